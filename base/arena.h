@@ -15,10 +15,11 @@ struct arena {
 void arena_init(struct arena *a, size_t max);
 void arena_release(struct arena *a);
 
-/* Zeroed memory of size bytes, or of n * size, which lives as long as the arena; NULL: out of memory or past max. */
+/* Return zeroed memory, of size bytes or of n * size, which lives as long as the arena. NULL: out of memory, or the
+ * arena would exceed max. */
 void *arena_alloc(struct arena *a, size_t size);
 void *arena_array(struct arena *a, size_t n, size_t size);
 
-/* A copy of len bytes of the text, or of all, with a 0 behind them; NULL as above. */
+/* Return a copy of the text, or of its first len bytes, with a 0 behind it. NULL as above. */
 char *arena_strndup(struct arena *a, const char *text, size_t len);
 char *arena_strdup(struct arena *a, const char *text);

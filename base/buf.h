@@ -18,7 +18,7 @@ struct buf {
 	bool failed;
 };
 
-/* An empty buffer that may grow to max bytes; allocates nothing. */
+/* Makes *b an empty buffer that may grow to max bytes. Allocates nothing. */
 void buf_init(struct buf *b, size_t max);
 void buf_release(struct buf *b);
 
@@ -36,5 +36,5 @@ void buf_consume(struct buf *b, size_t n);
 /* Makes room for at least n more bytes behind data + len. -ENOBUFS: they would exceed max; -ENOMEM. */
 int buf_reserve(struct buf *b, size_t n) MUST_CHECK;
 
-/* The content as a C string, "" when empty. Borrowed until the next change. */
+/* Returns the content as a C string, "" if there is none. Borrowed until the next change. */
 const char *buf_str(const struct buf *b);

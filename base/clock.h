@@ -1,5 +1,5 @@
-/* Clocks, in nanoseconds. The rooms scheduler, prefix_cache and protocol may not include this: their functions have the
- * time as a parameter, except strftime_now of chat templates. */
+/* Clocks, in nanoseconds. The rooms scheduler, prefix_cache and protocol may not include this file: if a function there
+ * needs the time, the time is a parameter. Only strftime_now of chat templates reads a clock itself. */
 #pragma once
 
 #include <stdint.h>

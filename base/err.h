@@ -1,9 +1,9 @@
 /*
  * An error, in one sentence fit to show a user.
  *
- * Functions return 0 or a negative code: an errno, or a problem of base/problem.h. A call that can fail for several
- * reasons also takes a `struct err *` and fills it on failure: the sentence, and for bad requests the name of the
- * parameter at fault. Nothing is allocated; text that does not fit is cut. `e` may be NULL.
+ * On failure a function with an int result returns a negative code: an errno, or a problem of base/problem.h. If it can
+ * fail for several reasons, it also takes a `struct err *` and fills it on failure: the sentence, and for bad requests
+ * the name of the parameter at fault. Nothing is allocated; text that does not fit is cut. This pointer may be NULL.
  *
  *     if (len < 8)
  *             return err_set(e, EINVAL, "%s: file is %zu bytes, too short for a header", path, len);
@@ -26,8 +26,8 @@ int err_set(struct err *e, int code, const char *fmt, ...) PRINTF(3, 4);
 /* As err_set, with ENOMEM and the text "out of memory". */
 int err_no_memory(struct err *e);
 
-/* As err_set, naming the request parameter at fault. */
+/* As err_set, but sets e->param to `param`, the request parameter at fault. */
 int err_param(struct err *e, int code, const char *param, const char *fmt, ...) PRINTF(4, 5);
 
-/* Puts "prefix: " in front of the text that *e holds. */
+/* Puts "PREFIX: " in front of the text in *e; fmt gives PREFIX. */
 void err_prefix(struct err *e, const char *fmt, ...) PRINTF(2, 3);

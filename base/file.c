@@ -49,7 +49,7 @@ int file_read(int dir_fd, const char *name, const char *shown, struct buf *out, 
 		r = err_set(e, ENOMEM, "%s: out of memory for %lld bytes", shown, (long long)size);
 		goto out;
 	}
-	/* read to the end whatever the size was: the file may grow or shrink meanwhile */
+	/* Read to the end, whatever the size was before: the file may grow or shrink meanwhile. */
 	for (;;) {
 		char part[16384];
 

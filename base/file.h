@@ -12,19 +12,19 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Opens dir_fd/name for reading. Returns a new descriptor, and the file's size in bytes. -EINVAL: not a regular file;
+/* Opens dir_fd/name for reading. Returns a new descriptor; *ret_size is the size in bytes. -EINVAL: not a regular file;
  * -ENOENT or another errno: the file cannot be opened. The error's text begins with `shown`, the path as the user knows
  * it. */
 int file_open(int dir_fd, const char *name, const char *shown, off_t *ret_size,
 	      struct err *e) MUST_CHECK;
 
-/* Appends the whole of dir_fd/name to out. -EFBIG: it would exceed out's maximum; -ENOMEM; or an errno of file_open or
- * of reading. After a failure out may have a part of the file. */
+/* Appends the whole file dir_fd/name to out. -EFBIG: out would exceed its maximum; -ENOMEM; or an errno of file_open or
+ * of reading. After a failure out may have the beginning of the file. */
 int file_read(int dir_fd, const char *name, const char *shown, struct buf *out,
 	      struct err *e) MUST_CHECK;
 
-/* A file that is written under a temporary name and then renamed, so that `path` never names an incomplete file. Until
- * then a file that exists there stays as it is. */
+/* A file that is written under a temporary name and then renamed to `path`, so that `path` never names an incomplete
+ * file. A file that `path` names before stays as it is until the renaming. */
 struct file_draft {
 	const char *path; /* borrowed */
 	char *partial;	  /* the temporary name: `path` and ".partial"; owned */
@@ -36,11 +36,11 @@ struct file_draft {
 int file_draft_open(struct file_draft *d, const char *path, struct err *e) MUST_CHECK;
 int file_draft_write(struct file_draft *d, const void *data, size_t len, struct err *e) MUST_CHECK;
 
-/* If r is 0, writes the file to disk (fsync) and renames it to `path`. If r is an error, or one of these fails, removes
- * the file and returns that error. To be called once for each opened draft. */
+/* Ends a draft. If r is 0, writes the file to disk (fsync) and renames it to `path`. If r is an error, or one of these
+ * steps fails, removes the temporary file and returns that error. To be called once for each opened draft. */
 int file_draft_close(struct file_draft *d, int r, struct err *e) MUST_CHECK;
 
-/* Writes len bytes as the file `path`, or dir/name, by way of a draft. */
+/* Write len bytes as the file `path`, or as dir/name, by way of a draft. */
 int file_write(const char *path, const void *data, size_t len, struct err *e) MUST_CHECK;
 int file_write_in(const char *dir, const char *name, const void *data, size_t len,
 		  struct err *e) MUST_CHECK;

@@ -1,5 +1,5 @@
-/* FNV-1a with 128 bits: the hash stands for some content, such as the source of a cached program. Not for hostile
- * input: an attacker can make two contents with equal hashes. There the bytes have to be compared too. */
+/* FNV-1a with 128 bits: the hash stands for some content, such as the source of a cached program. An attacker can make
+ * two contents with equal hashes. So if the content may be hostile, compare its bytes, too. */
 #pragma once
 
 #include <stddef.h>

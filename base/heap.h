@@ -59,7 +59,7 @@ static inline void heap_add(const struct heap_kind *k, void *v, size_t n, const 
 	heap_settle(k, v, n + 1, n);
 }
 
-/* Removes v[i] from the n elements; v[0] to v[n - 2] are those left. */
+/* Removes v[i] from the n elements. The n - 1 elements that are left are v[0] to v[n - 2]. */
 static inline void heap_take(const struct heap_kind *k, void *v, size_t n, size_t i)
 {
 	assert(i < n);

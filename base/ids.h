@@ -11,7 +11,7 @@ struct ids {
 	size_t len, cap;
 };
 
-/* Makes room for n more ids, adds one, adds n. 0; or -ENOMEM, and nothing changed. */
+/* ids_reserve makes room for n more ids, ids_push adds one, ids_append adds n. -ENOMEM: the ids are unchanged. */
 int ids_reserve(struct ids *a, size_t n) MUST_CHECK;
 int ids_push(struct ids *a, int32_t id) MUST_CHECK;
 int ids_append(struct ids *a, const int32_t *v, size_t n) MUST_CHECK;

@@ -19,13 +19,14 @@ static inline void list_init(struct list *l)
 	l->prev = l->next = l;
 }
 
-/* Of a head: the list has no element. Of a node: it is in no list. */
+/* If `l` is a head: whether the list has no element. If it is a node: whether it is in no list. */
 static inline bool list_empty(const struct list *l)
 {
 	return l->next == l;
 }
 
-/* Adds a node that is in no list as the last one. If `head` is an element's node: adds it before that element. */
+/* Adds `node`, which is in no list, as the last one. If `head` is the node of an element, adds it before that
+ * element. */
 static inline void list_append(struct list *head, struct list *node)
 {
 	node->prev = head->prev;

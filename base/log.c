@@ -24,10 +24,10 @@ static const struct {
 
 static enum log_level current = LOG_LEVEL_INFO;
 
-/* Of standard error, which all threads share. */
+/* The lock of standard error, which all threads share. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool cut;      /* the last line was written in part; guarded by lock */
-static uint64_t told; /* dropped lines that a line has told of; guarded by lock */
+static uint64_t told; /* dropped lines that the log has told of; guarded by lock */
 static _Atomic uint64_t dropped;
 
 uint64_t log_dropped(void)
@@ -59,7 +59,7 @@ bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX])
 	return true;
 }
 
-/* The beginning of a line: its length. */
+/* Writes the beginning of a line (priority, or time and level) to `line`. Returns its length. */
 static size_t line_head(enum log_level level, char *line, size_t size)
 {
 	struct timespec now;
@@ -75,8 +75,9 @@ static size_t line_head(enum log_level level, char *line, size_t size)
 				    levels[level].name);
 }
 
-/* Whether text went to standard error, as a whole or in part. Does not wait for a reader: of what poll calls writable, a
- * pipe has room for PIPE_BUF bytes and a socket for a large part of its buffer, which is more than a line. */
+/* Writes text to standard error. Returns whether all or some of it was written. Does not wait for a reader: if poll
+ * calls a pipe writable, it has room for PIPE_BUF bytes, and a socket for a large part of its buffer. A line is
+ * shorter. */
 static bool put(const char *text, size_t n)
 {
 	struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -89,7 +90,7 @@ static bool put(const char *text, size_t n)
 	return r > 0;
 }
 
-/* Tells of lines that were dropped, once there is room again. */
+/* Writes a line that says how many lines were dropped. Does nothing if there is still no room. */
 static void put_dropped(void)
 {
 	char line[128];
@@ -108,7 +109,7 @@ void log_write(enum log_level level, const char *fmt, ...)
 {
 	char line[2048];
 	int saved = errno;
-	size_t n = 1; /* behind a newline, in case that the line before was cut */
+	size_t n = 1; /* line[0] is a newline, which is written if the line before was cut */
 	va_list ap;
 	int r;
 

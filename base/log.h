@@ -1,10 +1,11 @@
 /* Log lines on standard error, each by one write(2). Any thread may log.
  *
  * Logging never waits for a reader. A line for which there is no room (a pipe that nobody reads, a terminal that was
- * stopped) is dropped and counted, and the next line that finds room is preceded by one with the number dropped.
+ * stopped) is dropped and counted. The next line that finds room is preceded by one that says how many were dropped.
  *
  * Under systemd (JOURNAL_STREAM is set) a line begins with its <priority>, which journald reads; elsewhere with the
- * time of day and the level's name. The level is set once, at the start; lines of a higher level are left out. */
+ * time of day and the level's name. log_set_level is called once, at the start. Lines that are less important than
+ * its level are left out. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,18 +20,18 @@ bool log_enabled(enum log_level level);
 
 void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
 
-/* Lines dropped since the start of the process. */
+/* Returns the number of lines dropped since the start of the process. */
 uint64_t log_dropped(void);
 
-/* Limits log lines of one kind, which might flood the log, to one a minute. All zero at the start. For one thread. */
+/* Limits log lines of one kind, which might flood the log, to one a minute. All zeros at the start. For one thread. */
 struct log_limit {
 	uint64_t next_ns, n_left_out;
 };
 
 enum { LOG_MORE_MAX = 48 };
 
-/* True: write a line now, with `more` at its end: the number of lines left out since the last one, or "". False: leave
- * the line out; it is counted. */
+/* Whether a line may be written now. If so, `more` is the text for its end: how many lines were left out since the one
+ * before, or "". If not, counts the line as left out. */
 bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX]) MUST_CHECK;
 
 #define log_error(...)	 log_write(LOG_LEVEL_ERROR, __VA_ARGS__)

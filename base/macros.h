@@ -8,7 +8,7 @@
 #define MUST_CHECK	   __attribute__((warn_unused_result))
 #define PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 
-/* Runs `fn(&variable)` when the variable leaves its scope; for cold paths (start, parsing). */
+/* Runs `fn(&variable)` when the variable goes out of scope. For code that runs rarely (start, parsing). */
 #define CLEANUP(fn) __attribute__((cleanup(fn)))
 
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
@@ -25,6 +25,6 @@
 		a_##n##_ op b_##n##_ ? a_##n##_ : b_##n##_; \
 	})
 
-/* ceil(a / b) and a rounded up to a multiple of b, for unsigned a and b > 0. */
+/* CEIL_DIV is ceil(a / b), ROUND_UP is a rounded up to a multiple of b; for unsigned a and b > 0. */
 #define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
 #define ROUND_UP(a, b) (CEIL_DIV(a, b) * (b))

@@ -9,7 +9,7 @@ static struct map_node **bucket(const struct map *m, uint64_t hash)
 	return &m->buckets[hash & (m->n_buckets - 1)];
 }
 
-/* The link that points to a node of the map. */
+/* Returns the pointer in the map (a bucket, or a node's `next`) that points to this node. */
 static struct map_node **link_to(const struct map *m, const struct map_node *node)
 {
 	struct map_node **at = bucket(m, node->hash);

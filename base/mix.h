@@ -8,8 +8,8 @@
 
 #define MIX_GOLDEN UINT64_C(0x9e3779b97f4a7c15) /* 2^64 divided by the golden ratio, odd */
 
-/* A permutation: changing any bit of v changes about half the bits of the result. Source: the last step of SplitMix64
- * (Steele, Lea and Flood 2014). */
+/* A permutation of the 64-bit numbers. Changing any bit of v changes about half the bits of the result. Source: the
+ * last step of SplitMix64 (Steele, Lea and Flood 2014). */
 static inline uint64_t mix64(uint64_t v)
 {
 	v = (v ^ v >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -23,7 +23,7 @@ static inline uint64_t mix_next(uint64_t *state)
 	return mix64(*state += MIX_GOLDEN);
 }
 
-/* Both halves of the 128-bit product, xored. Source: wyhash (Wang Yi, public domain). */
+/* Returns the lower half of the 128-bit product, xored with the upper half. Source: wyhash (Wang Yi, public domain). */
 static inline uint64_t mix_product(uint64_t a, uint64_t b)
 {
 	unsigned __int128 product = (unsigned __int128)a * b;
@@ -31,7 +31,7 @@ static inline uint64_t mix_product(uint64_t a, uint64_t b)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* The hash of a list of numbers that ends with v; h: the hash of the list without v. */
+/* Returns the hash of a list of numbers that ends with v. h is the hash of the list without v. */
 static inline uint64_t mix_add(uint64_t h, uint64_t v)
 {
 	h = (h ^ v) * UINT64_C(0xff51afd7ed558ccd);

@@ -14,8 +14,8 @@ static void *member(void *to, size_t offset)
 	return (char *)to + offset;
 }
 
-/* Reads the digits that begin the text; *ret_end points behind them. -EINVAL: there is none. -ERANGE: the number is too
- * large. strtoull would also take signs and spaces. */
+/* Reads the digits that begin the text as a number; *ret_end points behind them. -EINVAL: there is no digit. -ERANGE:
+ * the number is too large. strtoull is not used, because it would also take signs and spaces. */
 static int parse_number(const char *text, const char **ret_end, uint64_t *ret)
 {
 	uint64_t v = 0;
@@ -107,7 +107,7 @@ struct size_text {
 	char s[32];
 };
 
-/* "16M": bytes as a user writes them, in the largest unit that is exact. */
+/* Returns bytes as a user writes them ("16M"), in the largest unit that is exact. */
 static struct size_text size_text(uint64_t bytes)
 {
 	static const char units[] = {0, 'K', 'M', 'G', 'T'};
@@ -217,7 +217,8 @@ static int set_value(const struct option_def *d, const char *value, void *to, st
 	return r;
 }
 
-/* The number of edits (insert, delete, change one letter) that turn a into b. Looks at NAME_MAX_LEN letters of each. */
+/* Returns how many edits (insert, delete or change one letter) turn a into b. Looks only at the first NAME_MAX_LEN
+ * letters of each. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned row[NAME_MAX_LEN + 1];
@@ -248,7 +249,7 @@ static int unknown_option(const struct option_def *table, size_t n, const char *
 	for (size_t i = 0; i < n; i++) {
 		unsigned d = distance(name, table[i].name);
 
-		/* three letters or more that begin a name count as nearest */
+		/* if three letters or more begin an option's name, that option is the nearest */
 		if (strlen(name) >= SUGGEST_MAX && !strncmp(name, table[i].name, strlen(name)))
 			d = 0;
 		if (d < best_distance && d < strlen(table[i].name)) {
@@ -327,7 +328,7 @@ int option_table_parse(const struct option_def *table, size_t n, int argc, const
 	return r;
 }
 
-/* The second line of an option's help: "(0 to 65535; default 8080)", or "". */
+/* Writes the second line of an option's help: "(0 to 65535; default 8080)", or "" if there is nothing to show. */
 static void describe(const struct option_def *d, char *out, size_t size)
 {
 	char list[LIST_TEXT] = "", initial[64] = "";

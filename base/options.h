@@ -26,10 +26,12 @@ enum option_type {
 	OPTION_OWN,	  /* any type; `take` reads the value */
 };
 
-/* For an OPTION_CHOICE between on and off whose default is on. */
+/* The values of an OPTION_CHOICE between on and off. `on` is the first value, and so the default unless a row says
+ * otherwise. */
 enum option_switch { OPTION_ON, OPTION_OFF };
 
-/* Bytes, or a share of the existing memory: "8G", "0.6", "60%". Both are 0: the option was not given. */
+/* An amount of memory: either bytes ("8G") or a share ("0.6", "60%") of a memory that the option's text names. The
+ * other member is 0. Both are 0: the option was not given. */
 struct option_memory {
 	uint64_t bytes;
 	double share;
@@ -43,12 +45,12 @@ struct option_def {
 	size_t offset;	   /* of the member of the caller's struct that gets the value */
 	size_t given;	   /* offset of a bool that is set if the option was given; 0: none */
 	uint64_t min, max; /* bounds of a number or size; `take` may use them, too */
-	uint64_t initial;  /* the default of numbers and sizes, and the index of a choice's */
+	uint64_t initial;  /* the default of a number or size; of a choice, the default's index */
 	uint64_t multiple; /* 0: any */
 	double least, most, usual;  /* OPTION_REAL: these replace min, max and initial */
 	const char *const *choices; /* NULL-terminated */
 	const char *initial_text; /* the default that --help shows; NULL: initial, usual, or none */
-	bool read_initial;	  /* OPTION_OWN: `take` gets initial_text as the default */
+	bool read_initial;	  /* OPTION_OWN: the default is what `take` makes of initial_text */
 	const char *text;	  /* the effect of the option, one line */
 	/* OPTION_OWN: fills the member. -EINVAL with a sentence that begins with "--name: ". */
 	int (*take)(const struct option_def *d, const char *value, void *member, struct err *e);
@@ -56,7 +58,7 @@ struct option_def {
 
 /* Sets the members of *to that have a default (numbers, sizes, reals, choices, and options with read_initial), then
  * the members that argv names (argv[0] is skipped). Other members stay as they are. Strings are borrowed from argv.
- * -EINVAL with a sentence; then *to may be filled in part. */
+ * After -EINVAL, with a sentence, *to may be filled in part. */
 int option_table_parse(const struct option_def *table, size_t n, int argc, const char *const *argv,
 		       void *to, struct err *e) MUST_CHECK;
 
@@ -65,8 +67,8 @@ int option_table_parse(const struct option_def *table, size_t n, int argc, const
 int option_table_command(const struct option_def *table, size_t n, const char *usage, int argc,
 			 char *const *argv, void *to, struct err *e) MUST_CHECK;
 
-/* Prints the lines of --help: for each option one, and a second one if it has a range or a default. */
+/* Prints the lines of --help: for each option one line, and a second one if there is a range or a default to show. */
 void option_table_help(const struct option_def *table, size_t n, FILE *out);
 
-/* "8G" or "1048576" to bytes; -EINVAL. */
+/* Reads bytes from "8G" or "1048576". -EINVAL: it is no size, or too large. */
 int option_size(const char *text, uint64_t *ret) MUST_CHECK;

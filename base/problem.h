@@ -1,16 +1,16 @@
-/* Problems: reasons why a client's request is refused or fails for which there is no errno.
+/* Problems: reasons for which a client's request is refused or fails, and for which there is no errno.
  *
  * The code of a struct err is an errno or one of these, which are above every errno; functions return either as a
  * negative number. In the answer to a request four errnos have a fixed meaning: EINVAL (a value is wrong), ENOMEM, EIO
- * (the device is lost) and ESHUTDOWN (the process ends). protocol/openai/errors.c has the HTTP status of each, and its
- * type and code on the wire. */
+ * (the device is lost) and ESHUTDOWN (the process ends). protocol/openai/errors.c has the HTTP status of these and of
+ * the problems, and their type and code on the wire. */
 #pragma once
 
 enum problem {
 	/* a known parameter that this server does not support */
 	PROBLEM_UNSUPPORTED = 1000,
 	PROBLEM_TEMPLATE,	/* the chat template raised an exception, or reached a bound */
-	PROBLEM_CONTEXT_LENGTH, /* prompt and max_tokens do not fit into the context */
+	PROBLEM_CONTEXT_LENGTH, /* prompt and max_tokens do not fit into context or KV cache */
 	PROBLEM_API_KEY,	/* the key is wrong or missing */
 	PROBLEM_CROSS_ORIGIN,	/* a web page sent the request */
 	PROBLEM_UNKNOWN_MODEL,

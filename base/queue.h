@@ -30,8 +30,9 @@ void queue_push(struct queue *q, struct queue_node *node);
 /* Takes out the oldest node; NULL: the queue is empty. Waits for nothing but the lock. */
 struct queue_node *queue_pop(struct queue *q);
 
-/* Waits until the queue has a node, queue_wake was called, or timeout_ns passed (0: without limit). */
+/* Waits until the queue has a node, queue_wake was called, or timeout_ns have passed (0: there is no limit). */
 void queue_wait(struct queue *q, uint64_t timeout_ns);
 
-/* Ends one queue_wait, the present one or the next. Several calls before that one count as one. */
+/* Ends one queue_wait: the present one or, if there is none, the next. Several calls before that queue_wait count as
+ * one. */
 void queue_wake(struct queue *q);

@@ -12,7 +12,7 @@
 enum { UTF8_REPLACEMENT = 0xfffd };
 #define UTF8_REPLACEMENT_TEXT "\xef\xbf\xbd"
 
-/* The code point at p, in text that is valid UTF-8, and its length in bytes. */
+/* Returns the code point at p, in text that is valid UTF-8; *len is its length in bytes. */
 static inline uint32_t utf8_decode(const char *p, size_t *len)
 {
 	const unsigned char *s = (const unsigned char *)p;
@@ -38,11 +38,11 @@ static inline uint32_t utf8_decode(const char *p, size_t *len)
 size_t utf8_encode(uint32_t c, char out[4]);
 
 /* Reads the first sequence of the len > 0 bytes at p, which may be any bytes. If it is valid, returns its length, 1 to
- * 4. Otherwise returns minus the number of bytes, 1 to 3, that one U+FFFD is to replace: the longest beginning of a
- * valid sequence, or one byte. *ret_cut: the bytes end within a sequence that is valid so far. */
+ * 4. Otherwise returns -n if one U+FFFD is to replace the first n bytes, 1 to 3: they are the longest beginning of a
+ * valid sequence, or one byte that begins none. *ret_cut: the bytes end within a sequence that is valid so far. */
 int utf8_sequence(const char *p, size_t len, bool *ret_cut);
 
-/* The number of bytes at the text's beginning that are whole, valid sequences. */
+/* Returns the number of bytes at the text's beginning that are whole, valid sequences. */
 size_t utf8_valid(const char *text, size_t len);
 
 /* Appends text with each maximal part of an invalid sequence replaced by U+FFFD (like Rust's from_utf8_lossy and

@@ -1,13 +1,13 @@
 /*
  * Options of the commands of `tigon` that open an engine. tigond has options of the same names in a table of its own
- * (daemon/options.c), and takes only the lists of names from here.
+ * (daemon/options.c), and takes only the lists of values from here.
  */
 #pragma once
 
 #include "base/options.h"
 
-/* The values of --dtype, of --kernels, and of every option that is on or off: in the order of enum engine_dtype, enum
- * engine_kernels and enum option_switch, with NULL behind the last one. */
+/* The values of --dtype, of --kernels, and of every option that is on or off. The order of each list is that of its
+ * enum (engine_dtype, engine_kernels, option_switch). NULL ends it. */
 extern const char *const engine_dtype_names[], *const engine_kernels_names[],
 						       *const option_switch_names[];
 

@@ -77,11 +77,11 @@ void lifecycle_notify(struct lifecycle *l)
 	uint64_t one = 1;
 	ssize_t r = write(l->event_fd, &one, sizeof(one));
 
-	/* Fails only when the counter is full; then main wakes anyway. */
+	/* Fails only when the counter is full, and as long as it is not 0 main does not sleep. */
 	(void)r;
 }
 
-/* Changes the state from `from` to `to`, and wakes main. Another state stays; so FAILED is final. */
+/* Makes the state `to` if it is `from`, and leaves any other state as it is, so that FAILED is final. Wakes main. */
 static void advance(struct lifecycle *l, int from, int to)
 {
 	atomic_compare_exchange_strong(&l->state, &from, to);

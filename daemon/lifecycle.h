@@ -2,7 +2,7 @@
  *
  *     LOADING ──> READY ──> DRAINING      SIGTERM, SIGINT: new requests are refused, running ones
  *        │          │           │         may finish
- *        └──────────┴───────────┴──> FAILED   the model or its tokenizer does not load, the device is lost
+ *        └──────────┴───────────┴──> FAILED   the model or its tokenizer does not load, the device is lost, ...
  *
  * Any thread reads the state. The text and engine threads, and a prefill worker's transfer thread, report when they
  * have loaded their part; main waits. */
@@ -17,34 +17,35 @@ enum lifecycle_state { LIFECYCLE_LOADING, LIFECYCLE_READY, LIFECYCLE_DRAINING, L
 
 struct lifecycle;
 
-/* New. Blocks SIGTERM and SIGINT in the calling thread and in every thread that it starts later, so call it before
- * threads are started. lifecycle_wait reads these signals. SIGPIPE is ignored. */
+/* Makes a lifecycle, LOADING. Blocks SIGTERM and SIGINT in the calling thread and in every thread that it starts later,
+ * so call it before threads are started. lifecycle_wait reads these signals. SIGPIPE is ignored. */
 int lifecycle_new(struct lifecycle **ret, struct err *e) MUST_CHECK;
 void lifecycle_free(struct lifecycle *l);
 
 enum lifecycle_state lifecycle_state(const struct lifecycle *l);
 
-/* text, engine, and a thread that lifecycle_expect announced: the part that this thread loads is ready. The last of
+/* text, engine, and a thread that lifecycle_expect announced: reports that this thread has loaded its part. The last of
  * these calls makes the state READY, if it is still LOADING. */
 void lifecycle_loaded(struct lifecycle *l);
 
-/* engine, before its own lifecycle_loaded: one more thread will call lifecycle_loaded. */
+/* engine, before its own lifecycle_loaded: announces that one more thread will call lifecycle_loaded. */
 void lifecycle_expect(struct lifecycle *l);
 
-/* Any thread: the state becomes FAILED, and stays so. Of several calls the first one's error is kept. */
+/* Any thread: makes the state FAILED, and it stays so. The error of the first such call is kept. */
 void lifecycle_fail(struct lifecycle *l, const struct err *e);
 
-/* The error of lifecycle_fail, borrowed. Only when the state is FAILED. */
+/* Returns the error of lifecycle_fail, borrowed. To be called only when the state is FAILED. */
 const struct err *lifecycle_error(const struct lifecycle *l);
 
-/* main: the state becomes DRAINING, unless it is FAILED. From now on new requests are refused. */
+/* main: makes the state DRAINING, unless it is FAILED. From now on new requests are refused, but for those that are
+ * answered in every state (endpoint.h). */
 void lifecycle_drain(struct lifecycle *l);
 
-/* Any thread: something that main may wait for has changed. */
+/* Any thread: ends main's lifecycle_wait, because something that main may wait for has changed. */
 void lifecycle_notify(struct lifecycle *l);
 
-/* main: waits for a signal or a notification, at most timeout_ns. True: a signal came. */
+/* main: waits for a signal or a lifecycle_notify, at most timeout_ns, and at most an hour. True: a signal came. */
 bool lifecycle_wait(struct lifecycle *l, uint64_t timeout_ns);
 
-/* Tells systemd, if it started the program ("READY=1", "STOPPING=1", "STATUS=…"). */
+/* Sends systemd a message ("READY=1", "STOPPING=1", "STATUS=…"). Does nothing if the program runs without systemd. */
 void lifecycle_tell(const char *fmt, ...) PRINTF(1, 2);

@@ -30,7 +30,7 @@
 #define SECOND 1000000000ull
 
 /* After a signal, requests that have arrived may go on for drain_ns. Those that are not done then fail, and
- * farewell_ns is left to send them the error. */
+ * farewell_ns is the longest wait until their clients have got the error. */
 static const uint64_t drain_ns = 15 * SECOND;
 static const uint64_t farewell_ns = 2 * SECOND;
 static const uint64_t stop_ns = 2 * SECOND; /* the longest wait for the engine thread to end */
@@ -63,7 +63,7 @@ static int check_model(const char *dir, struct err *e)
 	return r;
 }
 
-/* The last component of an existing path, also of "." and "models/lexis/". */
+/* Writes the last component of an existing path to out, also of "." and "models/lexis/". */
 static void base_name(const char *path, char *out, size_t size)
 {
 	char *real = realpath(path, NULL);
@@ -73,7 +73,7 @@ static void base_name(const char *path, char *out, size_t size)
 	free(real);
 }
 
-/* Warns of options that have no effect. */
+/* Warns of options of the cache below the device that have no effect. */
 static void warn_unused(const struct options *o)
 {
 	bool off = o->prefix_cache == OPTION_OFF;
@@ -106,7 +106,7 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 
 	if (!r && o->tokenizer)
 		r = check_directory("tokenizer", o->tokenizer, e);
-	/* A directory that is missing is created later, by store_open. */
+	/* If --cache-dir is missing, store_open creates it later. */
 	if (!r && o->cache_dir && o->prefix_cache != OPTION_OFF && !access(o->cache_dir, F_OK))
 		r = check_directory("cache-dir", o->cache_dir, e);
 	if (!r && o->tuning && (r = tuning_open(o->tuning, &s->tuning, e)) < 0)
@@ -151,7 +151,7 @@ static void announce(const struct server *s, uint16_t port)
 	lifecycle_tell("READY=1\nSTATUS=Serving %s on %s", s->name, i->device_name);
 }
 
-/* Waits until no call is left, for at most ns. A signal that comes meanwhile ends the program. */
+/* Waits until no call is left, for at most ns. A signal that comes meanwhile ends the program at once. */
 static void wait_for_calls(struct server *s, uint64_t ns)
 {
 	uint64_t now = clock_now_ns(), until = now + ns;
@@ -183,7 +183,7 @@ static void serve(struct server *s, uint16_t port)
 		if (!lifecycle_wait(s->lifecycle, 3600 * SECOND))
 			continue;
 		if (lifecycle_state(s->lifecycle) == LIFECYCLE_LOADING) {
-			/* No request runs yet, and a load cannot be interrupted. */
+			/* No request runs yet, and the loading of a model cannot be interrupted. */
 			log_info("ended while loading");
 			_exit(EXIT_SUCCESS);
 		}
@@ -208,8 +208,8 @@ static void drain(struct server *s)
 	wait_for_calls(s, farewell_ns);
 }
 
-/* The thread may be within a step, or be loading the model. If it does not end within stop_ns, or another signal
- * comes, the process ends without waiting for it. */
+/* Ends the engine thread and frees the loop. The thread may be within a step, or be loading the model. If it does not
+ * end within stop_ns, or another signal comes, the process exits without waiting for it. */
 static void stop_engine(struct server *s)
 {
 	uint64_t until = clock_now_ns() + stop_ns;

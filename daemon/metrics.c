@@ -42,18 +42,19 @@ static const struct {
 static_assert(ARRAY_SIZE(long_bounds) <= METRICS_BUCKETS_MAX, "buckets");
 static_assert(ARRAY_SIZE(token_bounds) <= METRICS_BUCKETS_MAX, "buckets");
 
-/* A row is a metric. A row without type and help adds a value with another label to the metric above it. */
+/* One metric. A row without type and help is an exception: it adds a value with another label to the metric of the row
+ * above it. */
 struct row {
 	const char *name, *type, *help;
-	/* offset of a number in struct metrics_steps; with `live`, of an atomic in struct metrics */
+	/* offset of a number in struct metrics_steps; if `live` is set, of an atomic in struct metrics */
 	size_t offset, width;
 	bool live;
 	/* offset of a uint64_t in struct metrics_steps by which the value is divided; 0: it is not divided */
 	size_t share_of;
 	/* name and value, such as tier="host"; with name_of the name alone; NULL: there is no label */
 	const char *label;
-	/* With name_of the row has n numbers, one behind the other, and name_of gives the label's value of each.
-	 * Without it the row has one number. */
+	/* With name_of the row has n numbers, one behind the other in the struct, and name_of(i) is the label's value
+	 * for number i. Without it the row has one number. */
 	size_t n;
 	const char *(*name_of)(size_t i);
 };

@@ -2,9 +2,9 @@
  * The daemon's counters, and the text that Prometheus scrapes. A metric that vLLM has too has the same name here,
  * with the prefix tigon_ in place of vLLM's, so that a dashboard needs another prefix only.
  *
- * A metric is a row of a table in metrics.c. Its values are members of struct metrics_steps, which the engine thread
- * publishes as a whole, so that the values of one scrape belong together; or atomic members of struct metrics, which
- * any thread changes. Times are kept in nanoseconds and written in seconds.
+ * The tables of metrics.c list all metrics. A metric's values are either members of struct metrics_steps or atomic
+ * members of struct metrics. The engine thread publishes a struct metrics_steps as a whole, so that its values in one
+ * scrape belong together. Any thread changes the atomic ones. Times are kept in nanoseconds and written in seconds.
  */
 #pragma once
 
@@ -22,10 +22,11 @@ enum metrics_time {
 	METRICS_TTFT, /* body received -> first token */
 	METRICS_ITL,  /* token -> next token of the same choice */
 	METRICS_E2E,  /* body received -> last choice of a prompt ended */
-	/* Body received -> first step that computes any of the prompt; if another worker computed it: -> first token.
-	 * Noted at the first token. */
+	/* Body received -> planning of the first step that computes any of the prompt. If another worker computed the
+	 * prompt, or it took more than LIVE_STEPS steps (daemon/steps/live.h): -> first token. Noted at the first
+	 * token. */
 	METRICS_QUEUE,
-	METRICS_PREFILL, /* start of that step -> first token */
+	METRICS_PREFILL, /* end of the time that METRICS_QUEUE has -> first token */
 	METRICS_DECODE,	 /* first token -> last choice of a prompt ended */
 	METRICS_TIMES,
 };
@@ -52,7 +53,7 @@ struct metrics_steps {
 	struct scheduler_stats scheduler;
 	struct store_stats store; /* zeros without host memory and disk below the device */
 	struct engine_counters device;
-	uint64_t pages, pages_used; /* KV pages in use: neither free nor evictable at once */
+	uint64_t pages, pages_used; /* KV pages; those in use: neither free nor evictable at once */
 	uint64_t tree_tokens;	    /* tokens whose KV pages the prefix cache holds */
 	uint64_t budget_bytes;	    /* the most that pages and states may use */
 };
@@ -65,7 +66,7 @@ struct metrics {
 	struct transfer_counters transfer;
 	/* long prompts that were computed here because no prefill worker could */
 	_Atomic uint64_t prompts_missed;
-	/* Choices that ended. Those that are left when a request is aborted or fails count as one. */
+	/* Choices that ended, by reason. All choices that are left when a call is aborted or fails count as one. */
 	_Atomic uint64_t finished[METRICS_FINISHES];
 	_Atomic uint64_t responses[METRICS_CODES_MAX];
 	_Atomic uint64_t log_dropped; /* log_dropped() at the last scrape */

@@ -137,7 +137,8 @@ const struct option_def *options_table(size_t *n)
 	return table;
 }
 
-/* Checks the address that the registry will tell other workers: they must be able to reach it. */
+/* For a prefill worker with --registry: checks that other workers can reach the address that the registry will tell
+ * them. */
 static int check_announced(const struct options *o, struct err *e)
 {
 	const char *where = o->transfer_announce ? o->transfer_announce : o->transfer_listen;

@@ -42,15 +42,16 @@ struct options {
 	unsigned log_level; /* enum log_level */
 };
 
-/* The table, [*n] entries. */
+/* Returns the table, which has *n rows. */
 const struct option_def *options_table(size_t *n);
 
 /* Fills *ret with the defaults and then from argv (argv[0] is skipped), and checks that the options fit together.
- * Strings are borrowed from argv. -EINVAL with a sentence, and *ret is unchanged. With --help, --version or
- * --list-devices the options need not fit together, and none is required. */
+ * Strings are borrowed from argv. On failure returns -EINVAL with a sentence, and *ret is unchanged. With --help,
+ * --version or --list-devices the options need not fit together, and none is required. */
 int options_parse(int argc, const char *const *argv, struct options *ret, struct err *e) MUST_CHECK;
 
-/* Whether there is a cache in host memory or on disk: one was asked for, and --prefix-cache is on. */
+/* Whether there is a cache in host memory or on disk: --host-cache-memory or --cache-dir is given, and --prefix-cache
+ * is on. */
 bool options_want_tiers(const struct options *o);
 
 /* Prints the text of --help. */

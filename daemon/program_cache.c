@@ -5,7 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Creates all directories of the path but the last. A failure shows when the directory is used. */
+/* Creates all directories of the path but the last one. A failure is not reported here: it shows when the directory is
+ * used. */
 static void make_parents(char *path)
 {
 	for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {

@@ -1,11 +1,10 @@
-/* The directory of compiled kernels. tigond and the commands of `tigon` choose the same one, unless an option names
- * another. */
+/* The directory in which compiled kernels are kept. tigond and the commands of `tigon` choose it in the same way. */
 #pragma once
 
 #include <stddef.h>
 
-/* Chooses the directory. `given` is the value of --program-cache, NULL: the option was not given. Then the directory
- * is $CACHE_DIRECTORY (which systemd sets), $XDG_CACHE_HOME/tigon or $HOME/.cache/tigon; its path is written to out,
- * and its missing parents are created. Returns `given`, out, or NULL: `given` is empty, or no variable has an
- * absolute path. */
+/* Chooses the directory, and returns its path. `given` is the value of --program-cache, which is the path; if it is
+ * empty, returns NULL. If the option was not given (`given` is NULL), the path is the first of $CACHE_DIRECTORY (which
+ * systemd sets), $XDG_CACHE_HOME/tigon and $HOME/.cache/tigon whose variable has an absolute path. It is written to
+ * out, and its missing parents are created. NULL: there is no such variable. */
 const char *program_cache_choose(const char *given, char *out, size_t size);

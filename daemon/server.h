@@ -1,6 +1,6 @@
-/* The data that all threads share. A comment above a group of members names the thread that writes them, before the
- * state becomes LIFECYCLE_READY. They are constant from then on, until the threads have ended. Members that change in
- * between are atomic or have a lock of their own. */
+/* The data that all threads share. The first comment of each block of members names the thread that writes them, before
+ * the state becomes LIFECYCLE_READY. They are constant from then on, until the threads have ended. Members that change
+ * in between are atomic or have a lock of their own. */
 #pragma once
 
 #include <stdatomic.h>
@@ -21,7 +21,7 @@ struct server {
 	/* main, before the http thread starts */
 	struct options options;
 	char name[256]; /* the model's name for clients: --served-model-name, or base_name */
-	/* last component of --model: requests may name the model by it, too */
+	/* last component of the path of --model; requests may use this name, too */
 	char base_name[256];
 	int64_t started;	     /* seconds since 1970 */
 	uint64_t started_ns;	     /* the same time on the monotonic clock */
@@ -36,7 +36,7 @@ struct server {
 	/* text; owned */
 	struct tokenizer *tokenizer;
 	struct template *template; /* NULL: the model has no chat template */
-	/* token that the template writes behind a message; -1: not known (daemon/request/turns.h) */
+	/* special token that the template writes behind a message; -1: none is known (daemon/request/turns.h) */
 	int32_t turn_token;
 
 	/* engine */

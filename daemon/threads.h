@@ -1,7 +1,8 @@
-/* The threads of tigond, and the queues between them. Two kinds are not in this list: the two threads of the cache's
- * files (engine/store/state.h), and threads that share one computation and end with it (base/parallel.h).
+/* The threads of tigond, and the queues between them. Three kinds are not in this list: the two threads of the cache's
+ * files (engine/store/state.h), threads that share one computation and end with it (base/parallel.h,
+ * engine/cache_identity.c), and threads of libraries (OpenCL, ZeroMQ).
  *
- *     main      signals, start and stop, the drain. Touches no request.
+ *     main      signals, start and stop, the drain. Touches no request, but wakes all connections before http stops.
  *     http      libmicrohttpd's own thread (epoll). Reads bodies, writes answers; turns tokens into text (detokenizer,
  *               stop strings, JSON), so that the device never waits for this work.
  *     text      parses bodies, renders templates, tokenizes: a long prompt delays neither a step nor another client's
@@ -43,11 +44,11 @@ struct ROLE_ATTRIBUTE(capability("role")) role {
 extern struct role role_main, role_http, role_text, role_engine, role_watch, role_transfer;
 
 #define ON(role) ROLE_ATTRIBUTE(requires_capability(role))
-/* Marks a member, or the data behind a pointer, that only that role may touch. */
+/* OWNED_BY marks a member, POINTS_TO the data behind a pointer, that only that role may touch. */
 #define OWNED_BY(role)	ROLE_ATTRIBUTE(guarded_by(role))
 #define POINTS_TO(role) ROLE_ATTRIBUTE(pt_guarded_by(role))
 
 /* Says that the calling function runs in that role. The start routine of every thread in the list above, and each
- * callback of libmicrohttpd that serves a connection, begins with this call. The first one in a thread also names the
+ * callback of libmicrohttpd that serves a connection, begins with this call. The first call in a thread also names that
  * thread. */
 void role_begin(struct role *r) ROLE_ATTRIBUTE(assert_capability(r));

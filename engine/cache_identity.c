@@ -1,4 +1,4 @@
-/* Weights are hashed in chunks by a few threads of low priority: the hash of a file is the hash of its length and of
+/* Weights are hashed in chunks by a few threads of low priority. The hash of a file is the hash of its length and of
  * its chunks' hashes. The memo, a file with hashes computed before, has one line for each file of weights:
  *
  *     <hash, 64 hex> <bytes> <mtime, ns> <ctime, ns> <inode> <checksum of all the rest, 16 hex> <path> */
@@ -28,8 +28,8 @@
 #include "engine/checkpoint/families/family.h"
 #include "kernels/sources.h"
 
-/* To be raised when the bytes of an item (engine_read_item) get another meaning, or when the host changes a computation
- * that decides bits (pack.c). Caches of older builds are then not found. */
+/* Raise this number when the bytes of an item (engine_read_item) get another meaning, or when the host computes numbers
+ * that decide bits in another way (pack.c). Items that older builds have stored are then not found. */
 #define LAYOUT_VERSION 2
 
 enum {
@@ -40,7 +40,7 @@ enum {
 	THREAD_NICE = 10,
 	FILES_MAX = 16384,
 	MEMO_MAX = 16 << 20,
-	MEMO_LINES_MAX = 4096, /* lines about other models; more are dropped */
+	MEMO_LINES_MAX = 4096, /* lines that stay about other files; further ones are dropped */
 };
 
 /* ---- a hash of fields ---- */
@@ -278,7 +278,8 @@ static bool memo_find(struct buf *memo, struct weight_file *f)
 	return false;
 }
 
-/* Writes a line for each of these files, then the old lines about other paths. */
+/* Writes the memo: a line for each of these files, then the lines of the old memo that are about other paths. If it
+ * cannot be written, only the log says so. */
 static void memo_write(const char *path, const struct buf *old, const struct weight_file *files,
 		       size_t n)
 {
@@ -362,7 +363,8 @@ static int check_times(const struct weight_file *f, uint64_t opened_ns, struct e
 	return 0;
 }
 
-/* Fills in size, times, inode and digest of one file. The digest comes from the memo if it has it (*ret_known). */
+/* Fills in size, times, inode and digest of one file. *ret_known: the memo has the digest; otherwise the file is
+ * hashed. */
 static int digest_file(struct weight_file *f, struct buf *memo, uint64_t opened_ns,
 		       const atomic_bool *cancel, bool *ret_known, struct err *e)
 {
@@ -399,7 +401,7 @@ static void read_memo(const char *path, struct buf *memo)
 	buf_init(memo, MEMO_MAX);
 	if (path && file_read(AT_FDCWD, path, path, memo, &e) < 0)
 		buf_reset(memo);
-	/* The memo is read as a C string, so a 0 byte ends its last line. */
+	/* The memo is read as a C string, so it ends before its first 0 byte. */
 	if (memo->len)
 		memo->len = strlen(memo->data);
 }
@@ -437,7 +439,7 @@ static int digest_files(struct weight_files *l, const char *memo_path, uint64_t 
 	return end(&d, ret->bytes, e);
 }
 
-/* The hash of the weights alone. */
+/* Computes the hash of the weights alone: the names and bytes of their files. */
 static int weights_identity(const char *model_dir, const char *memo, uint64_t opened_ns,
 			    const atomic_bool *cancel, struct cache_identity *ret, struct err *e)
 {
@@ -459,7 +461,8 @@ static int weights_identity(const char *model_dir, const char *memo, uint64_t op
 
 /* ---- everything ---- */
 
-/* Hashes the family and the numbers that the forward pass uses: no limits, end tokens or sampling defaults. */
+/* Hashes the family, the numbers that the forward pass uses, and the kinds of the layers. Limits, end tokens and
+ * sampling defaults decide no bits and are left out. */
 static void add_config(struct digest *d, const struct model_config *c)
 {
 	static_assert(sizeof(struct model_config) == 1240,

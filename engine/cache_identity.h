@@ -3,10 +3,10 @@
  *
  *     names and bytes of the weights' files (or the seed of synthetic weights), family of models, the numbers of
  *     config.json that the forward pass uses, element type, kernel variant and the text of its sources, device and
- *     driver (its compiler), page size, LAYOUT_VERSION, cuts of the kernels that change bits
+ *     driver (its compiler), page size, LAYOUT_VERSION, and the kernels' cuts if they may change bits
  *
- * Hashing 70 GB of weights takes a minute, so it is done on a thread that may take that long. A memo, which is a file,
- * keeps the hashes of files by path, size, times and inode. */
+ * Hashing 70 GB of weights takes a minute, so it is done on a thread that may take that long. A file, the memo, keeps
+ * the hashes of the weights' files from one start to the next, by path, size, times and inode. */
 #pragma once
 
 #include <stdatomic.h>
@@ -25,14 +25,15 @@ struct cache_identity_source {
 	uint32_t page_tokens;
 	/* only model, device_name, driver, kernels and other_bits are read */
 	const struct engine_info *engine;
-	/* CLOCK_REALTIME from before the engine was opened: weights that changed later may differ from those on the
-	 * device. 0: not checked */
+	/* The CLOCK_REALTIME before the engine was opened, in ns. A file of weights that changed later may differ from
+	 * the weights on the device, so it is an error. 0: no such check. */
 	uint64_t opened_ns;
 };
 
-/* Computes the identity. `memo`: path of a file with hashes computed before, NULL: none; a memo that cannot be
- * written costs time only. Ends with -ECANCELED soon after *cancel is set (NULL: never). -ESTALE: a file of weights was
- * changed after opened_ns, or while it was hashed. For -EIO or another errno the sentence names the file. */
+/* Computes the identity. `memo` is the path of the memo; NULL: there is none. A memo that cannot be read or written is
+ * no error, and the files are hashed again. -ECANCELED: *cancel was set while a file was hashed (cancel NULL: it never
+ * is). -ESTALE: a file of weights was changed after opened_ns, or while it was hashed. -EFAULT: a hash cannot be
+ * computed. With any other errno the sentence names the file. */
 int cache_identity_compute(const struct cache_identity_source *s, const char *memo,
 			   const atomic_bool *cancel, struct cache_identity *ret,
 			   struct err *e) MUST_CHECK;

@@ -8,13 +8,12 @@
 
 /* The share of the cache's bytes for checkpoint slots. A prompt resumes only where the cache has its pages and a state
  * behind them. In the models that have states, a state takes as many bytes as the pages of 2,000 to 5,000 tokens, and a
- * conversation keeps about two states (at the end of its prompt, and the newest one of its answer). So states would be
- * half of the bytes of a chat of 5,000 tokens, and a tenth of those of an agent's 50,000 tokens. A third is a
- * compromise. */
+ * conversation keeps about two states (at the end of its prompt, and the newest one of its answer). So a chat of 5,000
+ * tokens would have half of its bytes in states, and an agent with 50,000 tokens a tenth. A third is a compromise. */
 #define CHECKPOINT_SHARE (1.0 / 3)
 
-/* If other programs use the memory too: the share of the whole budget that the cache may take beyond the least that
- * works is 1 / SHARED_DIVISOR. */
+/* If other programs use the memory too, the cache takes at most this part of the whole budget beyond the least that
+ * works: 1 / SHARED_DIVISOR. */
 #define SHARED_DIVISOR 4
 
 struct size_text size_text(uint64_t bytes)
@@ -39,9 +38,9 @@ static uint64_t working_slots(const struct cache_wish *w)
 	return w->slot_bytes ? (uint64_t)w->max_seqs + 1 : 0;
 }
 
-/* Bytes for the cache: what an option asks for, else all that is left. If other programs use the memory too and no
- * option asks, only enough for every sequence at full length and its checkpoints, and not much more than the least that
- * works. */
+/* Returns the bytes for the cache: as many as an option asks for, else all that are left. If no option asks and other
+ * programs use the memory too, it is only enough for every sequence at full length and checkpoints beside them, and not
+ * much more than the least that works. */
 static uint64_t choose_bytes(const struct cache_wish *w)
 {
 	uint64_t slots = working_slots(w) * w->slot_bytes, length = full_pages(w) * w->page_bytes;
@@ -114,7 +113,7 @@ int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct
 		else
 			checkpoints = 0;
 	}
-	/* If no layer keeps pages, they cost nothing: as many as all sequences can need. */
+	/* If no layer keeps pages, a page costs nothing, so there are as many as all sequences can need. */
 	pages = w->page_bytes ? (bytes - slots - checkpoints * w->slot_bytes) / w->page_bytes
 			      : length * w->max_seqs;
 	*ret = (struct cache_size){

@@ -1,9 +1,9 @@
 /* Chooses the numbers of KV pages and state slots. Pure arithmetic on sizes; engine.c asks the device.
  *
  * Pages and slots have buffers of their own on the device, whose sizes cannot change later, so the bytes are divided
- * here, once: 1. a working slot for every sequence and one more, and the pages of one sequence of full length; 2.
- * checkpoint slots, with a third of all bytes (CHECKPOINT_SHARE says why) or with what is left if that is less; 3. the
- * rest to pages. */
+ * here, once. First come a working slot for every sequence and one more, and the pages of one sequence of full length.
+ * Then checkpoint slots get a third of all bytes (CHECKPOINT_SHARE says why), or what is left if that is less. The rest
+ * becomes further pages. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,19 +16,21 @@ struct cache_wish {
 	uint64_t room;	     /* bytes of the budget that weights and work space leave */
 	uint64_t budget;     /* bytes that the engine may take in all */
 	uint64_t max_buffer; /* bytes of the largest buffer that the device allows */
-	/* bytes of a page over all layers, and in the buffer that has most of it */
+	/* page_bytes: bytes of a page, over all layers. page_buffer: the most of them that lie in one buffer. */
 	uint64_t page_bytes, page_buffer;
-	uint64_t slot_bytes, slot_buffer; /* the same of a slot; 0: no recurrent layers */
-	uint64_t asked;			  /* the option's bytes for the cache; 0: not given */
-	double asked_share;		  /* the option's share of `room`; 0: not given */
+	uint64_t slot_bytes, slot_buffer; /* the same for a slot; 0: no layer keeps states */
+	/* bytes for the cache that an option asks for; 0: none does */
+	uint64_t asked;
+	/* share of `room` that an option asks for; 0: none does */
+	double asked_share;
 	uint32_t max_seqs, page_tokens;
 	uint32_t max_model_len;
 	bool length_asked; /* an option gave max_model_len; otherwise it may be lowered */
-	/* other programs use the memory too (a CPU's): take no more than is likely to help */
+	/* other programs use the memory too (it is a CPU's), so the cache takes no more than is likely to help */
 	bool shared;
 };
 
-/* Bytes as messages show them: "1.50 GiB". */
+/* A number of bytes, as messages show it: "1.50 GiB". */
 struct size_text {
 	char s[32];
 };
@@ -38,7 +40,7 @@ struct cache_size {
 	uint32_t n_pages, n_slots, max_model_len;
 };
 
-/* Chooses both numbers. If one sequence of max_model_len does not fit, lowers that to what fits, unless an option gave
- * it. -ENOMEM, with sizes in the sentence: it must not be lowered, or not even one page fits. -EINVAL: the option asks
- * for more bytes than there are. */
+/* Chooses the numbers of pages and slots. If one sequence of max_model_len does not fit, lowers max_model_len to what
+ * fits, unless an option gave it. -ENOMEM, with sizes in the sentence: an option gave a length that does not fit, or
+ * not even one page fits. -EINVAL: the option for the cache asks for more bytes than there are. */
 int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct err *e) MUST_CHECK;

@@ -58,8 +58,8 @@ static int lose(struct copies *t, cl_int code, struct err *e)
 	return fail(t, e);
 }
 
-/* Fails a call of which some commands may already be queued. Waits for the queue first, so that no command still uses
- * the host memory that the caller gets back. */
+/* Fails a call of which some commands may already be queued, and notes that the device is lost. Waits for the queue
+ * first, so that no command still uses the host memory that the caller gets back. */
 static int abandon(struct copies *t, cl_int code, struct err *e)
 {
 	clFinish(t->device->queue);
@@ -164,7 +164,7 @@ int copies_items_done(struct copies *t, void **tags, uint32_t max, uint32_t *ret
 {
 	uint32_t n = 0;
 
-	/* Copies may still run from or to the memory that is about to be given back. */
+	/* With -EIO the caller gets its host memory back, which copies must then no longer use. */
 	if (t->lost.code)
 		clFinish(t->device->queue);
 	for (; n < max && copies_items_out(t); n++) {
@@ -193,8 +193,9 @@ static void count(struct copies *t, int change)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Called on a thread of the driver, or inside clSetEventCallback. count() comes last: when n_out reaches 0, copies_wait
- * returns and its caller may free everything. */
+/* Ends a copy of pieces: calls its `done` and counts it as back. This runs on a thread of the driver, or inside
+ * clSetEventCallback. count() comes last: when n_out reaches 0, copies_wait returns and its caller may free
+ * everything. */
 static void CL_CALLBACK copied(cl_event event, cl_int status, void *user)
 {
 	struct copy_call *c = user;

@@ -1,10 +1,11 @@
-/* Copies of pages and states between host and device, on the queue of the plans (engine.h has the order of the
- * bytes). Inside engine/ only.
+/* Copies of pages and states between host and device, on the queue of the plans (engine.h has the order of the bytes).
+ * Inside engine/ only.
  *
- * The unit is a piece: one part (layers/part.h) of one page or of one state. An item (a whole page or
- * state) is all of its pieces. The queue is in order, so one event for a call, that of its last piece, suffices. The
- * caller asks which copies of items are finished; for a copy of pieces the driver calls back. A callback may come late
- * or on another thread, so the events of writes are checked directly before the results of a later step are used. */
+ * The unit is a piece: one part (layers/part.h) of one page or of one state. A copy of an item copies all pieces of a
+ * page or a state. The queue is in order, so it suffices to have the event of a call's last piece. The caller asks
+ * which copies of items are finished (copies_items_done). When a copy of pieces is finished, the driver calls back.
+ * Such a callback may come late, and on another thread. So before the results of a later step are used, the events of
+ * writes of pieces are asked directly (copies_check). */
 #pragma once
 
 #include <pthread.h>
@@ -17,19 +18,20 @@
 struct copies {
 	const struct device *device; /* borrowed, as is the model */
 	const struct model *model;
-	struct engine_counters *counters; /* borrowed: counts the bytes */
+	struct engine_counters *counters; /* borrowed; gets the bytes that are copied */
 	struct err lost;		  /* code 0: the device is not lost */
 
 	struct {
 		cl_event done;
 		void *tag;
 	} items[ENGINE_ITEMS_OUT];
-	uint64_t head, tail; /* counts: items given back, items queued */
+	uint64_t head, tail; /* head: copies of items given back so far; tail: queued so far */
 
 	pthread_mutex_t lock;
 	pthread_cond_t all_back;
-	uint32_t n_out;	  /* guarded by lock: calls whose done is still to come */
-	cl_event *writes; /* [n_writes] events of writes of pieces that may still run, in order */
+	uint32_t n_out; /* guarded by lock: copies of pieces whose `done` was not called yet */
+	/* [n_writes] events of writes of pieces that may not have run yet, in order */
+	cl_event *writes;
 	size_t n_writes, cap;
 	atomic_bool failed; /* a driver's callback reported a failure */
 };
@@ -37,21 +39,21 @@ struct copies {
 void copies_init(struct copies *t, const struct device *d, const struct model *m,
 		 struct engine_counters *counters);
 
-/* Waits until every `done` was called. Call it when the queue is empty, or the device is lost. */
+/* Waits until `done` was called for every copy of pieces. Call it when the queue is empty, or the device is lost. */
 void copies_wait(struct copies *t);
 
-/* Waits as copies_wait does, drops items that were not given back, and frees the members. */
+/* Waits as copies_wait does, drops copies of items that were not given back, and frees the members. */
 void copies_release(struct copies *t);
 
-/* Do the work of engine_read_item and engine_write_item (which only reads host), engine_items_done and
- * engine_items_out. */
+/* copies_item does the work of engine_write_item (`write`; host is only read), or else of engine_read_item. The others
+ * do the work of engine_items_done and engine_items_out. */
 int copies_item(struct copies *t, enum tier_kind kind, uint32_t id, bool write, void *host,
 		void *tag, struct err *e) MUST_CHECK;
 int copies_items_done(struct copies *t, void **tags, uint32_t max, uint32_t *ret_n,
 		      struct err *e) MUST_CHECK;
 uint32_t copies_items_out(const struct copies *t);
 
-/* Do the work of engine_read_pieces and engine_write_pieces (which only reads host). */
+/* Does the work of engine_write_pieces (`write`; host is only read), or else of engine_read_pieces. */
 int copies_pieces(struct copies *t, const struct engine_piece *pieces, uint32_t n, bool write,
 		  void *host, engine_done *done, void *tag, struct err *e) MUST_CHECK;
 

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-enum { LAYER_PHASES = 9, OTHER_PHASES = 4 }; /* the most phases of a layer, and of the rest */
+/* the most phases of one layer, and the most outside all layers */
+enum { LAYER_PHASES = 9, OTHER_PHASES = 4 };
 
 uint64_t decode_work_ints(const struct model_config *c)
 {

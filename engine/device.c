@@ -26,7 +26,7 @@ void device_settle_environment(void)
 	setenv("HWLOC_SYNTHETIC", machine, 0);
 }
 
-/* All devices of all platforms, in the order of the OpenCL loader. */
+/* Lists the devices of all platforms, in the order of the OpenCL loader; at most DEVICES_MAX. */
 static int all_devices(cl_device_id devices[DEVICES_MAX], cl_uint *ret_n, struct err *e)
 {
 	cl_platform_id platforms[PLATFORMS_MAX];
@@ -117,12 +117,14 @@ static uint64_t mem_available(void)
 
 	if (kib != UINT64_MAX)
 		return kib * 1024;
-	/* In a bare chroot without MemAvailable the free memory is taken, which is less than the available memory. */
+	/* Without /proc/meminfo, as in a bare chroot, the free memory counts, which is less than the available
+	 * memory. */
 	return sysinfo(&info) == 0 ? (uint64_t)info.freeram * info.mem_unit : 0;
 }
 
-/* Bytes that control groups leave; UINT64_MAX: no limit. Every level of the hierarchy may have a limit. A group counts
- * page cache as used, although the system can take it back, so inactive file pages do not count as used here. */
+/* Returns the bytes that a control group and all groups above it leave, because each may have a limit; UINT64_MAX: none
+ * has one. A group counts page cache as used, although the system can take it back, so inactive file pages do not count
+ * as used here. */
 static uint64_t group_left(const char *mount, const char *group, const char *limit,
 			   const char *usage)
 {
@@ -148,7 +150,7 @@ static uint64_t group_left(const char *mount, const char *group, const char *lim
 	}
 }
 
-/* Bytes that a process on this machine may still take: MemAvailable, or less if a control group allows less. */
+/* Returns the bytes that this process may still take: MemAvailable, or less if a control group allows less. */
 static uint64_t host_memory(void)
 {
 	FILE *f = fopen("/proc/self/cgroup", "re");

@@ -1,4 +1,4 @@
-/* An OpenCL device: chooses it, opens its context and queue, and finds out how much memory may be used. */
+/* Chooses an OpenCL device, opens its context and queue, and finds out how much memory may be used. */
 #pragma once
 
 #include <CL/cl.h>
@@ -21,18 +21,18 @@ struct device {
 	char name[256], driver[128];
 };
 
-/* Sets HWLOC_SYNTHETIC, unless it is set, where PoCL cannot find out the machine's cores and memory (without /sys).
- * device_open and device_list call it too; a program with threads calls it before it starts any, because setenv in one
- * thread while another one reads the environment is a race. */
+/* Where PoCL cannot find out the machine's cores and memory (without /sys), sets the environment variable
+ * HWLOC_SYNTHETIC, unless it is set. device_open and device_list call it too; a program with threads calls it before it
+ * starts any, because setenv in one thread while another one reads the environment is a race. */
 void device_settle_environment(void);
 
-/* Opens the device that `which` names: NULL (the first GPU, else the first device), an index of
- * device_list, or a part of a device's name, ignoring case. -ENODEV: there is none. */
+/* Opens the device that `which` names: NULL (the first GPU, else the first device), a number in device_list, or a part
+ * of a device's name, in capitals or not. -ENODEV: there is no such device. */
 int device_open(const char *which, struct device *ret, struct err *e) MUST_CHECK;
 void device_close(struct device *d);
 
 /* Replaces the queue, which must be unused, by one that times its commands. */
 int device_time_commands(struct device *d, struct err *e) MUST_CHECK;
 
-/* One line a device: index, name, driver, memory. */
+/* Writes one line for each device to `out`: number, name, driver, memory. -ENODEV: there is none. */
 int device_list(FILE *out, struct err *e) MUST_CHECK;

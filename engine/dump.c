@@ -45,7 +45,8 @@ void dump_free(struct dump *d)
 	free(d);
 }
 
-/* Returns room for more rows behind those that the tensor has; NULL: the dump is full, or out of memory. */
+/* Returns room for `rows` more rows behind those that the tensor has; makes the tensor if there is none of this name.
+ * NULL: the dump is full, or out of memory. */
 static float *grow(struct dump *d, const char *name, uint64_t rows, uint64_t cols)
 {
 	struct dumped *item = NULL;

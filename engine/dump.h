@@ -1,9 +1,9 @@
 /* --dump-activations: the outputs of every layer, as one safetensors file.
  *
- * Tensors are named embed, layerN.mixer and layerN.mlp (without residual), layerN (with residual), final_norm,
- * logits; float32 [tokens, width]. The rows of each step are appended in the order in which they ran; the tensors
- * `tokens` and `positions` [tokens, 1] (whole numbers, as float32) say which token each row is. The whole file is
- * written again after each step. Rows are left out that would take its data above DUMP_BYTES_MAX. */
+ * Tensors are named embed, layerN.mixer and layerN.mlp (without residual), layerN (with residual), final_norm, logits;
+ * float32 [tokens, width]. The rows of each step are appended in the order in which they ran; the tensors `tokens` and
+ * `positions` [tokens, 1] (whole numbers, as float32) say which token each row is. The whole file is written again
+ * after each step. When rows would take its data above DUMP_BYTES_MAX, these and all later rows are left out. */
 #pragma once
 
 #include <CL/cl.h>
@@ -19,13 +19,15 @@ struct dump;
 struct dump *dump_new(const char *path, cl_command_queue queue);
 void dump_free(struct dump *d);
 
-/* Waits for the queue and appends rows x cols floats of a buffer whose rows are padded to 16. `name` may hold one %u
- * for index. Does nothing without a dump (NULL). */
+/* Waits for the queue and appends `rows` rows of `cols` floats to a tensor. In `buffer` each row is padded to a
+ * multiple of 16 floats. `name` may hold one %u for index. Does nothing without a dump (NULL), or when the dump is
+ * full. A failure is kept for dump_write. */
 void dump_rows(struct dump *d, const char *name, uint32_t index, cl_mem buffer, uint32_t rows,
 	       uint32_t cols);
 
-/* Appends n whole numbers. */
+/* Appends n whole numbers to the tensor `name`, a row each; otherwise as dump_rows. */
 void dump_ints(struct dump *d, const char *name, const int32_t *v, uint32_t n);
 
-/* Writes the file. -EIO: rows could not be kept before, or the file cannot be written; or another errno of writing. */
+/* Writes the file. -EIO: rows could not be kept earlier, or memory is short. Other errors are those of writing a
+ * file. */
 int dump_write(struct dump *d, struct err *e) MUST_CHECK;

@@ -35,7 +35,7 @@ struct engine {
 	struct copies copies;
 	engine_on_layer *on_layer; /* or NULL */
 	void *on_layer_user;
-	const struct plan *submitting; /* of engine_submit; valid while it runs */
+	const struct plan *submitting; /* the plan of engine_submit, while that runs */
 	uint64_t warm_launches;	       /* launches of warm_up, which do not count */
 };
 
@@ -101,7 +101,7 @@ static uint64_t budget_of(const struct engine_options *o, const struct device *d
 	return o->device_memory ? o->device_memory : (uint64_t)((double)d->memory * share);
 }
 
-/* The most bytes that rounding up the sizes of the cache's buffers takes. */
+/* Returns the most bytes that the cache's buffers take in addition because their sizes are rounded up. */
 static uint64_t cache_slack(const struct engine *g)
 {
 	uint64_t buffers = 0;
@@ -111,8 +111,8 @@ static uint64_t cache_slack(const struct engine *g)
 	return buffers * g->device.alignment;
 }
 
-/* Checks that weights and work space fit into the budget. saved: bytes of the planned weights that coding has saved, or
- * may save. */
+/* Checks that weights and work space fit into the budget, less `saved`: bytes of the planned weights that coding has
+ * saved, or may save. -EINVAL: an option allows more memory than the device has. -ENOMEM: they do not fit. */
 static int check_budget(struct engine *g, const struct engine_options *o, uint64_t saved,
 			struct err *e)
 {
@@ -133,8 +133,8 @@ static int check_budget(struct engine *g, const struct engine_options *o, uint64
 	return 0;
 }
 
-/* Chooses the numbers of KV pages and slots (cache_size.h) and plans their buffers. The weights are on the device, so
- * `saved` is known. */
+/* Chooses the numbers of KV pages and slots (cache_size.h) and plans their buffers. The weights are on the device
+ * already, so it is known how many of their planned bytes coding has saved (`saved`). */
 static int size_cache(struct engine *g, const struct engine_options *o, uint64_t saved,
 		      struct err *e)
 {
@@ -211,7 +211,7 @@ static int load_weights(struct engine *g, const struct weights *w, uint64_t *ret
 	return kernels_status(g->kernels, e);
 }
 
-/* Opens the device, and the kernels for the model's shape on it. */
+/* Opens the device, and the kernels for the model's shape on it. *ret gets that shape. */
 static int open_kernels(struct engine *g, const struct engine_options *o, struct kernel_shape *ret,
 			struct err *e)
 {
@@ -289,12 +289,12 @@ static int plan_model(struct engine *g, const struct engine_options *o,
 	return model_plan(&g->model, g->plan, e);
 }
 
-/* Allocates weights and work space and fills the weights, then allocates the cache in the memory that they leave.
- * saved, plain: as in struct packer. */
+/* Allocates weights and work space and fills the weights, then allocates the cache in the memory that is left.
+ * *ret_saved, *ret_plain: as in struct packer. */
 static int fill_memory(struct engine *g, const struct engine_options *o, const struct weights *w,
 		       uint64_t *ret_saved, uint64_t *ret_plain, struct err *e)
 {
-	/* Checked before any weight is read: would the model fit if coding saved as much as it can? */
+	/* Before any weight is read: would the model fit if coding saved as much as it can? */
 	int r = check_budget(g, o, g->model.may_save, e);
 
 	if (r == 0)
@@ -310,7 +310,7 @@ static int fill_memory(struct engine *g, const struct engine_options *o, const s
 	return r;
 }
 
-/* Fills engine_info: the device, and the memory in use. */
+/* Fills in the rest of engine_info: the device, the cuts in use, the cache and the memory in use. */
 static void fill_info(struct engine *g, uint64_t saved, uint64_t plain)
 {
 	struct engine_info *i = &g->info;
@@ -357,9 +357,10 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	return 0;
 }
 
-/* Runs a prompt of one chunk and one generated token, because a driver may compile a kernel at its first launch (PoCL
- * does), which would delay the first request. The two steps leave no trace: pages are written before they are read,
- * and a new sequence's state begins at zero. */
+/* Runs a prompt of at most one chunk and one generated token, because a driver may compile a kernel at its first launch
+ * (PoCL does), which would delay the first request. The two steps leave no trace: pages are written before they are
+ * read, and a new sequence's state begins at zero. Does nothing while activations are dumped, because the dump would
+ * get these steps, or if a sequence may have only one token. */
 static int warm_up(struct engine *g, struct err *e)
 {
 	const uint32_t pages[2] = {0, 1};

@@ -25,7 +25,8 @@ struct engine_options {
 	const char *model_dir;
 	/* an index of engine_list_devices, or a part of the name; NULL: the first GPU, else the first device */
 	const char *device;
-	const char *program_cache;    /* directory, created when missing; NULL: none */
+	/* a directory for compiled programs, created when missing; NULL: none */
+	const char *program_cache;
 	const char *dump_activations; /* the file for every step's layer outputs; NULL: none */
 	enum engine_dtype dtype;
 	enum engine_kernels kernels;
@@ -34,20 +35,20 @@ struct engine_options {
 	 * and the control group allows. */
 	uint64_t device_memory;
 	double device_memory_share;
-	/* Bytes of KV pages and state slots together; engine/cache_size.h divides them. If this is 0, they take a
-	 * share of the memory that weights and work space leave: cache_memory_share (at most 1). If both are 0, they
-	 * take all of that on a GPU. A CPU shares its memory with other programs, so there they take enough for
-	 * max_seqs sequences of full length and checkpoints beside them, but at most the least that works plus a
-	 * quarter of the engine's memory. */
+	/* Bytes of KV pages and state slots together; engine/cache_size.h divides them. If this is 0, they take a share
+	 * of the memory that weights and work space leave: cache_memory_share (at most 1). If both are 0, they take all
+	 * of that memory on a GPU. A CPU shares its memory with other programs, so there they take enough for max_seqs
+	 * sequences of full length and checkpoints beside them, but at most the least that works plus a quarter of the
+	 * engine's memory. */
 	uint64_t cache_memory;
 	double cache_memory_share;
 	uint32_t page_tokens, max_seqs, max_prefill_tokens;
 	uint32_t max_model_len; /* 0: the most that the model allows */
-	bool profile;		/* times every launch: for tigon bench (engine/profile.h) */
+	bool profile;		/* times every launch, for bench and tune (engine/profile.h) */
 	bool synthetic;		/* random weights from synthetic_seed instead of files */
 	uint64_t synthetic_seed;
-	/* Two ways to compute the same bits more slowly, for comparison: weights are never coded in fewer bytes
-	 * (kernels/coded.h); in decode steps every kernel is a launch of its own. */
+	/* Two ways to compute the same bits more slowly, for comparison. plain_weights: weights are never coded in
+	 * fewer bytes (kernels/coded.h). separate_launches: in decode steps too every kernel is a launch of its own. */
 	bool plain_weights, separate_launches;
 	struct tuning_options tuning; /* its table is borrowed while engine_open runs */
 };
@@ -57,7 +58,7 @@ struct engine_info {
 	char device_name[256], driver[128], kernels[16];
 	uint32_t compute_units;
 	char other_bits[33]; /* kernels_other_bits; "": the bits are those of the default cuts */
-	struct tuning_use tuning; /* how much of the given table is in use */
+	struct tuning_use tuning; /* how much of the given tuning table is in use */
 	uint32_t n_pages, max_model_len;
 	uint32_t n_slots; /* max_seqs + 1, and those of checkpoints; 0: no layer keeps states */
 	/* bytes of a page and of a slot, over all layers; 0: no layer keeps any */
@@ -72,9 +73,10 @@ struct engine_counters {
 	uint64_t bytes_to_device, bytes_from_device;
 };
 
-/* New. Weights and work space are planned, and compared with the memory that the engine may take, before they are
- * allocated. -ENOMEM: the model does not fit (the sentence says how much it needs and how much there is), or host
- * memory is short. -EINVAL: the options ask for more memory than there is, or a file of the model is wrong. */
+/* Opens a model on a device; *ret is new. Weights and work space are planned, and compared with the memory that the
+ * engine may take, before they are allocated. -ENOMEM: the model does not fit (the sentence says how much it needs and
+ * how much there is), or host memory is short. -EINVAL: the options ask for more memory than there is, or a file of the
+ * model is wrong. Other errors are those of the device and of the model's files. */
 int engine_open(const struct engine_options *o, struct engine **ret, struct err *e) MUST_CHECK;
 void engine_close(struct engine *g);
 
@@ -88,28 +90,32 @@ void engine_counters(const struct engine *g, struct engine_counters *ret);
 enum { ENGINE_STEPS_OUT = 2 };
 int engine_submit(struct engine *g, const struct plan *plan, struct err *e) MUST_CHECK;
 
-/* Waits for the oldest queued plan; results [its n_draws + n_scored_tokens]. -EINVAL: none is queued. -EIO: the device
- * is lost with every queued plan. While activations are dumped, also errors of writing their file. */
+/* Waits for the oldest queued plan and writes its results, [n_draws + n_scored_tokens] of that plan. -EINVAL: no plan
+ * is queued. -EIO: the device is lost, with every queued plan. While activations are dumped, also errors of writing
+ * their file. */
 int engine_wait(struct engine *g, struct draw_result *results, struct err *e) MUST_CHECK;
 
-/* Queues a plan and waits for it. -EBUSY: another one is queued. */
+/* Queues a plan and waits for its results. -EBUSY: another plan is queued. Otherwise the errors are those of
+ * engine_submit and engine_wait. */
 int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,
 		struct err *e) MUST_CHECK;
 
-/* The parts that a layer keeps of every KV page (the page's keys, its values) or of every state slot. The bytes of a
- * page, or of a state, are its pieces one behind the other: one of each such part, in the order of the layers and of
- * these lists. Borrowed until the engine is closed. */
+/* Returns the parts that a layer keeps for every KV page (the page's keys, its values) or for every state slot, and
+ * their number in *ret_n. The bytes of a page are its pieces one behind the other: one piece of each part that is kept
+ * for pages, in the order of the layers and of these lists. The bytes of a state are made in the same way. Borrowed
+ * until the engine is closed. */
 const struct layer_part *engine_layer_parts(const struct engine *g, uint32_t layer,
 					    uint32_t *ret_n);
 
 /*
- * These copy an item between device and host: a whole KV page or a whole state slot, of all layers (id: its number).
- * Copies are commands on the same queue as the plans, in the order of the calls. A read gives the bytes that the plans
- * submitted before it leave, even when later plans write there. Every plan submitted after a write reads the written
- * bytes. The calls do not wait.
+ * These copy an item, which here is a whole KV page or a whole state slot with its pieces of all layers; id is its
+ * number. engine_read_item copies from the device to host, engine_write_item from host to the device. Copies are
+ * commands on the same queue as the plans, in the order of the calls. A read gives the bytes that the plans submitted
+ * before it leave, even when later plans write there. Every plan submitted after a write reads the written bytes. The
+ * calls do not wait.
  *
  * host [page_bytes or slot_bytes of engine_info] belongs to the copy until engine_items_done gives its tag back.
- * -EBUSY: ENGINE_ITEMS_OUT copies are on their way. -EINVAL: no such page or slot. -EIO: the device is lost.
+ * -EBUSY: ENGINE_ITEMS_OUT copies were not given back yet. -EINVAL: no such page or slot. -EIO: the device is lost.
  */
 enum { ENGINE_ITEMS_OUT = 256 };
 int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *host, void *tag,
@@ -117,13 +123,13 @@ int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *h
 int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const void *host,
 		      void *tag, struct err *e) MUST_CHECK;
 
-/* Gives back the tags of finished copies, in the order of the calls: at most max of them to tags, their number to
- * *ret_n. Waits only if the device is lost. -EIO: it is, and bytes that were read must not be used; every copy that
- * was under way is then given back (call until *ret_n is 0). */
+/* Gives back finished copies of items, in the order of the calls: writes at most max tags to tags, and their number to
+ * *ret_n. -EIO: the device is lost, and bytes that were read must not be used. Only then it waits, and all copies count
+ * as finished (call it until *ret_n is 0). */
 int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret_n,
 		      struct err *e) MUST_CHECK;
 
-/* The number of copies that were not given back yet. */
+/* Returns the number of copies of items that were not given back yet. */
 uint32_t engine_items_out(const struct engine *g);
 
 /* Copies single pieces. A piece is one part of one page or of one state. When a prompt is computed for another worker,
@@ -146,32 +152,34 @@ int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint
 int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n,
 			const void *host, engine_done *done, void *tag, struct err *e) MUST_CHECK;
 
-/* Reports failed copies. -EIO: a copy is known to have failed. engine_wait fails too if a write of pieces failed that
- * its step could have read. */
+/* Returns 0, or -EIO if a copy is known to have failed. engine_wait also fails if a write of pieces failed that its
+ * step could have read. */
 int engine_pieces_check(struct engine *g, struct err *e) MUST_CHECK;
 
-/* Host memory for copies, which a driver accesses directly (pinned memory, on a GPU). New; waits for the queue.
- * -ENOMEM. To be freed before the engine is closed, when no copy uses it. */
+/* A block of host memory for copies, which a driver accesses directly (on a GPU it is pinned memory). engine_block_new
+ * makes one and waits for the queue. -ENOMEM is its only error. A block must be freed before the engine is closed, when
+ * no copy uses it. */
 struct engine_block;
 int engine_block_new(struct engine *g, uint64_t bytes, struct engine_block **ret,
 		     struct err *e) MUST_CHECK;
 void *engine_block_data(struct engine_block *b);
 void engine_block_free(struct engine_block *b);
 
-/* Waits until the queue is empty and every done was called. */
+/* Waits until the queue is empty and the `done` of every copy of pieces was called. */
 void engine_finish(struct engine *g);
 
-/* A function that engine_submit calls once for every layer of a step, when the commands of the layer are queued and
- * those of later layers are not; never in a step of one launch, which computes no prompts. It may call
- * engine_read_pieces and engine_write_pieces; these copies run after this layer and before the next. NULL: none. */
+/* A function that engine_submit calls once for every layer of a step: after it has queued the layer's commands, and
+ * before it queues those of the next layer. It is not called in a step of one launch, which computes no prompts. The
+ * function may call engine_read_pieces and engine_write_pieces; these copies run after this layer and before the next.
+ * engine_set_on_layer sets it; NULL: no function is called. */
 typedef void engine_on_layer(void *user, const struct plan *plan, uint32_t layer);
 void engine_set_on_layer(struct engine *g, engine_on_layer *call, void *user);
 
 /* Sets two environment variables for PoCL, unless they are set: POCL_CACHE_DIR, to a directory below program_cache
- * (NULL: it is left alone), and that of device_settle_environment. engine_open does so too, but a program with several
- * threads calls this before it starts them, because setenv in one thread while another one reads the environment is a
- * race. */
+ * (NULL: this one is left alone), and HWLOC_SYNTHETIC (device.h says when). engine_open does so too, but a program with
+ * several threads calls this before it starts them, because setenv in one thread while another one reads the
+ * environment is a race. */
 void engine_settle_environment(const char *program_cache);
 
-/* Writes one line for each device: index, name, driver, memory. */
+/* Writes one line for each device to `out`: number, name, driver, memory. -ENODEV: there is none. */
 int engine_list_devices(FILE *out, struct err *e) MUST_CHECK;

@@ -87,7 +87,7 @@ static int create_buffer(const struct device *d, const char *name, uint64_t byte
 	return 0;
 }
 
-/* Allocates one slab for items[first, end). */
+/* Allocates one slab of `bytes` bytes and cuts the buffers of items[first] .. items[end - 1] from it. */
 static int allocate_slab(struct memory_plan *p, size_t first, size_t end, uint64_t bytes,
 			 struct err *e)
 {

@@ -25,14 +25,16 @@ struct memory_plan;
 struct memory_plan *memory_plan_new(const struct device *d);
 void memory_plan_free(struct memory_plan *p);
 
-/* Plans a buffer of that many bytes (0 becomes a minimal one). Allocating the plan puts the buffer into *ret_buffer,
- * freeing the plan releases it there. The name is borrowed. Errors are kept for memory_plan_allocate. */
+/* Plans a buffer of so many bytes; 0 becomes the smallest buffer. Allocating the plan puts the buffer into *ret_buffer,
+ * and freeing the plan releases it there, so that variable must live as long. The name is borrowed. Errors are kept for
+ * memory_plan_allocate. */
 void memory_plan_add(struct memory_plan *p, enum memory_class class, const char *name,
 		     uint64_t bytes, cl_mem *ret_buffer);
 
-/* Bytes planned so far; the size of each buffer is rounded up to the device's alignment. */
+/* Return the bytes planned so far, of one class and of all; the size of each buffer is rounded up to the device's
+ * alignment. */
 uint64_t memory_plan_bytes(const struct memory_plan *p, enum memory_class class);
 uint64_t memory_plan_total(const struct memory_plan *p);
 
-/* Allocates all buffers. -ENOMEM: a buffer is larger than the device allows, or memory is short. */
+/* Allocates all buffers of the plan. -ENOMEM: a buffer is larger than the device allows, or memory is short. */
 int memory_plan_allocate(struct memory_plan *p, struct err *e) MUST_CHECK;

@@ -177,7 +177,7 @@ static void pack_weights(struct packer *p, const struct layer_weights *w, uint32
 	}
 }
 
-/* f[j] = theta^(-2j / rotary_dim), computed in float as transformers does. */
+/* Writes the frequencies of RoPE, f[j] = theta^(-2j / rotary_dim), computed in float as transformers does. */
 static void pack_inv_freq(struct model *m, struct packer *p)
 {
 	uint32_t rot = m->shape.rotary_dim;
@@ -282,7 +282,7 @@ void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
 	*table_ints = at + decode_work_build(m->config, &m->shape, &cut, s, table + at);
 }
 
-/* x += mixer(norm(x)); x += mlp(norm(x)) */
+/* Queues one layer: x += mixer(norm(x)); x += mlp(norm(x)). */
 static void forward_layer(struct model *m, const struct model_step *t, uint32_t i)
 {
 	const struct layer_kinds *kinds = &m->config->layers[i];
@@ -298,7 +298,7 @@ static void forward_layer(struct model *m, const struct model_step *t, uint32_t 
 		m->on_layer(m->on_layer_user, i);
 }
 
-/* Dumps the logits of all tokens, not only of those whose logits the plan needs. */
+/* Dumps the logits of all tokens, not only of those whose logits the plan needs. Without a dump it does nothing. */
 static void dump_logits(struct model *m, const struct model_step *t)
 {
 	for (uint32_t done = 0; m->dump && done < t->n_tokens; done += m->max_rows) {

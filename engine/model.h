@@ -25,7 +25,8 @@ struct model {
 	 * (embedding, final norm, head), and work space. */
 	cl_mem at[BUFFERS];
 	bool decode_step; /* a step without prefill is one launch (engine/decode_work.h) */
-	cl_mem addresses; /* for that launch: the device's addresses of all buffers (kernels/step.h) */
+	/* for that launch: the addresses of its buffers on the device (kernels/step.h) */
+	cl_mem addresses;
 	uint32_t max_tokens, max_rows; /* the most tokens and rows of a step */
 	uint32_t n_pages, n_slots;
 	uint64_t may_save; /* bytes of the planned weights that coding may save, at most */
@@ -36,33 +37,34 @@ struct model {
 	void *on_layer_user;
 };
 
-/* Makes the kernels' shape from the configuration and some options. */
+/* Makes the kernels' shape from the configuration and some options. The caller adds max_context and plain_weights. */
 void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, bool dump,
 		 struct kernel_shape *ret);
 
-/* model_plan announces every buffer except those of KV pages and state slots. model_plan_cache announces these; its
- * plan may be another one. */
+/* model_plan announces every buffer to a plan (memory_plan.h), except those of KV pages and state slots.
+ * model_plan_cache announces these; its plan may be another one. */
 int model_plan(struct model *m, struct memory_plan *plan, struct err *e) MUST_CHECK;
 void model_plan_cache(struct model *m, struct memory_plan *plan, uint32_t n_pages,
 		      uint32_t n_slots);
 
-/* Bytes of one KV page or one state slot. The first function: over all layers; the second: of its largest piece. */
+/* The first function returns the bytes of one KV page or one state slot over all layers, the second one the bytes of
+ * its largest piece. */
 uint64_t model_item_bytes(const struct model *m, enum tier_kind kind);
 uint64_t model_piece_most(const struct model *m, enum tier_kind kind);
 
 /* Fills the buffers of all weights, which must be allocated. Errors are kept in p->error. */
 void model_pack(struct model *m, struct packer *p);
 
-/* Gives each layer the norm of the next one (AT_NEXT_NORM) and, for steps in one launch, writes m->addresses. Both
- * plans must be allocated. */
+/* Gives each layer the norm that follows it (AT_NEXT_NORM): of the next layer, or the final one. For steps in one
+ * launch it also writes m->addresses. All planned buffers must be allocated. */
 void model_addresses(struct model *m);
 
-/* Appends the work list to a step table of *table_ints ints, if the step can be one launch. Sets s->work_at (0: it
- * cannot). */
+/* If the step can be one launch, appends the work list to a step table of *table_ints ints, which grows, and sets
+ * s->work_at. Otherwise s->work_at becomes 0. */
 void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
 		    uint64_t *table_ints);
 
-/* Ints of the longest work list. */
+/* Returns the most ints that model_add_work appends; 0: no step can be one launch. */
 uint64_t model_work_ints(const struct model *m);
 
 /* Queues one forward pass, then its scores and draws, which write their results to the buffer AT_RESULT. When the

@@ -1,6 +1,6 @@
-/* Access for `tigon bench` to an engine: the launches of its steps, and the peaks of its device. While launches are
- * noted, every kernel is a launch of its own, with the same bits. An engine that was opened with the option `profile`
- * times the launches; another one notes them without times. */
+/* Access for `tigon bench` and `tigon tune` to an engine: the launches of its steps, and the peaks of its device. While
+ * launches are noted, every kernel is a launch of its own, with the same bits. An engine that was opened with the
+ * option `profile` times the launches; another one notes them without times. */
 #pragma once
 
 #include "engine/engine.h"
@@ -14,11 +14,12 @@ int engine_profile(struct engine *g, bool on, struct err *e) MUST_CHECK;
 /* The engine's kernels, borrowed: for kernels_profile_take, kernels_tuned and kernels_use_default_cuts. */
 struct kernels *engine_kernels(struct engine *g);
 
-/* The place of a decode step with so many streams in a tuning table; false: the step is not one launch. */
+/* Finds the place (tuning.h) of a decode step with `streams` sequences in a tuning table. False: decode steps are not
+ * one launch, so they have no place. */
 bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning_place *ret);
 
-/* New: the measurements of the device's peaks, in the engine's variant and on its queue. To be closed before the
- * engine. program_cache: as given to engine_open. */
+/* Prepares measurements of the device's peaks (kernels/peak.h), in the engine's variant and on its queue. New; to be
+ * closed before the engine. program_cache: as given to engine_open. */
 int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks **ret,
 		      struct err *e) MUST_CHECK;
 
@@ -27,7 +28,7 @@ int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks 
 int engine_int8_trial_open(struct engine *g, const char *program_cache, uint32_t group,
 			   struct int8_trial **ret, struct err *e) MUST_CHECK;
 
-/* Bytes of the largest cache of the engine's device, 0: not known. */
+/* Returns the bytes of the device's largest cache; 0: not known. */
 uint64_t engine_cache_bytes(const struct engine *g);
 
 /* Does the work of peak_known (kernels/peak.h) for the engine's device. */

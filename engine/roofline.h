@@ -3,13 +3,13 @@
  * too large for it.
  *
  * However often kernels read them, weights count once a step (of the experts only those in use, of the embedding the
- * rows of the tokens). The KV and the state of each row count as read once, and what the step adds or changes as
- * written once. Activations count only for a single kernel (roofline_kernel), because fused kernels need not move them.
- * Sizes are the model's, without the padding of its layout.
+ * rows of the tokens). The KV of all tokens of a row so far, and the state from which it continues, count as read once.
+ * What the step adds or changes counts as written once. Activations count only for a single kernel (roofline_kernel),
+ * because fused kernels need not move them. Sizes are the model's, without the padding of its layout.
  *
- * FLOP: two for each multiply-add of a product with weights; the layers add their own (struct layer_ops). A form that
- * computes more than the plain formula, such as Gated DeltaNet in chunks, gets no credit for the difference, so the
- * share of the roofline that a kernel reaches is never too high. */
+ * FLOP are two for each multiply-add of a product with weights, and those of attention and recurrences (`flops` of
+ * struct layer_ops). A form that computes more than the plain formula, such as Gated DeltaNet in chunks, gets no credit
+ * for the difference, so the share of the roofline that a kernel reaches is never too high. */
 #pragma once
 
 #include <stdbool.h>
@@ -34,8 +34,8 @@ struct roofline {
 	double product_flops, other_flops; /* other: attention and recurrences */
 };
 
-/* Different experts that n tokens use if each of the E experts is equally likely to be among a token's k:
- * E (1 - (1 - k/E)^n). */
+/* Returns the number of different experts that n tokens use if each of the E experts is equally likely to be among a
+ * token's k: E (1 - (1 - k/E)^n). */
 double roofline_experts(const struct model_config *c, uint32_t n_tokens);
 
 /* Adds a step to *sum. bf16: two bytes an element, else four. */
@@ -45,11 +45,11 @@ void roofline_add(struct roofline *sum, const struct model_config *c, bool bf16,
 double roofline_bytes(const struct roofline *r);
 double roofline_flops(const struct roofline *r);
 
-/* The least seconds on a device with these peaks: `read` bytes/s, `dot` FLOP/s for products with weights, and `flops`
- * FLOP/s for the rest. It is the longer time of moving and computing; *ret_by_bytes: moving takes longer. */
+/* Returns the least seconds on a device with these peaks: `read` bytes/s, `dot` FLOP/s for products with weights, and
+ * `flops` FLOP/s for the rest. It is the longer time of moving and computing; *ret_by_bytes: moving takes longer. */
 double roofline_seconds(const struct roofline *r, double read, double dot, double flops,
 			bool *ret_by_bytes);
 
-/* The work of one launch of the step. False: it is not known for a kernel of this name. */
+/* Computes the work of one launch l of the step. False: it is not known for a kernel of this name. */
 bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofline_step *s,
 		     const struct kernel_timing *l, struct roofline_work *ret);

@@ -23,9 +23,10 @@ struct runner {
 	struct step_limits limits;
 	struct engine_block *host; /* tables and results */
 	struct queued queued[ENGINE_STEPS_OUT];
-	struct split_batch *batches; /* [max_seqs] of the step that is being built */
-	uint64_t head, tail;	     /* counts: plans waited for, plans queued */
-	struct err lost;	     /* code 0: the device is not lost */
+	/* [max_seqs] batches of splits of the step that is being built */
+	struct split_batch *batches;
+	uint64_t head, tail; /* head: plans waited for so far; tail: plans queued so far */
+	struct err lost;     /* code 0: the device is not lost */
 	struct engine_counters counters;
 };
 
@@ -105,7 +106,8 @@ static int lose_device(struct runner *r, const struct err *why, struct err *e)
 	return -EIO;
 }
 
-/* The place of the plan that was queued last, which runs before the next one. It may have been waited for already. */
+/* Returns the place of the plan that was queued last, which runs before the next one. The plan may have been waited for
+ * already. */
 static struct queued *previous(struct runner *r)
 {
 	return &r->queued[(r->tail + ENGINE_STEPS_OUT - 1) % ENGINE_STEPS_OUT];
@@ -122,8 +124,8 @@ static int write_table(struct runner *r, const int32_t *table, uint64_t n, struc
 	return cl_error(e, code, "writing the step table");
 }
 
-/* All resets use the step table's buffer, one after the other: the queue is in order, so each reset has run before the
- * next one's table is written. */
+/* Queues the plan's seat resets. All of them use the step table's buffer, one after the other: the queue is in order,
+ * so each reset has run before the next one's table is written. */
 static int enqueue_resets(struct runner *r, const struct plan *plan, const int32_t *tables,
 			  struct err *e)
 {
@@ -152,7 +154,7 @@ static cl_int copy_pieces(cl_command_queue q, cl_mem buffer, uint64_t bytes,
 	return code;
 }
 
-/* Copies whole pages and whole states, in every layer. */
+/* Queues the plan's copies of whole pages and whole states, in every layer. */
 static int enqueue_copies(struct runner *r, const struct plan *plan, struct err *e)
 {
 	cl_int code = CL_SUCCESS;
@@ -172,7 +174,8 @@ static int enqueue_copies(struct runner *r, const struct plan *plan, struct err 
 	return code ? err_set(e, EIO, "copying pages or states on the device failed") : 0;
 }
 
-/* Queues the read of the results, or a marker if there are none. Its event is that of the plan's end. */
+/* Queues the read of the results, or a marker if there are none. The event of this command, s->done, tells that the
+ * plan has run. */
 static int enqueue_read(struct runner *r, struct queued *s, struct err *e)
 {
 	cl_command_queue q = r->device->queue;
@@ -187,8 +190,8 @@ static int enqueue_read(struct runner *r, struct queued *s, struct err *e)
 	return cl_error(e, code, "reading results");
 }
 
-/* Adds the step's tokens and positions to the dump. Some tokens may be drawn by the step before, so it waits for
- * that. */
+/* Adds the step's tokens and positions to the dump; without a dump it does nothing. Some tokens may be drawn by the
+ * step before, so it waits for that step. */
 static int dump_tokens(struct runner *r, struct queued *s, const struct model_step *step,
 		       struct err *e)
 {
@@ -208,7 +211,7 @@ static int dump_tokens(struct runner *r, struct queued *s, const struct model_st
 	return 0;
 }
 
-/* Builds the tables of the plan's seat resets. */
+/* Builds the tables of the plan's seat resets in s->resets, which grows if it must. */
 static int build_resets(struct queued *s, const struct plan *plan, struct err *e)
 {
 	uint64_t n = 0, at = 0;

@@ -1,9 +1,9 @@
-/* Plans on the device's queue, from submitting to waiting for them. Inside engine/ only.
+/* Puts plans on the device's queue and waits for them. Inside engine/ only.
  *
- * A plan becomes a list of commands on one in-order queue: seat resets, copies of pages and states, the step table,
- * the forward pass, scores and draws, and last a read of the results, whose event is waited for. The queue is in order,
- * so the next plan can be queued before the first has run, and only one of them uses the device's buffers at a time.
- * The host's copies of the step table and of the results exist once for each queued plan, in memory that the device
+ * A plan becomes a list of commands on one in-order queue: seat resets, copies of pages and states, the step table, the
+ * forward pass, scores and draws, and last a read of the results, whose event is waited for. Because the queue is in
+ * order, the next plan can be queued before the first has run, and only one of them uses the device's buffers at a
+ * time. The host has a copy of the step table and of the results for each queued plan, in memory that the device
  * accesses directly. */
 #pragma once
 
@@ -13,18 +13,20 @@
 
 struct runner;
 
-/* New. Device and model are borrowed, the limits are copied. The model's buffers must be allocated and filled. */
+/* Makes a runner; *ret is new. Device and model are borrowed, the limits are copied. The model's buffers must be
+ * allocated and filled. */
 int runner_new(const struct device *d, struct model *m, const struct step_limits *l,
 	       struct runner **ret, struct err *e) MUST_CHECK;
 
-/* Waits for the queue first. */
+/* Waits for the queue, then frees the runner. */
 void runner_free(struct runner *r);
 
-/* Do the work of engine_submit, and of engine_wait except its check of copies. */
+/* runner_submit does the work of engine_submit. runner_wait does that of engine_wait, except the check of copies. */
 int runner_submit(struct runner *r, const struct plan *plan, struct err *e) MUST_CHECK;
 int runner_wait(struct runner *r, struct draw_result *results, struct err *e) MUST_CHECK;
 
 uint32_t runner_queued(const struct runner *r);
 
-/* The engine's counters of steps and bytes. Launches are counted by the kernels. */
+/* Returns the engine's counters, borrowed. The runner counts steps and bytes in them; launches are counted by the
+ * kernels. */
 struct engine_counters *runner_counters(struct runner *r);

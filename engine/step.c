@@ -9,7 +9,7 @@
 
 static_assert(STATE_ZERO == ROW_STATE_ZERO, "a plan and the step table have one number for it");
 
-/* The number of splits of a row with this many keys. */
+/* Returns the number of splits (kernels/step.h) of a row with this many keys. */
 static uint32_t splits_of(uint32_t keys)
 {
 	return CEIL_DIV(keys, (uint32_t)SPLIT_TOKENS);
@@ -36,7 +36,7 @@ uint64_t step_result_ints(const struct step_limits *l)
 	       SCORE_RESULT_INTS(TOP_LOGPROBS_MAX);
 }
 
-/* Ints of a draw's report. */
+/* Returns the ints of a draw's report. */
 static uint32_t report_ints(struct step_draw d)
 {
 	return d.want_logprobs ? REPORT_INTS((uint32_t)d.n_top) : 0;
@@ -58,8 +58,8 @@ static bool tokens_exist(const int32_t *tokens, uint32_t n, const struct step_li
 	return true;
 }
 
-/* The number of pages that a row reads or writes: those of its tokens and of all tokens before. The row may list more
- * pages, for later tokens. */
+/* Returns the number of pages that a row reads or writes: those of its tokens and of all tokens before them. The row
+ * may list more pages, for later tokens. */
 static uint32_t pages_touched(const struct plan_row *r, const struct step_limits *l)
 {
 	return CEIL_DIV(r->start + r->n_tokens, l->page_tokens);
@@ -123,7 +123,7 @@ static bool resets_good(const struct plan *p, const struct step_limits *l)
 	return true;
 }
 
-/* Scores belong to prefill rows, at most one to each, and are in the order of the rows. */
+/* Checks the plan's scores: they belong to prefill rows, at most one to each, and are in the order of the rows. */
 static bool scores_good(const struct plan *p, const struct step_limits *l)
 {
 	uint64_t tokens = 0;
@@ -178,7 +178,7 @@ struct builder {
 	uint32_t result; /* ints of the result that are given out so far */
 };
 
-/* Begins the next section, of so many ints; *ret_at is its position in the table. */
+/* Appends a section of so many ints to the table and returns its first int; *ret_at is its position in the table. */
 static int32_t *section(struct builder *b, uint64_t ints, cl_int *ret_at)
 {
 	int32_t *begin = b->end;
@@ -273,8 +273,8 @@ static void build_tiles(struct builder *b)
 	b->end = tile;
 }
 
-/* Writes the splits of rows that generate, on a GPU. All splits of a row are in one batch, and a batch has at most
- * split_slots of them. */
+/* Writes the splits of rows that generate, on a GPU; on a CPU there are none. All splits of a row are in one batch, and
+ * a batch has at most split_slots of them. */
 static void build_splits(struct builder *b, struct split_batch *batches)
 {
 	uint32_t slots = b->limits->split_slots;

@@ -9,13 +9,14 @@
 
 struct step_limits {
 	uint32_t max_prefill_tokens, max_seqs, max_model_len, page_tokens;
-	/* tokens of an attention tile; for step_table_ints the least of any step */
+	/* The most tokens of an attention tile in the step. step_table_ints wants the smallest such number of all
+	 * steps. */
 	uint32_t tile_tokens;
 	uint32_t n_pages, n_slots, vocab_size; /* n_slots 0: the model keeps no states */
 	uint32_t split_slots;		       /* kernels_split_slots */
 };
 
-/* Which numbers a draw's report has (kernels/step.h). The report's length follows from them. */
+/* Says which numbers the report of a draw has (kernels/step.h), and so how long it is. */
 struct step_draw {
 	bool want_logprobs;
 	uint8_t n_top;
@@ -28,16 +29,16 @@ struct step_built {
 	uint32_t result_ints; /* ints that the host has to read back */
 };
 
-/* The most ints of a step table (without a work list: model_work_ints), and of a result. */
+/* Return the most ints of a step table (without a work list: model_work_ints), and the most ints of a result. */
 uint64_t step_table_ints(const struct step_limits *l);
 uint64_t step_result_ints(const struct step_limits *l);
 
-/* Checks a plan. -EINVAL: it is outside the limits, which is a bug. drawn_before: number of draws of the plan
- * before. */
+/* Checks a plan. -EINVAL: it is outside the limits, which is a bug of its maker. drawn_before: the number of draws of
+ * the plan before. */
 int step_check(const struct plan *plan, const struct step_limits *l, uint32_t drawn_before);
 
 /* Fills the table (room for step_table_ints), draws [max_seqs] and batches [max_seqs] from a plan that step_check has
- * accepted. dump: activations will be dumped. *ret points to the batches. */
+ * accepted. dump: activations will be dumped. The step in *ret borrows the batches. */
 void step_build(const struct plan *plan, const struct step_limits *l, bool dump, int32_t *table,
 		struct step_draw *draws, struct split_batch *batches, struct step_built *ret);
 
@@ -45,10 +46,11 @@ void step_build(const struct plan *plan, const struct step_limits *l, bool dump,
 uint64_t step_reset_ints(const struct plan_seat_reset *r);
 void step_build_reset(const struct plan_seat_reset *r, int32_t *table);
 
-/* Takes the results of n scores from `result`, the ints that were read back. scores [n][SCORE_INTS]: of the table. */
+/* Writes the results of n scores to ret [n]. `result` has the ints that the device returned; `scores` is that section
+ * of the step's table, [n][SCORE_INTS]. */
 void step_score_results(const int32_t *scores, uint32_t n, const int32_t *result,
 			struct draw_result *ret);
 
-/* Takes the results of the draws from `result`. */
+/* Writes the results of the draws to ret [n_draws], from the ints that the device returned. */
 void step_results(const struct step_draw *draws, uint32_t n_draws, const int32_t *result,
 		  struct draw_result *ret);

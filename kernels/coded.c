@@ -16,7 +16,7 @@ enum {
 	DICTIONARY = 16,
 };
 
-/* The places of a step's codes and lower bytes in its tile. */
+/* Return where the codes and the lower bytes of a step (coded.h) begin in its tile, in bytes. */
 static size_t codes_at(size_t step)
 {
 	return step / 2 * TWO_STEPS + step % 2 * CODES;
@@ -43,7 +43,8 @@ uint64_t coded_panel_bound(uint64_t K)
 	return header_bytes(K) + K * 16 * 2;
 }
 
-/* Finds the most frequent upper bytes of n weights, and the code of each possible one; DICTIONARY: it has no code. */
+/* Fills the dictionary with the 16 most frequent upper bytes of n weights. code_of gets, for each of the 256 upper
+ * bytes, its place in the dictionary, or DICTIONARY if it is not there. */
 static void make_dictionary(const uint16_t *pairs, uint64_t n, uint8_t dictionary[DICTIONARY],
 			    uint8_t code_of[256])
 {
@@ -62,7 +63,7 @@ static void make_dictionary(const uint16_t *pairs, uint64_t n, uint8_t dictionar
 		for (size_t v = 1; v < 256; v++)
 			if (counts[0][v] > counts[0][best])
 				best = v;
-		/* If there are fewer than 16 upper bytes, the codes left over repeat the last one. */
+		/* If fewer than 16 upper bytes occur, the rest of the dictionary repeats the last one. */
 		dictionary[c] = counts[0][best] || !c ? (uint8_t)best : dictionary[c - 1];
 		if (counts[0][best])
 			code_of[best] = c;
@@ -70,7 +71,7 @@ static void make_dictionary(const uint16_t *pairs, uint64_t n, uint8_t dictionar
 	}
 }
 
-/* Codes the weights of one tile. False: the upper byte of a weight is not in the dictionary. */
+/* Codes the weights of one tile. Returns false if the upper byte of a weight is not in the dictionary. */
 static bool code_tile(const uint16_t *pairs, const uint8_t code_of[256], uint8_t out[TILE_BYTES])
 {
 	uint8_t missing = 0;

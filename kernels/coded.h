@@ -7,13 +7,13 @@
  * any other upper byte is not coded: one tile in forty, if weights are normally distributed.
  *
  * The speed of products of few rows is that of reading weights. Such products take about three quarters of the time,
- * and decode register by register. Products of many rows decode a panel once and use it for all their tiles
+ * and decode register by register. Products of many rows decode a panel once and use it for all their rows
  * (generic/gemm.clh, TALL). The arithmetic gets the same numbers in the same order, so its bits are the same.
  *
  * (Huffman codes of the exponents save a little more and cost more to decode: Zhang et al. 2025, "70% Size, 100%
  * Accuracy: Lossless LLM Compression for Efficient GPU Inference via Dynamic-Length Float".)
  *
- * Layout of a matrix of n panels; little-endian, everything on boundaries of 64 bytes:
+ * Layout of a matrix of n panels, little-endian. The table, each panel and each tile begin at multiples of 64 bytes:
  *
  *     uint32 [n + 1]    where panel i begins, in units of 64 bytes; the last entry is the end of all
  *     panels, in any order, each:
@@ -23,11 +23,11 @@
  *         zeros up to the next boundary
  *         tiles, each   384 bytes, or 512 bytes in KERNEL_PACK_PAIRS
  *
- * Inside a tile, 4 k (two registers of pairs, 64 weights) are one step, and two steps lie together in the order in
- * which they are read: 32 bytes of codes of the first, 32 of the second, 64 lower bytes of the first, 64 of the
- * second. Weight i of register v is byte i / 8 * 16 + v * 8 + i % 8 of the step, so that unpacking the lower and
- * upper halves of a register's 128-bit lanes gives the registers. The code of byte b is the lower half of byte b % 32
- * of the step's codes for b < 32, else the upper half. kernels/x86/gemm_core.clh decodes. */
+ * Inside a coded tile, a step is 64 weights: 4 k, which fill two registers of KERNEL_PACK_PAIRS. Two steps lie together
+ * in the order in which they are read: 32 bytes of codes of the first, 32 of the second, 64 lower bytes of the first,
+ * 64 of the second. Weight i of register v is byte i / 8 * 16 + v * 8 + i % 8 of the step, because the decoder joins
+ * lower and upper bytes by unpack instructions, which take one half of each 128-bit lane. The code of byte b is the
+ * lower half of byte b % 32 of the step's codes for b < 32, else the upper half. kernels/x86/gemm_core.clh decodes. */
 #pragma once
 
 #include <stddef.h>
@@ -36,12 +36,13 @@
 /* Panels begin at multiples of so many bytes; the table and a panel's header are padded to a multiple. */
 #define CODED_UNIT 64u
 
-/* Bytes of the table [n + 1] of n panels, and the most bytes of one panel; K is a multiple of 16. */
+/* Return the bytes of the table [n + 1] of n panels, and the most bytes that one panel of K terms can take. K is a
+ * multiple of 16. */
 uint64_t coded_table_bytes(uint64_t n);
 uint64_t coded_panel_bound(uint64_t K);
 
 /* Codes a panel of K x 16 weights in KERNEL_PACK_PAIRS into out [coded_panel_bound(K)]. Returns the bytes written. */
 size_t coded_panel(const uint16_t *pairs, uint64_t K, uint8_t *out);
 
-/* Decodes a panel back into KERNEL_PACK_PAIRS. For tests; kernels have their own decoder (x86/gemm_core.clh). */
+/* Decodes a panel back into KERNEL_PACK_PAIRS, for tests; kernels have their own decoder (x86/gemm_core.clh). */
 void coded_panel_decode(const uint8_t *panel, uint64_t K, uint16_t *ret_pairs);

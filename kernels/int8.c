@@ -37,7 +37,7 @@ uint64_t int8_matrix_bytes(uint64_t rows, uint32_t K, uint32_t group)
 	return bytes;
 }
 
-/* The largest magnitude; infinity if any number is not finite. */
+/* Returns the largest magnitude of n numbers, or infinity if one of them is not finite. */
 static float largest(const float *x, uint32_t n)
 {
 	float most = 0;

@@ -21,15 +21,15 @@
  *
  *     one float scale | [n/4] words of four bytes q + 128
  *
- * K is padded to 16 (KERNEL_LD): padding has q = 0. A group is a multiple of 32 and at most INT8_GROUP_MAX; a group
- * of at least K is the whole row (a scale a channel).
+ * K is padded to a multiple of 16 (KERNEL_LD); q is 0 in the padding. A group is a multiple of 32 values and at most
+ * INT8_GROUP_MAX. With a group of K or more, a row has one scale.
  *
  * The usual group is 128, as in quantised checkpoints (compressed-tensors, AWQ, GPTQ), whose scales can then be used
- * unchanged. A packed weight then takes 8.5 bits (groups of 64: 9; of 32, as in ggml's Q8_0: 10). Each group ends in a
- * conversion, a multiplication and an addition in float, so small groups cost speed: products of 64 rows reach 84 % of
- * vpdpbusd's peak on a core of Zen 5 (groups of 64: 76 %, of 32: 68 %). A group of 128 loses little precision: the
- * largest magnitude of 128 normal numbers is some 2.8 deviations, of 32 it is 2.3, and the rounding error grows in
- * proportion to it. */
+ * unchanged. A packed weight then takes 8.5 bits (groups of 64: 9; of 32, the group of ggml's Q8_0: 10). Each group
+ * ends in a conversion, a multiplication and an addition in float, so small groups cost speed: products of 64 rows
+ * reach 84 % of vpdpbusd's peak on a core of Zen 5 (groups of 64: 76 %, of 32: 68 %). A group of 128 loses little
+ * precision: the largest magnitude of 128 normal numbers is some 2.8 deviations, of 32 it is 2.3, and the rounding
+ * error grows in proportion to it. */
 #pragma once
 
 #include <stdbool.h>
@@ -49,27 +49,27 @@ enum {
 /* Whether groups of so many values are allowed. */
 bool int8_group_valid(uint32_t group);
 
-/* The number of groups of a row of K. */
+/* Returns the number of groups of a row of K values. */
 uint32_t int8_groups(uint32_t K, uint32_t group);
 
-/* Words of 4 bytes of a quantised row of activations, and of a panel of packed weights; K is padded here. */
+/* Return the words of 4 bytes of a quantised row of activations, and of a panel of packed weights. Both pad K. */
 uint32_t int8_row_words(uint32_t K, uint32_t group);
 uint64_t int8_panel_words(uint32_t K, uint32_t group);
 
-/* Bytes of a packed matrix of so many rows; 0: 2^63 or more. */
+/* Returns the bytes of a packed matrix of so many rows, or 0 if they are 2^63 or more. */
 uint64_t int8_matrix_bytes(uint64_t rows, uint32_t K, uint32_t group);
 
 /* Quantises one row of K floats to q [K] and scales [int8_groups], like quantize.cl: the scale is a 127th of the
- * group's largest magnitude, and q is rounded to nearest even. A group whose largest magnitude is below INT8_TINY gets
- * scale 0 and zeros; a group with a NaN or an infinity gets the scale NaN and zeros. */
+ * group's largest magnitude, and q is rounded to the nearest integer, ties to even. A group whose largest magnitude is
+ * below INT8_TINY gets scale 0 and zeros; a group with a NaN or an infinity gets the scale NaN and zeros. */
 void int8_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, float *scales);
 
-/* Packs one panel: `rows` (1 .. 16) rows of K int8 at q, ldq apart, with their scales, lds apart. They come from a
- * checkpoint or from int8_quantize; any int8 may occur. Rows up to 16, and values up to the padded K, become zeros.
- * Every word of out [int8_panel_words] is written. */
+/* Packs one panel: `rows` (1 .. 16) rows of K int8 at q, ldq apart, with their scales, lds apart. The values and scales
+ * come from a checkpoint or from int8_quantize; any int8 may occur. The rows that a panel of 16 lacks, and the values
+ * between K and the padded K, become zeros. Every word of out [int8_panel_words] is written. */
 void int8_pack_panel(const int8_t *q, uint64_t ldq, const float *scales, uint64_t lds,
 		     uint32_t rows, uint32_t K, uint32_t group, uint32_t *out);
 
-/* Whether a variant has kernels of its own for these products: x86, on a processor with AVX512_VNNI (vpdpbusd).
- * Otherwise the generic ones are used; the bits are the same. */
+/* Whether a variant has an instruction of its own for these products: x86 does, on a processor with AVX512_VNNI
+ * (vpdpbusd). Otherwise the generic kernels are used; the bits are the same. */
 bool int8_has_instruction(enum kernel_variant variant);

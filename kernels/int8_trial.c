@@ -9,7 +9,7 @@
 #include "kernels/int8.h"
 
 enum {
-	/* bytes of all matrices together, far more than caches hold; a single larger matrix gets more */
+	/* bytes of the buffer for all matrices, far more than caches hold; the buffer grows if one matrix needs more */
 	WEIGHT_BYTES = 256 << 20,
 	MATRICES_MAX = 1024,
 	PATTERN_BYTES = 128, /* the longest pattern of clEnqueueFillBuffer */
@@ -29,7 +29,7 @@ struct int8_trial {
 	uint64_t alignment;
 	bool cpu;
 	struct store weights, x, q, out;
-	cl_mem matrices[MATRICES_MAX]; /* parts of the buffer `weights` */
+	cl_mem matrices[MATRICES_MAX]; /* regions of the buffer `weights` */
 	uint32_t n_matrices, next;
 };
 
@@ -89,8 +89,9 @@ void int8_trial_close(struct int8_trial *t)
 	free(t);
 }
 
-/* Queues the filling of a buffer with words that are numbers between 0.007 and 0.5, or their negatives, both as a float
- * and as two bf16: scales and activations are read from it, and subnormal ones would be slow. */
+/* Queues the filling of a buffer with random words. Read as a float or as two bf16, a word is numbers between 0.007 and
+ * 0.5, or their negatives: the products read scales and activations from the buffer, and subnormal ones would be
+ * slow. */
 static cl_int fill(struct int8_trial *t, const struct store *s)
 {
 	uint32_t words[PATTERN_BYTES / 4], random = 1;
@@ -103,7 +104,8 @@ static cl_int fill(struct int8_trial *t, const struct store *s)
 				   ROUND_UP(s->bytes, PATTERN_BYTES), 0, NULL, NULL);
 }
 
-/* Replaces a buffer of less than so many bytes by a new one, which is filled. */
+/* Replaces a buffer of less than `bytes` bytes by a new one, and fills that. Does nothing if the buffer is large
+ * enough. */
 static int grow(struct int8_trial *t, struct store *s, uint64_t bytes, struct err *e)
 {
 	cl_int code;
@@ -124,7 +126,8 @@ static int grow(struct int8_trial *t, struct store *s, uint64_t bytes, struct er
 	return cl_error(e, fill(t, s), "filling the int8 products' buffers");
 }
 
-/* Cuts t->weights into as many matrices [N, K] as it has room for, one behind the other. */
+/* Cuts t->weights into as many matrices [N, K] as it has room for, at most MATRICES_MAX, one behind the other. Grows it
+ * first if it has no room for one. */
 static int cut_matrices(struct int8_trial *t, uint32_t N, uint32_t K, struct err *e)
 {
 	uint64_t bytes = int8_matrix_bytes(N, K, t->group), apart;

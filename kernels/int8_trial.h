@@ -1,13 +1,14 @@
-/* Int8 products of made-up numbers, for `tigon bench`: no model launches them yet, so no step can measure them.
- * Launches use many matrices of weights in turn, together far larger than a cache. */
+/* Int8 products of made-up numbers, for `tigon bench`: no model launches them yet, so no step can measure them. Each
+ * launch takes the next of up to 1024 matrices of weights. Together these fill 256 MB or more, unless they are small,
+ * so that weights come from memory and not from a cache. */
 #pragma once
 
 #include "kernels/kernels.h"
 
 struct int8_trial;
 
-/* New. Opens the int8 products of the set for groups of `group` values. The pointers and the context are borrowed until
- * the trial is closed; the queue is the set's. */
+/* Opens a trial, and with it the int8 products of the set k for groups of `group` values (kernels_open_int8). k and the
+ * context are borrowed until the trial is closed; the queue is the set's. */
 int int8_trial_open(struct kernels *k, cl_context context, cl_command_queue queue,
 		    const char *cache_dir, uint32_t group, struct int8_trial **ret,
 		    struct err *e) MUST_CHECK;

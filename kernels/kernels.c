@@ -1,5 +1,6 @@
 /*
- * Opening and closing a kernel set: which variant, which cuts, which programs.
+ * Opens and closes a kernel set: says which variants a device can run, chooses the default cuts and the packing, looks
+ * cuts up and compiles the programs. Also turns profiling on and off.
  */
 #include "kernels/kernels_internal.h"
 
@@ -136,7 +137,8 @@ int kernels_built_in_table(struct tuning_table **ret, struct err *e)
 		    : err_set(e, ENOENT, "%s is not in this binary", name);
 }
 
-/* Looks all launches that have cuts up in the given table, and then in the built-in one. */
+/* Chooses the cut of every launch that has cuts (tuning/cuts.h): from the given table, or else from the built-in
+ * one. */
 static int choose_cuts(struct kernels *k, cl_device_id id, const struct tuning_options *given,
 		       struct err *e)
 {
@@ -200,7 +202,8 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 		 const char *cache_dir, const struct tuning_options *tuning, struct kernels **ret,
 		 struct err *e)
 {
-	/* In float the x86 kernels are the generic ones: one text, so that the programs are shared. */
+	/* With elements of float the x86 variant takes the generic files, so that both variants share the compiled
+	 * programs. */
 	const bool generic = variant == KERNELS_X86 && !shape->bf16;
 	struct library library = {
 		.context = context,

@@ -3,7 +3,7 @@
  * A model has one set of kernels. Its variant (generic, x86, nvidia) and the width of its groups (one work-item with
  * vectors of 16 floats on a CPU, 64 work-items or more on a GPU) are chosen once; callers see the same functions. An
  * element is a number of the model's type, float or bf16. The .cl files say what each kernel computes;
- * tests/kernels/reference.c has it as plain C.
+ * tests/kernels/reference.c has most of it as plain C.
  *
  * Launches are asynchronous on one in-order queue. The first error is kept: later launches do nothing, and
  * kernels_status returns it. So a forward pass reads as a list of launches. */
@@ -22,10 +22,10 @@ enum kernel_variant { KERNELS_GENERIC, KERNELS_X86, KERNELS_NVIDIA };
 
 struct kernels;
 
-/* New. Compiles every program that the shape needs, or loads it from cache_dir (NULL: there is no cache). Programs that
- * have cuts (tuning/tuning.h) are compiled for each cut that the tuning tables name for this shape. The int8 products
- * are left out (kernels_open_int8). The queue is borrowed until kernels_close. tuning: NULL is the same as zeros; its
- * table is borrowed until the return. */
+/* Opens a set. Compiles every program that the shape needs, or loads it from cache_dir (NULL: there is no cache). A
+ * program that has cuts (tuning/tuning.h) is compiled for the default cut and for each cut that the tuning tables name
+ * for this shape, up to CUTS_MAX (tuning/cuts.h). The int8 products are left out (kernels_open_int8). The queue is
+ * borrowed until kernels_close. tuning: NULL is the same as zeros; its table is borrowed until the return. */
 int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue,
 		 const struct kernel_shape *shape, enum kernel_variant variant,
 		 const char *cache_dir, const struct tuning_options *tuning, struct kernels **ret,
@@ -37,26 +37,26 @@ int kernels_status(const struct kernels *k, struct err *e) MUST_CHECK;
 uint64_t kernels_launches(const struct kernels *k);
 const struct kernel_shape *kernels_shape(const struct kernels *k);
 
-/* Name i in the list of all kernels, as profiles and errors show it; NULL past the last. Kernels of different programs
- * may have the same name. */
+/* Returns name i in the list of all kernels, as profiles and errors show it; NULL past the last. Kernels of different
+ * programs may have the same name. */
 const char *kernels_name(size_t i);
 
 /* Turns the noting of launches (profile.h) on or off, and forgets those that were noted. It is off at first. -ENOMEM
  * is the only error. */
 int kernels_profile(struct kernels *k, bool on, struct err *e) MUST_CHECK;
 
-/* As profile_take, for the launches of this set. While noting is off *ret_n is 0. */
+/* As profile_take, for the launches of this set. While noting is off it returns 0, and *ret_n is 0. */
 int kernels_profile_take(struct kernels *k, const struct kernel_timing **ret, size_t *ret_n,
 			 struct err *e) MUST_CHECK;
 
 /* Compiles the int8 products of a set, for groups of so many values (int8.h). To be called before their first launch;
- * models without quantised weights do not need them. A second call for the same group does nothing. -EINVAL: the
+ * no model needs them yet. A second call for the same group does nothing. -EINVAL: the
  * group is not allowed, or the set has products of another group. */
 int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group,
 		      struct err *e) MUST_CHECK;
 
-/* Whether a variant can run on a device. x86 needs PoCL's CPU device on a processor with AVX512_BF16; nvidia needs an
- * NVIDIA device of compute capability 8.0 or later. */
+/* Whether a variant can run on a device. generic runs on all; x86 needs PoCL's CPU device on a processor with
+ * AVX512_BF16; nvidia needs an NVIDIA device of compute capability 8.0 or later. */
 bool kernels_supported(enum kernel_variant variant, cl_device_id device);
 const char *kernels_variant_name(enum kernel_variant variant);
 
@@ -75,17 +75,19 @@ enum kernel_packing {
 };
 enum kernel_packing kernels_packing(const struct kernels *k);
 
-/* Floats of scratch that kernel_delta_prefill needs for T tokens in so many rows; 0: the shape has no delta layers. */
+/* Returns the floats of scratch that kernel_delta_prefill needs for T tokens in so many rows, 0 for a shape without
+ * delta layers. */
 uint64_t kernels_delta_scratch(const struct kernels *k, uint32_t T, uint32_t rows);
 
-/* The most splits of a batch (kernel_attention_decode); the longest sequence has no more. 0 on a CPU, where attention
- * takes rows that generate in tiles, as all others, and without attention layers. */
+/* Returns the most splits (kernels/step.h) that one call of kernel_attention_decode takes. The longest sequence does
+ * not have more. Returns 0 for a shape without attention layers, and on a CPU, where kernel_attention computes all
+ * rows. */
 uint32_t kernels_split_slots(const struct kernels *k);
 
-/* Floats of scratch that one draw or one score needs. */
+/* Returns the floats of scratch that one draw or one score needs (kernels/sample.h). */
 uint64_t kernels_sample_floats(const struct kernel_shape *s);
 
-/* The most tasks that moe_sort writes for T tokens, and the ints of such a task list (kernels/step.h). */
+/* Return the most tasks (kernels/step.h) that moe_sort writes for so many tokens, and the ints of such a task list. */
 uint64_t kernels_max_tasks(const struct kernel_mlp *m, uint32_t T);
 uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens);
 
@@ -93,59 +95,60 @@ uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens);
  * the shape has `dump`. */
 bool kernels_has_decode_step(const struct kernels *k);
 
-/* How kernel_decode_step of T tokens cuts products: the columns and rows of a part, and the columns of a part of the
- * router's product, whose parts have one row. */
+/* Says how kernel_decode_step of T tokens divides a product into the parts of a phase (kernels/step.h): the columns and
+ * rows of a part, and the columns of a part of the router's product. A part of the router's product has one row. */
 void kernels_decode_cut(const struct kernels *k, uint32_t T, uint32_t *ret_columns,
 			uint32_t *ret_rows, uint32_t *ret_router_columns);
 
-/* The most tokens of an attention tile in a step of T tokens, and the smallest such number of any step. */
+/* Return the most tokens that an attention tile may have in a step of T tokens, and the smallest of these numbers over
+ * all T. */
 uint32_t kernels_tile_tokens(const struct kernels *k, uint32_t T);
 uint32_t kernels_least_tile_tokens(const struct kernels *k);
 
-/* New: the tuning table that is built into this program. */
+/* Parses the tuning table that is built into this program, for the caller to free (tuning_free). */
 int kernels_built_in_table(struct tuning_table **ret, struct err *e) MUST_CHECK;
 
 /* Whether launches at a place (tuning.h) use another cut than the default one. */
 bool kernels_tuned(const struct kernels *k, const struct tuning_place *p);
 
-/* The place of kernel_decode_step of T tokens in a tuning table. */
+/* Returns the place (tuning.h) of kernel_decode_step of T tokens. */
 struct tuning_place kernels_decode_place(const struct kernels *k, uint32_t T);
 
-/* How much of the table that kernels_open got is in use. */
+/* Says how much of the table that kernels_open got is in use. */
 struct tuning_use kernels_tuning_use(const struct kernels *k);
 
 /* From now on launches use the default cuts (on), or the cuts of the tables again (off), so that the two can be
- * compared. Not to be called while a step is queued, because its table was built for certain cuts. */
+ * compared. Not to be called while a step is queued, because its step table was built for certain cuts. */
 void kernels_use_default_cuts(struct kernels *k, bool on);
 
-/* Whether launches may give other bits than with the default cuts. ret then has a name of the cuts, 32 hex digits, the
- * same for equal cuts. */
+/* Whether launches may give other bits than with the default cuts. If so, ret gets a name of the cuts, 32 hex digits,
+ * the same for equal cuts. */
 bool kernels_other_bits(const struct kernels *k, char ret[33]);
 
 /* ---- launches; `step` is the step table, *_at are offsets into it (kernels/step.h), T a number of tokens ---- */
 
-/* drawn: the result of the step before, for tokens that it drew (negative numbers in the step table). */
+/* drawn: the result of the step before. It has the ids of tokens that are negative numbers in the step table. */
 void kernel_embed(struct kernels *k, cl_mem step, cl_int tokens_at, cl_int positions_at,
 		  cl_mem drawn, cl_mem table, cl_mem inv_freq, cl_mem x, cl_mem rope, uint32_t T);
-/* rows_at: a list of tokens; -1: the tokens 0 .. rows - 1. */
+/* rows_at: where the list of the tokens to be normed is; -1: they are 0 .. rows - 1. */
 void kernel_rms_norm(struct kernels *k, cl_mem step, cl_int rows_at, cl_mem x, cl_mem w, cl_mem h,
 		     cl_mem h32, uint32_t rows);
 void kernel_combine_norm(struct kernels *k, uint32_t mlp, cl_mem x, cl_mem y, cl_mem weights,
 			 cl_mem router, cl_mem w, cl_mem h, cl_mem h32, cl_mem dump, uint32_t T);
 
-/* C [M, ldc] = A [M, lda] W, or C += A W; N and K are multiples of 16. router: A and W are floats, whatever the
- * elements are. dump: gets A W if the shape has `dump`. */
+/* C [M, ldc] = A [M, lda] W, or C += A W; C is floats, N and K are multiples of 16. router: the router's product, whose
+ * A and W are floats, whatever the elements are. dump: gets A W if the shape has `dump`. */
 void kernel_gemm_store(struct kernels *k, bool router, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
 		       uint32_t ldc, uint32_t M, uint32_t N, uint32_t K);
 void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
 		     uint32_t M, uint32_t N, uint32_t K, cl_mem dump);
 
 /* Quantises rows of x [rows, ldx], of elements or floats, to int8: q [rows, ldq], ldq in words (int8_row_words). K is a
- * multiple of 16; the padding has zeros in x. */
+ * multiple of 16; where a row is padded to it, x has zeros. */
 void kernel_quantize_rows(struct kernels *k, bool floats, cl_mem x, uint32_t ldx, cl_mem q,
 			  uint32_t ldq, uint32_t rows, uint32_t K);
 
-/* The products of kernel_gemm_store and kernel_gemm_add, of quantised rows, A [M, lda] words, and weights packed by
+/* As kernel_gemm_store and kernel_gemm_add, but A is quantised rows [M, lda], in words, and W is weights packed by
  * int8_pack_panel. */
 void kernel_gemm_int8_store(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
 			    uint32_t ldc, uint32_t M, uint32_t N, uint32_t K);
@@ -166,8 +169,8 @@ void kernel_attention(struct kernels *k, cl_mem step, cl_int rows_at, cl_int til
 		      cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem out, uint32_t n_tiles,
 		      uint32_t T);
 
-/* Attention of a batch of rows that generate: n_rows rows from first_row on, whose keys are cut into n_splits splits at
- * splits_at. partial and stats have room for kernels_split_slots splits (attention_decode.cl). */
+/* Computes attention of n_rows rows that generate, from first_row on. Their keys are cut into n_splits splits, listed
+ * at splits_at. partial and stats have room for kernels_split_slots splits (attention_decode.cl). */
 void kernel_attention_decode(struct kernels *k, cl_mem step, cl_int rows_at, cl_int splits_at,
 			     uint32_t n_splits, uint32_t first_row, uint32_t n_rows, cl_mem proj,
 			     cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem partial, cl_mem stats,
@@ -176,7 +179,7 @@ void kernel_attention_decode(struct kernels *k, cl_mem step, cl_int rows_at, cl_
 void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
 		       cl_mem proj, cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias, cl_mem ring,
 		       cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, uint32_t T);
-/* The first n_rows rows of the step, which have T tokens in all. On a GPU vs is overwritten. */
+/* Computes the first n_rows rows of the step, which have T tokens in all. On a GPU vs is overwritten. */
 void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t n_rows,
 			  uint32_t T, cl_mem proj, cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates,
 			  cl_mem norm_w, cl_mem ring, cl_mem state, cl_mem work, cl_mem out);
@@ -186,7 +189,7 @@ void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_
 
 void kernel_sample(struct kernels *k, cl_mem step, cl_int draws_at, cl_mem logits, cl_mem work,
 		   cl_mem counts, cl_mem result, uint32_t n_draws);
-/* Log-probabilities of n given tokens. Score i at scores_at names the token; row i of logits belongs to it. */
+/* Computes log-probabilities of n given tokens. Score i at scores_at names a token; row i of logits belongs to it. */
 void kernel_score(struct kernels *k, cl_mem step, cl_int scores_at, cl_mem logits, cl_mem work,
 		  cl_mem result, uint32_t n);
 void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem counts, uint32_t n);
@@ -198,12 +201,12 @@ void kernel_address(struct kernels *k, cl_mem buffer, cl_mem addresses, uint32_t
 void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem addresses,
 			uint32_t T);
 
-/* Fills one packed matrix, or a part of one, with synthetic weights (synthetic.clh): rows x cols logical elements;
- * panel p of the part is panel first_panel + p * stride of W. If the set uses CODED, the packing is PAIRS, and the host
- * codes it afterwards. */
+/* Fills a packed matrix, or some panels of one, with synthetic weights (synthetic.clh): rows x cols elements before
+ * packing. The p-th panel that is filled is panel first_panel + p * stride of W. If the set uses CODED, the panels are
+ * written as PAIRS, and the host codes them afterwards. */
 void kernel_synthesize(struct kernels *k, cl_mem W, uint64_t first_panel, uint32_t stride,
 		       uint64_t rows, uint64_t cols, uint64_t key, float scale, float offset);
 
-/* Fills a row-major table [rows, LD(cols)] of elements likewise. */
+/* Fills a row-major table [rows, KERNEL_LD(cols)] of elements with synthetic weights. */
 void kernel_synthesize_rows(struct kernels *k, cl_mem table, uint64_t rows, uint64_t cols,
 			    uint64_t key, float scale, float offset);

@@ -1,6 +1,6 @@
-/* The inside of a kernel set, which four files share. Each uses only those above it:
+/* The inside of a kernel set, which four files share. Each file uses only those above it in this list:
  *
- *     set.c        questions to a set: its sizes, its cuts
+ *     set.c        answers questions about a set: its sizes, its cuts
  *     programs.c   which programs are compiled, with which options
  *     launch.c     launches
  *     kernels.c    opening and closing */
@@ -53,31 +53,31 @@ enum kernel_id {
 };
 
 enum {
-	ROUTER_BLOCKS = 4,  /* column blocks of a part of the router's product (moe_route.cl) */
+	ROUTER_BLOCKS = 4,  /* column blocks of a part of OP_ROUTER (step.h, moe_route.cl) */
 	ROUTER_LANES = 256, /* lanes of a group of router.cl */
-	ROUTER_ROWS = 64,   /* rows of such a group */
+	ROUTER_ROWS = 64,   /* rows of a group of router.cl */
 	DELTA_CHUNK = 64,   /* tokens of a chunk (delta_chunks.cl) */
 	/* floats that delta_chunks.cl keeps of a chunk for each value head */
 	DELTA_CHUNK_FLOATS = 2 * DELTA_CHUNK * DELTA_CHUNK + DELTA_CHUNK,
-	DELTA_BLOCK = 16,	/* columns of a state that a group of delta_scan has */
-	SPLIT_SLOTS_MIN = 4096, /* splits of a batch, at least (kernels_split_slots) */
-	FLASH_QUERIES = 128,	/* of a tile of attention_flash.cl, */
-	FLASH_KEYS = 32,	/* and keys of a block */
-	CHAIN_TERMS = 2048,	/* tensor.clh */
-	WIDE_ROWS = 128,	/* gemm_wide.cl: a tile's rows and columns, */
-	WIDE_COLUMNS = 128,
-	WIDE_TERMS = 128, /* of which K is a multiple */
-	WIDE_FROM = 8,	  /* rows up to which the kernels of gemm.cl and moe_gemm.cl are faster */
+	DELTA_BLOCK = 16,	/* columns of a state that a group of delta_scan computes */
+	SPLIT_SLOTS_MIN = 4096, /* the least kernels_split_slots on a GPU */
+	FLASH_QUERIES = 128,	/* queries of a tile of attention_flash.cl */
+	FLASH_KEYS = 32,	/* keys of a block of attention_flash.cl */
+	CHAIN_TERMS = 2048,	/* terms of a chain (nvidia/tensor.clh) */
+	WIDE_ROWS = 128,	/* rows of a tile of gemm_wide.cl */
+	WIDE_COLUMNS = 128,	/* columns of a tile of gemm_wide.cl */
+	WIDE_TERMS = 128,	/* K is a multiple of it in gemm_wide.cl */
+	WIDE_FROM = 8, /* rows up to which the kernels of gemm.cl and moe_gemm.cl are faster */
 };
 
 #define MLP_KERNEL(id, mlp) ((int)(id) + (int)(mlp) * (K_END_OF_FIRST_MLP - K_COMBINE_NORM))
 
-/* The width of a variant's groups, and its default cuts (cuts.h). */
+/* The numbers of a variant: the width of its groups, its default cuts (cuts.h), its packing. */
 struct tuning {
 	uint32_t lanes, vec;
 	struct tuning_cut product;
-	uint32_t queries; /* queries of an attention tile, about */
-	/* column blocks of a group of decode_step.cl; 0: the variant does not use that file */
+	uint32_t queries; /* an attention tile has about so many queries */
+	/* column blocks of a part of a product in decode_step.cl; 0: the variant does not use that file */
 	uint32_t decode_blocks;
 	enum kernel_packing packing; /* packing of bf16 weights that are not coded */
 	bool tensor;		     /* products of bf16 run on tensor cores */
@@ -96,7 +96,7 @@ struct kernels {
 	struct cuts cuts;
 	cl_program programs[64];
 	uint32_t n_programs;
-	/* [0]: all kernels; [i]: those of the programs that are compiled for cut i */
+	/* [0]: all kernels, with the default cut; [i]: the kernels of the programs that are compiled for cut i too */
 	cl_kernel kernels[CUTS_MAX][K_COUNT];
 	const char *names[K_COUNT]; /* in profiles and errors */
 	uint32_t lanes[K_COUNT];    /* of a group */
@@ -107,26 +107,27 @@ struct kernels {
 
 /* ---- set.c ---- */
 
-/* The groups of delta_prefill on a CPU, and the floats of scratch of each. */
+/* Return the number of groups of delta_prefill on a CPU, and the floats of scratch that each group has. */
 uint32_t kernels_delta_groups(const struct kernels *k);
 uint32_t kernels_delta_group_floats(const struct kernel_shape *s);
 
-/* The most chunks that T tokens in so many rows can have. */
+/* Returns the most chunks that T tokens in so many rows can have. */
 uint64_t kernels_delta_chunks(uint32_t T, uint32_t rows);
 
-/* Tokens of an attention tile of a cut. */
+/* Returns the most tokens of an attention tile of a cut. */
 uint32_t kernels_cut_tile_tokens(const struct kernels *k, uint32_t cut);
 
 /* Whether products of elements run on tensor cores (nvidia/tensor.clh). The router's product is of floats and never
- * does. */
+ * runs there. */
 bool kernels_on_tensor_cores(const struct kernels *k);
 
-/* Whether the attention of prompts does (attention_flash.cl). */
+/* Whether the attention of prompts runs on tensor cores (attention_flash.cl). */
 bool kernels_has_flash(const struct kernels *k);
 
 /* ---- programs.c ---- */
 
-/* Compiles programs and takes their kernels: those of kernels_open, or (int8) those of kernels_open_int8. */
+/* Compiles programs and takes their kernels: with int8 the programs of kernels_open_int8, else those of
+ * kernels_open. */
 int kernels_add_programs(struct kernels *k, struct library *l, bool int8, struct err *e) MUST_CHECK;
 
 /* ---- launch.c ---- */

@@ -1,5 +1,5 @@
-/* Launches. Each sets all arguments of its kernel, although some may be set already. They are few, and a test would not
- * notice an argument that is left as an earlier launch set it. */
+/* Launches kernels. Each launch sets all arguments of its kernel, although some may be set already. Arguments are few,
+ * and a test would not notice an argument that is left as an earlier launch set it. */
 #include "kernels/kernels_internal.h"
 
 #include <assert.h>
@@ -9,7 +9,8 @@
 #include "kernels/sample.h"
 #include "kernels/step.h"
 
-/* Notes a launch of x by y groups, while launches are noted. Returns the place for its event; NULL: out of memory. */
+/* Notes a launch of x by y groups in k->profile, which is not NULL. Returns the place for its event; NULL: out of
+ * memory. */
 static cl_event *note_launch(struct kernels *k, int id, uint64_t x, uint64_t y)
 {
 	const int a_set = K_END_OF_FIRST_MLP - K_COMBINE_NORM;
@@ -84,8 +85,8 @@ void kernel_combine_norm(struct kernels *k, uint32_t mlp, cl_mem x, cl_mem y, cl
 	       ARG(w), ARG(h), ARG(h32), ARG(dump));
 }
 
-/* The number of groups that cover N columns of K terms. On tensor cores the two warps of a group share a panel of 16
- * columns if K is several chains, and have one each if it is one (nvidia/tensor.clh). */
+/* Returns the number of groups that cover N columns of K terms. On tensor cores the two warps of a group share a panel
+ * of 16 columns if K is several chains, and have a panel each if K is one chain (nvidia/tensor.clh). */
 static uint64_t column_groups(const struct kernels *k, uint32_t cut, uint32_t N, uint32_t K)
 {
 	if (kernels_on_tensor_cores(k))
@@ -104,20 +105,20 @@ static void note_product(struct kernels *k, uint32_t M, uint32_t N, uint32_t K)
 		profile_product(k->profile, M, N, K);
 }
 
-/* Notes the place of the last launch in a tuning table. */
+/* Notes the place of the last launch in a tuning table. Does nothing while launches are not noted. */
 static void note_place(struct kernels *k, const struct tuning_place *p)
 {
 	if (k->profile && !k->error.code)
 		profile_place(k->profile, p);
 }
 
-/* Whether a product of so many rows, and sums of K terms, is one for gemm_wide.cl. */
+/* Whether gemm_wide.cl computes a product of so many rows and of sums of K terms. */
 static bool is_wide(const struct kernels *k, uint32_t rows, uint32_t K)
 {
 	return k->wgmma && rows > WIDE_FROM && K % WIDE_TERMS == 0;
 }
 
-/* C = A W, or C += A W: a launch for each chain of terms. */
+/* Computes C = A W, or C += A W, by gemm_wide.cl: one launch for each chain of CHAIN_TERMS terms. */
 static void gemm_wide(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
 		      uint32_t M, uint32_t N, uint32_t K, enum kernel_id id)
 {
@@ -225,7 +226,7 @@ void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem exp
 			      k->shape.mlps[mlp].experts);
 }
 
-/* The rows that an expert has on average, or all if there are no experts. */
+/* Returns the rows that an expert has on average, rounded down, or T for an MLP without experts. */
 static uint32_t rows_of_task(const struct kernel_mlp *m, uint32_t T)
 {
 	return m->experts ? (uint32_t)((uint64_t)T * m->topk / m->experts) : T;
@@ -245,7 +246,7 @@ void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem expert
 		       ARG(rows), ARG(act));
 		return;
 	}
-	/* A group of tensor cores has the gate and the up panel of the same 16 columns. */
+	/* On tensor cores a group computes the gate panel and the up panel of the same 16 columns. */
 	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_GATE_UP, mlp), k->tuning->lanes,
 		   kernels_on_tensor_cores(k) ? N / 16 : column_groups(k, cut, N, 0),
 		   kernels_max_tasks(m, T), ARG(h), ARG(experts), ARG(shared), ARG(tasks),
@@ -359,9 +360,9 @@ void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_
 	       ARG(out));
 }
 
-/* The number of groups that share a row of logits. On a GPU each lane gets a block. On a CPU all rows together get
- * about one group for each compute unit, but no more groups share a row than have 64 blocks each: a group for fewer
- * blocks is not worth waking a thread. */
+/* Returns the number of groups that share a row of logits. On a GPU each lane gets a block (sample.h). On a CPU all
+ * rows together get about one group for each compute unit. But each of several groups of a row gets at least 64 blocks
+ * there: a group for fewer blocks is not worth waking a thread. */
 static uint32_t sample_parts(const struct kernels *k, uint32_t rows)
 {
 	uint32_t blocks = SAMPLE_BLOCKS(k->shape.vocab);
@@ -427,10 +428,12 @@ void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem a
 
 /* ---- warming cuts up ---- */
 
-/* The place of a tile in a step table that begins with a row of zeros. The row is its own block table: page 0. */
+/* The place of a tile in a step table that begins with a row of zeros. These zeros are the row's block table too: it
+ * names page 0. */
 enum { WARM_TILE_AT = ROW_INTS };
 
-/* Launches one group of each kernel of a cut. There are no rows, and `none`, which is zeros, is an empty task list. */
+/* Launches one group of each kernel of CUT_GEMM with a cut. There are no rows, and `none`, which is zeros, is an empty
+ * task list. */
 static void warm_gemm(struct kernels *k, uint32_t cut, cl_mem none, cl_mem out)
 {
 	cl_uint M = 0, side = 16;
@@ -447,7 +450,7 @@ static void warm_gemm(struct kernels *k, uint32_t cut, cl_mem none, cl_mem out)
 	}
 }
 
-/* step: a row of zeros and a tile of one token. */
+/* Launches one group of `attention` with a cut. step: a table with a row of zeros and a tile of one token. */
 static void warm_attention(struct kernels *k, uint32_t cut, cl_mem step, cl_mem none, cl_mem out)
 {
 	cl_int rows_at = 0, tiles_at = WARM_TILE_AT;
@@ -469,7 +472,7 @@ static bool has_other_cuts(const struct cuts *c)
 int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
 {
 	const struct kernel_shape *s = &k->shape;
-	/* At least what a kernel reads: a page; a token's row of attention's projection; a work list without phases. */
+	/* No kernel reads further: a page; a token's row of attention's projection; a work list without phases. */
 	size_t bytes = 4 * MAX((size_t)s->kv_heads * s->head_dim * s->page_tokens,
 			       (size_t)kernels_attention_ld(s) + 4096);
 	const int32_t tile[WARM_TILE_AT + QUERY_TILE_INTS] = {[WARM_TILE_AT + QUERY_TILE_COUNT] =

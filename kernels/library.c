@@ -85,7 +85,8 @@ static void cache_path(const struct library *l, const char *source, const char *
 	snprintf(path, size, "%s/%s.clbin", l->cache_dir, hex);
 }
 
-/* The hash covers the file's name too, so that a file that was renamed to another program's name is refused. */
+/* Fills the header of a cache file. The hash covers the file's name too, so that a file that was renamed to another
+ * program's name is refused. */
 static void fill_header(struct binary_header *h, const char *path, const void *binary, size_t bytes)
 {
 	struct hash128 hash = HASH128_INIT;
@@ -98,7 +99,8 @@ static void fill_header(struct binary_header *h, const char *path, const void *b
 	memcpy(h->magic, magic, sizeof(magic));
 }
 
-/* Reads the binary at path, new; NULL: there is none or it is damaged. */
+/* Returns the binary in the cache file at path, for the caller to free. NULL: there is no file, it is damaged, or out
+ * of memory. */
 static void *read_binary(const char *path, size_t *ret_bytes)
 {
 	struct binary_header h, want;
@@ -123,7 +125,7 @@ static void *read_binary(const char *path, size_t *ret_bytes)
 	return NULL;
 }
 
-/* Failures are only logged, because a program that is not in the cache is compiled again. */
+/* Writes a cache file. Failures are only logged, because a program that is not in the cache is compiled again. */
 static void write_binary(const char *path, const void *binary, size_t bytes)
 {
 	struct binary_header h;
@@ -173,7 +175,7 @@ static cl_program program_from_binary(struct library *l, const char *path, const
 	return program;
 }
 
-/* The program's binary, new; NULL: it has none, or out of memory. */
+/* Returns the program's binary, for the caller to free. NULL: the program has none, or out of memory. */
 static void *binary_of(cl_program program, size_t *ret_bytes)
 {
 	unsigned char *binary;
@@ -199,7 +201,7 @@ static void save_program(cl_program program, const char *path)
 	free(binary);
 }
 
-/* Checks that a file of 64 KiB can be written in the cache; -errno if not. */
+/* Checks that a file of 64 KiB can be written in the cache. Returns 0, or -errno if not. */
 static int probe_cache(const char *dir)
 {
 	static const char zeros[64 << 10];
@@ -225,7 +227,8 @@ static int build_error(const struct library *l, cl_program program, const char *
 	char *text;
 	int r;
 
-	/* PoCL writes files below the cache while it compiles. Its log does not report that it could not write them. */
+	/* PoCL's own cache may lie below this one (engine/engine.h). Its log does not report a failure to write
+	 * there. */
 	r = l->cache_dir ? probe_cache(l->cache_dir) : 0;
 	if (r < 0)
 		return err_set(e, EIO,
@@ -243,7 +246,9 @@ static int build_error(const struct library *l, cl_program program, const char *
 	return -EIO;
 }
 
-/* Puts a program with the hidden instructions of its PTX (ptx.h) in the place of *program. */
+/* NVIDIA's compiler does not take all instructions from source: in the PTX of *program the others stand as comments
+ * (ptx.h). Compiles that PTX with the comments made instructions, and puts the new program in the place of *program,
+ * which it releases. After an error *program is unchanged. */
 static int reveal(const struct library *l, const char *file, const char *options,
 		  cl_program *program, struct err *e)
 {
@@ -278,7 +283,7 @@ static bool is_word(char c)
 	return c == '_' || isalnum((unsigned char)c);
 }
 
-/* Whether a text has a macro's name as a whole word. */
+/* Whether a text has `name`, which has len characters, as a whole word. */
 static bool names(const char *text, const char *name, size_t len)
 {
 	for (const char *p = text; (p = memmem(p, strlen(p), name, len)); p += len)
@@ -287,7 +292,7 @@ static bool names(const char *text, const char *name, size_t len)
 	return false;
 }
 
-/* Appends the options, without each " -DNAME=VALUE" whose NAME is not in the source. */
+/* Appends the offered options to out, but no " -DNAME=VALUE" whose NAME is not in the source. */
 static void take_options(const char *offered, const char *source, struct buf *out)
 {
 	for (const char *p = offered; *p;) {

@@ -23,11 +23,13 @@ struct library {
 	unsigned built, loaded; /* numbers of programs compiled, and taken from the cache */
 };
 
-/* The text of an embedded file: the variant's own or else the generic one; NULL: there is none. */
+/* Returns the text of an embedded file. `file` is its name in the variant's folder, or else in generic/, or it has the
+ * folder with it ("generic/gemm.cl"). NULL: there is none. */
 const char *library_text(const char *variant, const char *file);
 
-/* New program, released by the caller. offered: options; a " -DNAME=VALUE" is left out if NAME is not in the source. So
- * models share a program's binary if they differ only in options that the program does not use. If the program does
- * not compile, the error has the beginning of the compiler's output, and the log (debug) all of it. */
+/* Makes a program, which the caller releases, from its binary in the cache or else by compiling. offered: options.
+ * A " -DNAME=VALUE" is left out if NAME is not in the source, so models share a program's binary if they differ only in
+ * options that the program does not use. If the program does not compile, the error has the beginning of the compiler's
+ * output, and the log (debug) all of it. */
 int library_program(struct library *l, const char *file, const char *offered, cl_program *ret,
 		    struct err *e) MUST_CHECK;

@@ -24,18 +24,18 @@ enum {
 	TRIES = 5,
 };
 
-/* The most bytes of a buffer, far more than caches hold. On a GPU they are so many that the beginning and the end of a
- * launch do not count. */
+/* The most bytes of a buffer, far more than caches hold. On a GPU they are so many that the time in which a launch
+ * begins and ends does not count. */
 #define CPU_BYTES (512ull << 20)
 #define GPU_BYTES (2048ull << 20)
 
-/* The smallest share of a known peak that is no reason for a warning. */
+/* A measured peak below this share of the known one is a reason for a warning. */
 #define GOOD_DAY 0.95
 
 struct peaks {
 	cl_command_queue queue;
 	cl_program program;
-	/* dot, int8 and dp4a are NULL if the variant has no such instruction. */
+	/* dot, int8 and dp4a are NULL if the variant or the processor has no such instruction. */
 	cl_kernel read, copy, flops, dot, int8, dp4a;
 	cl_mem from, to, out;
 	uint64_t bytes;
@@ -133,8 +133,8 @@ static cl_mem buffer(struct peaks *p, cl_context context, uint64_t bytes, cl_int
 	return m;
 }
 
-/* Creates the kernels and buffers. Kernels that the variant's source does not have stay NULL. int8: false if the
- * processor lacks the instruction of peak_int8; that kernel then stays NULL too. */
+/* Creates the kernels and buffers. Kernels that the variant's source does not have stay NULL. int8: whether the
+ * processor has the instruction of peak_int8; if not, that kernel stays NULL too. */
 static int create(struct peaks *p, cl_context context, cl_device_id device, bool int8,
 		  struct err *e)
 {
@@ -232,7 +232,8 @@ void peaks_close(struct peaks *p)
 
 /* ---- measuring ---- */
 
-/* A launch's nanoseconds on the device; if the queue has no such times, the nanoseconds that the host waited. */
+/* Returns a launch's nanoseconds on the device; if the queue has no such times, the nanoseconds that the host
+ * waited. */
 static uint64_t launch_ns(cl_event event, uint64_t waited)
 {
 	cl_ulong start = 0, end = 0;
@@ -265,7 +266,7 @@ static int run(struct peaks *p, cl_kernel k, size_t groups, double work, double 
 	return cl_error(e, code, "measuring the device's peak");
 }
 
-/* Measures nothing if there is no kernel. */
+/* Measures a kernel of arithmetic once, and raises *best if it was faster. Does nothing if k is NULL. */
 static int arithmetic(struct peaks *p, cl_kernel k, double work_a_round, double *best,
 		      struct err *e)
 {

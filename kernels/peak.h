@@ -15,8 +15,8 @@ struct peak {
 
 struct peaks;
 
-/* New. Compiles the measuring kernels of a variant, and allocates and fills their buffers: memory that was never
- * written is one page of zeros, which stays in a cache. The queue is borrowed until peaks_close. */
+/* Compiles the measuring kernels of a variant, and allocates and fills their buffers. (Memory that was never written
+ * may be one page of zeros, which stays in a cache.) The queue is borrowed until peaks_close. */
 int peaks_open(cl_context context, cl_device_id device, cl_command_queue queue,
 	       enum kernel_variant variant, const char *cache_dir, struct peaks **ret,
 	       struct err *e) MUST_CHECK;
@@ -25,12 +25,13 @@ void peaks_close(struct peaks *p);
 /* Waits for the queue, then measures for some tenths of a second. *ret has the best of a few tries of each value. */
 int peaks_measure(struct peaks *p, struct peak *ret, struct err *e) MUST_CHECK;
 
-/* The better one of each value. */
+/* Returns the larger of both numbers for each value. */
 struct peak peak_best(struct peak a, struct peak b);
 
-/* The known peaks of a device, by its name, its compute units and the variant that it runs; a value of 0 is unknown.
- * False: the device is unknown. */
+/* Looks up the known peaks of a device by its name, its compute units and the variant that it runs; a value of 0 is
+ * unknown. Returns false if the device is not in the list. */
 bool peak_known(const char *device, uint32_t units, enum kernel_variant variant, struct peak *ret);
 
-/* Whether a measured value is more than 5 % below the known one. Then ret_what [size] names it, with both numbers. */
+/* Whether a measured value is more than 5 % below the known one. Then ret_what [size] names the first such value, with
+ * both numbers. */
 bool peak_below(struct peak measured, struct peak known, char *ret_what, size_t size);

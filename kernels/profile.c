@@ -61,7 +61,7 @@ void profile_free(struct profile *p)
 {
 	if (!p)
 		return;
-	clFinish(p->queue); /* so that no read still writes into a task list */
+	clFinish(p->queue); /* until then a read may write into a task list */
 	forget(p);
 	free(p->notes);
 	free(p->timings);
@@ -123,8 +123,8 @@ void profile_tasks(struct profile *p, cl_mem tasks, uint64_t ints, uint32_t expe
 		p->failed = true;
 }
 
-/* The number of experts in a task list, which is sorted by expert. The shared expert, whose number is the last, is
- * not counted. */
+/* Returns the number of experts in a task list, which is sorted by expert. The shared expert, whose number is the last,
+ * is not counted. */
 static uint32_t distinct(const struct tasks *t)
 {
 	uint32_t n = 0;

@@ -2,8 +2,8 @@
  * off.
  *
  * A launch is noted with the event that the queue gives it. Times are the device's own, from the beginning of a
- * launch to its end; only a queue with CL_QUEUE_PROFILING_ENABLE has them. The task list of moe_sort is read back
- * behind it, for the number of experts that a layer uses. */
+ * launch to its end; only a queue with CL_QUEUE_PROFILING_ENABLE has them. After a launch of moe_sort its task list is
+ * read back, for the number of experts that a layer uses. */
 #pragma once
 
 #include <CL/cl.h>
@@ -15,11 +15,12 @@
 
 struct kernel_timing {
 	const char *kernel; /* name, as in kernels_name */
-	/* Sizes of a product C [m, n] = A [m, k] W. Otherwise k is 0: m x n groups were launched, or quantize_rows
-	 * had m rows of n numbers. */
+	/* Of a kernel_gemm_*: the sizes of its product C [m, n] = A [m, k] W. Of all others k is 0: quantize_rows had m
+	 * rows of n numbers, any other kernel was launched in m x n groups. */
 	uint32_t m, n, k;
 	bool dense; /* the kernel belongs to an MLP without experts */
-	/* experts in the task list, without the shared one, if the kernel's work depends on a task list; else 0 */
+	/* the number of experts in the task list that the launch works on, without the shared one; 0: no list, or no
+	 * experts */
 	uint32_t experts;
 	struct tuning_place place; /* its place in a tuning table; TUNING_NONE: it has none */
 	uint64_t ns;		   /* 0: the queue has no times */
@@ -27,13 +28,13 @@ struct kernel_timing {
 
 struct profile;
 
-/* New; NULL: out of memory. The queue is borrowed. */
+/* Returns a new profile without notes; NULL: out of memory. The queue is borrowed. */
 struct profile *profile_new(cl_command_queue queue);
 void profile_free(struct profile *p);
 
-/* Notes a launch of x by y groups. kernel: its name, borrowed. dense: as in kernel_timing. routed: its work depends on
- * the task list. Returns the place for its event, valid until the next call; NULL: out of memory (profile_take then
- * fails). */
+/* Notes a launch of x by y groups. kernel: its name, borrowed. dense: as in kernel_timing. routed: the kernel's work
+ * depends on the task list. Returns the place for its event, valid until the next call; NULL: out of memory
+ * (profile_take then fails). */
 cl_event *profile_launch(struct profile *p, const char *kernel, uint64_t x, uint64_t y, bool dense,
 			 bool routed);
 
@@ -47,7 +48,7 @@ void profile_place(struct profile *p, const struct tuning_place *place);
  * layer's number of experts, without the shared one. */
 void profile_tasks(struct profile *p, cl_mem tasks, uint64_t ints, uint32_t experts);
 
-/* Waits for the launches that were noted since the last call: *ret [*ret_n] in the order of the launches, borrowed
- * until the next one is noted or profile_free. */
+/* Waits for the queue, returns the launches that were noted since the last call as *ret [*ret_n], in their order, and
+ * forgets them, after an error too. *ret is borrowed until the next launch is noted or profile_free. */
 int profile_take(struct profile *p, const struct kernel_timing **ret, size_t *ret_n,
 		 struct err *e) MUST_CHECK;

@@ -1,7 +1,7 @@
-/* The programs to compile, and their options. A program is a row of the table below. It is compiled once, or for each
- * MLP of the model, for each cut of the program, or for each of both. A model's numbers become macros here and nowhere
- * else. All of them are offered to every program. library.c leaves out those that a program does not name, so models
- * that differ in these alone share its binary. */
+/* The programs to compile, and their options. A program is a row of the table below. It is compiled once for each of
+ * its cuts, or with each_mlp once for each cut and each MLP of the model's shape. A model's numbers become macros here
+ * and nowhere else. All of them are offered to every program. library.c leaves out the macros that a program does not
+ * name, so models that differ in these alone share its binary. */
 #include "kernels/kernels_internal.h"
 
 #include <errno.h>
@@ -61,15 +61,15 @@ static const struct program {
 	struct {
 		enum kernel_id id;
 		const char *name;  /* the function */
-		const char *shown; /* its name in profiles; NULL: the same */
+		const char *shown; /* its name in profiles and errors; NULL: the same */
 		bool experts;	   /* only for an MLP with experts */
 	} kernels[KERNELS_MAX];
 	bool (*needed)(const struct kernels *k); /* NULL: every shape needs it */
-	enum cut_program cuts; /* compiled for each cut of this kind of programs */
-	bool each_mlp;	       /* and for each MLP */
-	bool floats; /* it does not depend on the type of elements: models of both types share the program */
+	enum cut_program cuts;			 /* compiled for each cut of this kind (cuts.h) */
+	bool each_mlp;				 /* and for each MLP */
+	bool floats; /* elements are float in it, whatever the model's type: models of both types share the program */
 	bool int8;	    /* compiled by kernels_open_int8 alone */
-	uint32_t gpu_lanes; /* of a group on a GPU; 0: as the variant says */
+	uint32_t gpu_lanes; /* lanes of a group on a GPU; 0: as the variant says */
 } programs[] = {
 	{.file = "embed.cl", .kernels = {{K_EMBED, "embed"}}},
 	{.file = "norm.cl",
@@ -157,7 +157,8 @@ static const struct program {
 
 /* ---- options ---- */
 
-/* At least the number of terms of the longest sum of a product, rounded so that few programs differ by it. */
+/* Returns the number of terms of the longest sum of a product, rounded up to a power of two from 512 on, so that few
+ * programs differ by it. */
 static uint32_t largest_k(const struct kernel_shape *s)
 {
 	uint32_t k = MAX(s->hidden, MAX(s->heads * s->head_dim, s->value_heads * s->value_dim));
@@ -199,8 +200,8 @@ static void cut_options(const struct tuning_cut *c, struct buf *o)
 		c->tile_rows, c->tile_blocks, c->blocks, c->row_block, c->ahead, c->chains);
 }
 
-/* Asks for correctly rounded division where the device has it. Otherwise a GPU divides approximately, and a value
- * halfway between two integers could be rounded to the other one. */
+/* Appends the int8 group, and correctly rounded division where the device has it. Otherwise a GPU divides
+ * approximately, and a value halfway between two integers could be rounded to the other one. */
 static void int8_options(const struct kernels *k, struct buf *o)
 {
 	cl_device_fp_config config = 0;
@@ -233,7 +234,7 @@ static void offer_options(const struct kernels *k, const struct program *p, uint
 		   program_lanes(k, p), k->tuning->vec, s->bf16 && !p->floats, s->dump, s->hidden,
 		   s->vocab, (double)s->eps, k->packing, largest_k(s));
 	mlp_options(&s->mlps[mlp], o);
-	/* Beside attention_flash.cl, attention.cl only prepares. */
+	/* Where attention_flash.cl is used, only attention_prepare of attention.cl is launched. It has no tiles. */
 	mixer_options(s,
 		      p->cuts == CUT_ATTENTION && kernels_has_flash(k)
 			      ? 1

@@ -1,8 +1,8 @@
 /* Instructions that NVIDIA's OpenCL compiler does not take from source, hidden in the PTX that it makes.
  *
- * The compiler compiles for sm_90, and the assembler behind it refuses instructions that only sm_90a has (wgmma). Inline
- * assembly may have them as comments, "//@instruction;", which survive in the text that CL_PROGRAM_BINARIES returns.
- * With the comments made instructions and the target made sm_90a, that text is a program of its own
+ * The compiler compiles for sm_90, and the assembler behind it refuses instructions that only sm_90a has (wgmma).
+ * Inline assembly may have them as comments, "//@instruction;", which survive in the text that CL_PROGRAM_BINARIES
+ * returns. With the comments made instructions and the target made sm_90a, that text is a program of its own
  * (clCreateProgramWithBinary). */
 #pragma once
 
@@ -11,6 +11,7 @@
 
 #define PTX_HIDDEN "//@"
 
-/* New text with the hidden instructions as instructions, for sm_90a; NULL: out of memory, or the text is not for
- * sm_90. text has `bytes` bytes and needs no end. */
+/* Returns a new text of *ret_bytes bytes in which the comments are instructions and the target is sm_90a, for the
+ * caller to free. NULL: out of memory, or the text is not for sm_90. text has `bytes` bytes and needs no terminating
+ * zero. */
 char *ptx_reveal(const char *text, size_t bytes, size_t *ret_bytes);

@@ -1,5 +1,5 @@
-/* The blocks into which sample.cl cuts a vocabulary, and the scratch [SAMPLE_FLOATS] float of a draw or a score. One
- * text for the kernel and for its launcher: macros alone.
+/* The blocks of tokens into which sample.cl divides a vocabulary, and the scratch [SAMPLE_FLOATS] float of a draw or a
+ * score. One text for the kernel and for its launcher: macros alone.
  *
  * The scratch: lists with a number for each block, [SAMPLE_LIST] each, one behind the other; then a bit for each token,
  * 1: it is banned; then the logits of some blocks. */
@@ -16,7 +16,7 @@
 #define SAMPLE_RAW_BEST(vocab) (2 * SAMPLE_LIST(vocab))
 #define SAMPLE_RAW_SUM(vocab)  (3 * SAMPLE_LIST(vocab))
 #define SAMPLE_MASS(vocab)     (4 * SAMPLE_LIST(vocab)) /* weights of blocks, by which one is chosen */
-#define SAMPLE_LISTED(vocab)   (5 * SAMPLE_LIST(vocab)) /* int: blocks chosen, ascending */
+#define SAMPLE_LISTED(vocab)   (5 * SAMPLE_LIST(vocab)) /* int: numbers of blocks, ascending */
 #define SAMPLE_BANNED(vocab)   (6 * SAMPLE_LIST(vocab)) /* uint: a bit a token */
 #define SAMPLE_LOGITS(vocab)   (SAMPLE_BANNED(vocab) + SAMPLE_LIST(vocab) * (SAMPLE_BLOCK / 32))
 #define SAMPLE_FLOATS(vocab)   (SAMPLE_LOGITS(vocab) + SAMPLE_BLOCKS(vocab) * SAMPLE_BLOCK)

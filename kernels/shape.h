@@ -5,14 +5,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A row stride: n rounded up to a multiple of 16, so that vector loops need no tails. */
-#define KERNEL_LD(n) (((n) + 15u) / 16u * 16u) /* of n's type, unsigned */
+/* A row stride: n rounded up to a multiple of 16, so that vector loops need no tails. The result has n's type,
+ * unsigned. */
+#define KERNEL_LD(n) (((n) + 15u) / 16u * 16u)
 
-/* The width of a group of the generic variant. Tests can ask for a width that their device would not get. */
+/* The width of a group of the generic variant. Tests can ask for another width than their device's own. */
 enum kernel_width {
 	KERNEL_WIDTH_DEVICE, /* the device's own width */
 	KERNEL_WIDTH_CPU,    /* one work-item with vectors of 16 floats */
-	KERNEL_WIDTH_GPU,    /* 64 lanes */
+	KERNEL_WIDTH_GPU,    /* 64 lanes, in some kernels 256 */
 };
 
 /* An MLP: experts and a shared expert. A dense MLP has experts = 0 and counts as a shared expert alone. */
@@ -38,12 +39,12 @@ struct kernel_shape {
 	enum kernel_width width;
 	/* weights are not coded (coded.h), even if they could be; the bits are the same */
 	bool plain_weights;
-	/* NULL: all programs that the shape needs are compiled. Otherwise the files of those to compile, for tests. */
+	/* For tests: the names of the files to compile. NULL: all programs that the shape needs are compiled. */
 	const char *only;
 };
 
-/* Row strides of the projections' outputs, in floats; attention.clh and delta.clh have the layouts. Without
- * attention_gate the gates have no columns. */
+/* Return the row strides of the input projections' outputs, in floats; attention.clh and delta.clh have the layouts.
+ * Without attention_gate the gates have no columns. */
 static inline uint32_t kernels_attention_ld(const struct kernel_shape *s)
 {
 	return ((s->attention_gate ? 2 : 1) * s->heads + 2 * s->kv_heads) * s->head_dim;

@@ -1,25 +1,25 @@
 /*
  * The step table: all that a step tells the kernels, as one array of ints that the host writes once a step. This file
  * is one text for the host's C, which writes the table (engine/step.c, engine/decode_work.c), and for OpenCL C, which
- * reads it: macros alone. A name that ends in _AT is an offset, if its comment says nothing else: it counts ints from
- * the table's beginning. A float stands in the table as its bits.
+ * reads it and writes only the counters in it: macros alone. A name that ends in _AT is an offset, if its comment says
+ * nothing else: it counts ints from the table's beginning. A float stands in the table as its bits.
  *
- *     section                      of
+ *     section                      its ints
  *     tokens [T]                   the T tokens of all rows, prefill rows first; -1 - d: the id that draw d of the
  *                                  step before has drawn, which the host has not seen yet
- *     positions [T]                the same tokens: position in the sequence
- *     token rows [T]               the same tokens: number of the row
- *     rows [R][ROW_INTS]           sequences
- *     block tables                 a row's KV pages, one behind the other
- *     tiles [n][QUERY_TILE_INTS]   attention's work
- *     splits [n][SPLIT_INTS]       the same for rows that generate, on a GPU, in batches: a batch is one launch
- *     logits rows [L]              tokens whose logits are wanted
- *     draws [n][DRAW_INTS]         tokens to draw, in the order of their rows
- *     banned ids                   of the draws
- *     score rows [S]               tokens whose logits say how likely the given token behind them was
- *     scores [S][SCORE_INTS]       those given tokens
+ *     positions [T]                the position of each of these tokens in its sequence
+ *     token rows [T]               the number of the row of each of these tokens
+ *     rows [R][ROW_INTS]           the sequences of the step
+ *     block tables                 the KV pages of each row, in the order of their tokens
+ *     tiles [n][QUERY_TILE_INTS]   the work of attention; on a GPU without the rows that generate
+ *     splits [n][SPLIT_INTS]       the work of attention for rows that generate, on a GPU, in batches: one launch each
+ *     logits rows [L]              the tokens whose logits are wanted
+ *     draws [n][DRAW_INTS]         the draws of the step, in the order of their rows
+ *     banned ids                   the ids that each draw must not draw
+ *     score rows [S]               tokens of prompts; their logits say how likely the next token of the prompt was
+ *     scores [S][SCORE_INTS]       these next tokens
  *     all [T]                      0, 1, 2 ...; only while activations are dumped
- *     work list                    of a step in one launch (below)
+ *     work list                    only if the step is one launch (below)
  *
  * The host reads the result back: drawn ids [draws] | reports of the draws that want one | results of the scores. A
  * report says how likely a token was and which tokens are the likeliest.
@@ -38,7 +38,7 @@
 #define ROW_STATE_SRC 3 /* slot of the state from which it continues, or ROW_STATE_ZERO */
 #define ROW_STATE_DST 4 /* slot for its state; may be the same */
 #define ROW_PAGES_AT  5 /* its block table */
-#define ROW_SNAPSHOTS 6 /* states kept inside a prefill row, at most ROW_SNAPSHOTS_MAX */
+#define ROW_SNAPSHOTS 6 /* number of states kept inside a prefill row, at most ROW_SNAPSHOTS_MAX */
 #define ROW_INTS      16
 
 /* Snapshot i: the number of the row's tokens before it (a multiple of 64, less than all), and its slot. */
@@ -57,17 +57,17 @@
 #define QUERY_TILE_COUNT 2 /* tokens */
 #define QUERY_TILE_INTS	 3
 
-/* ---- a split: SPLIT_TOKENS keys of a row that generates (generic/attention_decode.cl) ---- */
+/* ---- a split: up to SPLIT_TOKENS keys of a row that generates (generic/attention_decode.cl) ---- */
 
 #define SPLIT_ROW    0
-#define SPLIT_NUMBER 1 /* its first key is at position SPLIT_NUMBER * SPLIT_TOKENS */
+#define SPLIT_NUMBER 1 /* its first key is at position (this number) * SPLIT_TOKENS */
 #define SPLIT_INTS   2
 
 #define SPLIT_TOKENS 128
 
 /* ---- a draw: the parameters of drawing one token ---- */
 
-#define DRAW_LOGITS	  0 /* row of logits; draws of one request share one */
+#define DRAW_LOGITS	  0 /* row of logits; draws from the same row of the step share one */
 #define DRAW_TEMPERATURE  1 /* float; 0: the likeliest token */
 #define DRAW_TOP_K	  2 /* 0: all */
 #define DRAW_TOP_P	  3 /* float */
@@ -77,14 +77,14 @@
 #define DRAW_REPETITION	  7 /* penalty, float */
 #define DRAW_SEED_LOW	  8
 #define DRAW_SEED_HIGH	  9
-#define DRAW_CHOICE	  10 /* number of the choice of its request */
+#define DRAW_CHOICE	  10 /* number of the choice in its request */
 #define DRAW_POSITION	  11 /* tokens that the choice generated before */
 #define DRAW_SEAT	  12 /* row of the counts that penalties read; -1: no penalties */
 #define DRAW_TOP	  13 /* best tokens that the report lists */
 #define DRAW_BANNED_AT	  14 /* ids that must not be drawn */
 #define DRAW_BANNED_COUNT 15
-#define DRAW_REPORT_AT	  16 /* the report's place in the result; 0: no report */
-#define DRAW_DONE	  17 /* groups that have finished it; 0 before and after */
+#define DRAW_REPORT_AT	  16 /* offset of the report in the result; 0: no report */
+#define DRAW_DONE	  17 /* groups that have finished their share of it; 0 before and after */
 #define DRAW_MASK_AT	  18 /* its token mask, or DRAW_MASK_NONE */
 #define DRAW_INTS	  19
 
@@ -96,7 +96,7 @@
 
 #define SCORE_TOKEN	0
 #define SCORE_TOP	1 /* best tokens that the report lists */
-#define SCORE_RESULT_AT 2 /* place in the result */
+#define SCORE_RESULT_AT 2 /* offset of its result in the result */
 #define SCORE_DONE	3 /* as DRAW_DONE */
 #define SCORE_INTS	4
 
@@ -138,7 +138,8 @@
 #define WORK_LOGITS_AT	   39
 #define WORK_INTS	   40
 
-/* A phase: `columns` x rows parts of an operation; a ticket takes `take` neighbouring columns of one row. */
+/* A phase is one operation on one layer, divided into parts: columns times rows of them. A ticket takes up to
+ * PHASE_TAKE neighbouring parts of one row. */
 #define PHASE_OP      0
 #define PHASE_LAYER   1
 #define PHASE_FIRST   2 /* its first ticket */
@@ -146,7 +147,7 @@
 #define PHASE_TAKE    4
 #define PHASE_INTS    5
 
-/* Operations, with their columns and rows. */
+/* Operations, each with its columns and rows of parts. */
 #define OP_END		0
 #define OP_EMBED	1 /* embedding and first norm [1, tokens] */
 #define OP_ATTENTION_IN 2 /* input projection [column groups, row blocks] */
@@ -159,7 +160,7 @@
 #define OP_ROUTER    8	/* norm and router logits [groups of router columns, tokens] */
 #define OP_TOPK	     9	/* [1, tokens] */
 #define OP_SORT	     10 /* rows by expert [1, 1] */
-#define OP_TOPK_SORT 11 /* both for all tokens [1, 1] */
+#define OP_TOPK_SORT 11 /* OP_TOPK of all tokens, then OP_SORT [1, 1] */
 #define OP_GATE_UP   12 /* [column groups, MoE tasks] */
 #define OP_DOWN	     13 /* [column groups, MoE tasks] */
 #define OP_COMBINE   14 /* sum of the experts, next norm [1, tokens] */
@@ -217,11 +218,11 @@
 
 /* The experts' work (moe_route.cl): number of tasks | tasks [n][TASK_INTS]. A task is up to TASK_ROWS rows of one
  * expert. */
-#define TASK_EXPERT 0 /* the expert's number; after the last expert: the shared one */
-#define TASK_FIRST  1 /* row */
-#define TASK_COUNT  2 /* rows */
+#define TASK_EXPERT 0 /* the expert's number; the shared expert comes after the last */
+#define TASK_FIRST  1 /* its first row */
+#define TASK_COUNT  2 /* its number of rows */
 #define TASK_INTS   3
-#define TASK_AT(i)  (1 + TASK_INTS * (i))
+#define TASK_AT(i)  (1 + TASK_INTS * (i)) /* offset of task i in the list */
 #define TASK_ROWS   128
 
 #endif

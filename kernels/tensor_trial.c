@@ -5,10 +5,10 @@
 #include "base/log.h"
 #include "kernels/cl_error.h"
 
-/* The options that common.clh needs, of an NVIDIA device. */
+/* The options that common.clh needs on an NVIDIA device. */
 static const char options[] = "-cl-std=CL1.2 -DLANES=64 -DVEC=1 -DBF16=1";
 
-/* Runs the trial: the number of elements that differ. */
+/* Runs the trial. *ret is the number of sums that differ between wgmma and mma.sync, or that are 0. */
 static int run(const struct library *l, cl_program program, cl_command_queue queue, cl_uint *ret,
 	       struct err *e)
 {

@@ -1,4 +1,4 @@
-/* A trial of a device's tensor cores at the start: nvidia/tensor_trial.cl. */
+/* A trial of a device's tensor cores when a set is opened: nvidia/tensor_trial.cl. */
 #pragma once
 
 #include <CL/cl.h>
@@ -6,6 +6,7 @@
 
 #include "kernels/library.h"
 
-/* Whether wgmma runs on the library's device and gives the bits of mma.sync. Every reason why not is only logged: then
- * products of many rows run by mma.sync too, more slowly. Waits for the queue. */
+/* Whether wgmma runs on the library's device and gives the bits of mma.sync. Otherwise products of many rows run by
+ * mma.sync too, more slowly. A device of a compute capability other than 9.0 has no wgmma. On 9.0 the reason why not is
+ * logged, and the trial waits for the queue. */
 bool tensor_has_wgmma(struct library *l, cl_command_queue queue);

@@ -77,7 +77,7 @@ static const struct prefix_node *child_at(const struct list *sibling)
 	return container_of(sibling, const struct prefix_node, sibling);
 }
 
-/* Checks links and locks, and that no two children are equal. */
+/* Checks links and locks, and that no two children have the same origin and equal tokens in their first pages. */
 static void check_children(const struct prefix_cache *c, const struct prefix_node *n)
 {
 	const struct list *before = &n->children;
@@ -103,7 +103,7 @@ static void check_children(const struct prefix_cache *c, const struct prefix_nod
 		assert(n->locks == locked);
 }
 
-/* Checks that every node is found, and that variants are in the order of a match: origin 0, then by age. */
+/* Checks that every node is found, and that variants are in the order in which a match tries them (radix.h). */
 static void check_map(const struct prefix_cache *c)
 {
 	const struct radix *t = &c->tree;

@@ -8,11 +8,11 @@
 #include "base/heap.h"
 #include "prefix_cache/prefix_cache_internal.h"
 
-/* The expected number of further uses of a node; only the proportions matter. It is 1 for a leaf, the end of a
- * conversation, because the next turn begins there. It is 1 for a node with several children too: such a node has been
- * used a second time, so a third use is likely. A node with one child is an earlier place of a conversation, and is
- * used again only if a client edits an earlier turn. That is likelier at the end of a prompt or message than at the
- * end of a prefill window. */
+/* The expected number of further uses of a node, before its hits are added; only the proportions matter. A leaf has 1:
+ * usually it is the end of a conversation, where its next request resumes. A node with several children has 1 too:
+ * usually it has been used a second time, so a third use is likely. A node with one child is usually an earlier place
+ * of a conversation, which is used again if a client edits an earlier message. It has one of the values below: more at
+ * the end of a prompt or message, where edits begin, than at the end of a prefill window or while generating. */
 static const double inner_reuse[] = {
 	[PREFIX_CHECKPOINT_PROMPT] = 1.0 / 8,
 	[PREFIX_CHECKPOINT_MESSAGE] = 1.0 / 8,
@@ -26,11 +26,13 @@ static double expected_uses(const struct prefix_node *n)
 
 	if (n->n_children != 1)
 		return 1 + hits;
-	/* The first hit came from the next turn, which made this an inner node. */
+	/* Usually the first hit is the next request of the conversation, which made this an inner node. So it does not
+	 * count. */
 	return inner_reuse[n->kind] + (hits > 1 ? hits - 1 : 0);
 }
 
-/* reuse_time at the start, and how slowly it follows: each return moves it by 1 / REUSE_TIME_LATEST of the way. */
+/* REUSE_TIME_FIRST: reuse_time at the start. REUSE_TIME_LATEST: evict_note_return moves reuse_time towards the time
+ * that it notes, by the difference divided by this number. */
 #define REUSE_TIME_FIRST  64.0
 #define REUSE_TIME_LATEST 64.0
 
@@ -108,8 +110,8 @@ enum evict_group evict_group_of(const struct prefix_cache *c, const struct prefi
 	return n->slot != POOL_NONE && !c->pins[n->slot] ? EVICT_STATE : EVICT_NOT;
 }
 
-/* Tokens that would have to be computed again without this node: from the nearest checkpoint above it (without states:
- * from its own beginning) to its end. */
+/* Returns the number of tokens that would have to be computed again without this node: from the nearest checkpoint
+ * above it (without states: from its own beginning) to its end. */
 static uint32_t tokens_lost(const struct prefix_cache *c, const struct prefix_node *n)
 {
 	const struct prefix_node *above = n->parent;
@@ -120,7 +122,7 @@ static uint32_t tokens_lost(const struct prefix_cache *c, const struct prefix_no
 	return n->depth - above->depth;
 }
 
-/* The key that the node should have now. */
+/* Computes the key that the node should have now. */
 static void key_of(const struct prefix_cache *c, const struct prefix_node *n, struct evict_key *ret)
 {
 	enum evict_group group = evict_group_of(c, n);
@@ -156,7 +158,7 @@ void evict_leave(struct prefix_cache *c, struct prefix_node *n)
 	n->seat.group = EVICT_NOT;
 }
 
-/* Changes the key of a node in the heap. */
+/* Changes the key of the node at this place of the heap, and moves the node to where it belongs then. */
 static void change_key(struct evict_heap *h, uint32_t place, const struct evict_key *key)
 {
 	h->v[place].key = *key;
@@ -198,7 +200,8 @@ void evict_rescore(struct prefix_cache *c, struct prefix_node *n)
 /* The most scores of a group that are corrected for one eviction, which bounds its cost. */
 enum { CORRECTIONS_MAX = 16 };
 
-/* The node of a group to evict first, after at most CORRECTIONS_MAX scores were corrected; NULL: the group is empty. */
+/* Returns the node of a group to evict first, after at most CORRECTIONS_MAX scores were corrected (evict.h); NULL: the
+ * group is empty. */
 static const struct evict_entry *first_of(struct prefix_cache *c, enum evict_group group)
 {
 	struct evict_heap *h = &c->evict.heaps[group];
@@ -214,8 +217,8 @@ static const struct evict_entry *first_of(struct prefix_cache *c, enum evict_gro
 	return h->n ? h->v : NULL;
 }
 
-/* Evicts the first node of these groups; if that is one of EVICT_STATE, its slot alone. Not all of the groups may be
- * empty. */
+/* Evicts the node of these groups that comes first; if it is in EVICT_STATE, only its slot. At least one of the groups
+ * must have a node. */
 static void evict_one(struct prefix_cache *c, const enum evict_group *groups, unsigned int n_groups)
 {
 	const struct evict_entry *first = NULL;

@@ -5,7 +5,7 @@
  *     EVICT_STATE   an inner or a locked node with a state that is not pinned: eviction frees its slot
  *
  * When pages are short a node of BARE or LEAF is evicted, when slots are short one of LEAF or STATE, and when the
- * budget is used up one of any group: the node with the lowest score.
+ * budget is used up one of any group. It is always the node of these groups with the lowest score.
  *
  * A node is worth the work that it saves for each byte that it takes, times the chance that it will be used again.
  * That chance falls with the time t since the last use, as e^(-t / reuse_time), where reuse_time is a moving mean of
@@ -17,15 +17,15 @@
  * So of two conversations that were used at about the same time, the one that is worth more for its bytes is kept
  * longer. And of two that are worth the same, the one that was used last.
  *
- * In a model with states no request can resume at a BARE leaf, so these are evicted first: those that were never hit
- * before the others, then the longest unused.
+ * In a model with states a BARE leaf has no state to resume from, so its score is lower than all others. BARE leaves
+ * that were never hit are evicted before those that were, and then the longest unused first.
  *
  * A node's score is computed again when it is used, when it changes its group, and when it gets or loses a child. When
- * a checkpoint is evicted, the scores of the nodes between it and the next checkpoints below it should grow. That is
- * corrected late: when such a node comes up for eviction, its score is computed again, and if it grew, the node goes
- * back into its heap. (At most 16 scores of a group are corrected for one eviction.) When a checkpoint is added, the
- * scores of these nodes should shrink. That is corrected when they are computed for another reason. So an eviction
- * costs O(log n) for n nodes, and the walk up to the nearest checkpoint. */
+ * a checkpoint is evicted, the scores of the nodes with the next checkpoints below it should grow. That is corrected
+ * late: when such a node comes up for eviction, its score is computed again, and if it grew, the node goes back into
+ * its heap. (At most 16 scores of a group are corrected for one eviction.) When a checkpoint is added, the scores of
+ * the next checkpoints below it should shrink. They do so only when they are computed again for another reason. So an
+ * eviction costs O(log n) for n nodes, and the walk up to the nearest checkpoint. */
 #pragma once
 
 #include <stdbool.h>
@@ -39,8 +39,8 @@ struct prefix_node;
 enum evict_group { EVICT_BARE, EVICT_LEAF, EVICT_STATE, EVICT_GROUPS, EVICT_NOT = EVICT_GROUPS };
 
 /* A node's place in the order of eviction. Of nodes with equal scores one that was never hit goes first, then the
- * shallower one (leaves count as the deepest), then the one that was unused for longer. The number of the node makes
- * the order complete; it does not depend on the ids of pages and slots. */
+ * shallower one (unlocked leaves count as the deepest), then the one that was unused for longer, then the one with the
+ * lower id. The order does not depend on the ids of pages and slots. */
 struct evict_key {
 	double score;
 	uint64_t used; /* time of the last use */
@@ -51,7 +51,7 @@ struct evict_key {
 
 bool evict_key_before(const struct evict_key *a, const struct evict_key *b);
 
-/* The place of a node in the heaps; group EVICT_NOT: it is in none. */
+/* The place of a node in the heaps of struct evict; group EVICT_NOT: it is in none. */
 struct evict_seat {
 	enum evict_group group;
 	uint32_t place; /* heaps[group].v[place].node is the node */
@@ -76,20 +76,20 @@ struct evict {
 int evict_init(struct evict *e, uint32_t n_pages, uint32_t n_slots) MUST_CHECK;
 void evict_release(struct evict *e);
 
-/* A request resumes at n: if n is an unlocked leaf, the time since its last use counts in reuse_time. To be called
- * before n is locked and touched. */
+/* Notes that a request resumes at n: if n is an unlocked leaf, the time since its last use counts in reuse_time. To be
+ * called before n is locked and touched (node_touch). */
 void evict_note_return(struct prefix_cache *c, const struct prefix_node *n);
 
-/* The group that the node should be in now. */
+/* Returns the group that the node should be in now; EVICT_NOT: none. */
 enum evict_group evict_group_of(const struct prefix_cache *c, const struct prefix_node *n);
 
-/* evict_place and evict_rescore are called after a change of locks, pins, slot or children. evict_place puts the node
- * into its group; evict_rescore also gives it its new key if it stays in its group. evict_leave takes the node out of
- * its group, before it is freed. */
+/* evict_place and evict_rescore are called after a change of locks, pins, slot or children. Both put the node into the
+ * group where it should be now; evict_rescore also gives it its new key if it stays in its group. evict_leave takes the
+ * node out of its group, before it is freed. */
 void evict_place(struct prefix_cache *c, struct prefix_node *n);
 void evict_rescore(struct prefix_cache *c, struct prefix_node *n);
 void evict_leave(struct prefix_cache *c, struct prefix_node *n);
 
-/* Evicts until n_pages pages and n_slots slots are free and the budget allows to take them. False, and nothing is
- * evicted: that cannot be reached. */
+/* Evicts until n_pages pages and n_slots slots are free and the budget allows to take them. False: that cannot be
+ * reached, and nothing was evicted. */
 bool evict_make_room(struct prefix_cache *c, uint32_t n_pages, uint32_t n_slots) MUST_CHECK;

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The table has room for at least twice as many hashes as the pool has pages, so that most pages evicted since the pool
- * was last filled are found. It takes 512 KiB to 16 MiB, so in a pool of more than 2^20 pages it forgets sooner. */
+/* For up to 2^20 pages the table has room for at least twice as many hashes as the pool has pages, so most pages are
+ * found that were evicted since the pool was last filled. It takes 512 KiB to 16 MiB; for more pages it stays at that
+ * size and forgets sooner. */
 enum { LINES_MIN = 1 << 13, LINES_MAX = 1 << 18 };
 
 int ghosts_init(struct ghosts *g, uint32_t n_pages)
@@ -26,7 +27,7 @@ void ghosts_release(struct ghosts *g)
 	*g = (struct ghosts){0};
 }
 
-/* A hash that is not 0, because 0 means none. */
+/* Returns the hash, or 1 for 0, because 0 stands for no hash. */
 static uint64_t not_zero(uint64_t hash)
 {
 	return hash + !hash;

@@ -1,9 +1,10 @@
-/* Ghosts: hashes of pages that were evicted lately, each of all tokens up to the end of its page. They tell the
- * reason for a miss: evicted, or never seen. Every page of an evicted node is added, not only the first, because
- * another request may compute the beginning again.
+/* Ghosts: hashes of pages that were evicted lately. Each covers all tokens of a path up to the end of the page. They
+ * tell the reason for a miss: evicted, or never seen. Every page of an evicted node is added, not only the first,
+ * because another request may compute the beginning again.
  *
- * A hash table whose buckets are lines of eight hashes, the newest first; a full line forgets its oldest hash. A line
- * is one cache line: the eviction of a long prompt adds many hundreds of hashes, and each touches one line. */
+ * They stand in a hash table. Its buckets are lines of eight hashes, the newest first; a full line forgets its oldest
+ * hash. A line is as large as a CPU's cache line, because the eviction of a long prompt adds many hundreds of hashes,
+ * and so each touches only one. */
 #pragma once
 
 #include <stdbool.h>

@@ -2,8 +2,8 @@
  *
  * The walk goes as deep as the tree has KV pages and remembers the deepest place at which a request can resume. If
  * the tree has several variants of a page (radix.h) the walk tries them all, origin 0 first, then by age; of equally
- * deep places the first one found counts. There are few variants in practice. A client could make many, so the walk
- * tries no more than VARIANTS_MAX in all, besides the first one of each page. */
+ * deep places the first one found counts. Usually there are few variants. A client could make many, so the walk tries
+ * no more than VARIANTS_MAX of them in all, besides the first one of each page. */
 #include <assert.h>
 
 #include "base/mix.h"
@@ -47,15 +47,16 @@ struct walk {
 	const struct prefix_cache *c;
 	const struct prefix_key *key;
 	uint32_t limit; /* whole pages before the last token, in tokens */
-	/* the deepest node at which a request can resume, and the deepest one with KV pages; tokens up to there */
+	/* best: the edge with the deepest place at which a request can resume, n_best tokens from the root. known: the
+	 * edge with the deepest page that matches; its end is n_known tokens from the root. */
 	struct prefix_node *best, *known;
 	uint32_t n_best, n_known;
 	struct prefix_node *pending[VARIANTS_MAX + 1]; /* nodes to visit, the next one last */
 	uint32_t n_pending, n_variants;
 };
 
-/* The origin that the key requires of a page that ends before position page_end. The pages behind it must have the
- * same one, as long as they end at *ret_until or before. A switch at the end of a page, behind its last token, does not
+/* Returns the origin that the key requires of the page whose last token is at page_end - 1. Pages behind it must have
+ * the same origin if they end at *ret_until or before. A switch at the end of a page, behind its last token, does not
  * concern the page. */
 static uint64_t key_origin(const struct prefix_key *key, uint32_t page_end, uint32_t *ret_until)
 {
@@ -74,7 +75,8 @@ static bool may_match(const struct walk *w, const struct prefix_node *n, uint32_
 	return w->key->origin_any || key_origin(w->key, page_end, &until) == n->origin;
 }
 
-/* Adds the children of n that begin like the key to w->pending, so that the one to try first is on top. */
+/* Adds the children of n whose first page matches the key to w->pending, the one to try first on top. Leaves out those
+ * beyond the limit of VARIANTS_MAX. */
 static void look_below(struct walk *w, const struct prefix_node *n)
 {
 	const struct radix *t = &w->c->tree;

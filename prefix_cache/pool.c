@@ -10,7 +10,7 @@ enum {
 	LEVELS_MAX = 6, /* 64^6 > 2^32 */
 };
 
-/* An id's number is its place in the order in which ids are given out. Without pool_shuffle it is the id.
+/* An id's number is its place in the order in which pool_get gives out free ids. Without pool_shuffle it is the id.
  *
  *     id_of[number_of[id]] == id;  bit `number` of levels[0] is set  <=>  refs[id_of[number]] == 0 */
 struct pool {

@@ -9,7 +9,7 @@
  * levels for 16 million ids) and never allocate. A pool of 4096 has two levels:
  *
  *     levels[1]   1 word     bit w: word w of levels[0] is not 0
- *     levels[0]  64 words    bit i of word w: number 64 w + i is free
+ *     levels[0]  64 words    bit i of word w: id 64 w + i is free (after pool_shuffle: another id)
  *
  * One thread. */
 #pragma once
@@ -22,14 +22,14 @@ struct pool;
 
 #define POOL_NONE UINT32_MAX
 
-/* New, with every id free; NULL: out of memory. A pool of size 0 never has a free id. */
+/* Makes a pool in which every id is free; NULL: out of memory. A pool of size 0 never has a free id. */
 struct pool *pool_new(uint32_t size) MUST_CHECK;
 void pool_free(struct pool *p);
 
-/* The smallest free id, which gets one reference; POOL_NONE: none is free. */
+/* Takes the smallest free id, which gets one reference; POOL_NONE: none is free. */
 uint32_t pool_get(struct pool *p) MUST_CHECK;
 
-/* Adds a reference to an id in use, and takes one away. Without references the id is free. */
+/* pool_ref adds a reference to an id in use; pool_put takes one away. An id without references is free. */
 void pool_ref(struct pool *p, uint32_t id);
 void pool_put(struct pool *p, uint32_t id);
 
@@ -37,6 +37,7 @@ uint32_t pool_refs(const struct pool *p, uint32_t id);
 uint32_t pool_available(const struct pool *p);
 uint32_t pool_size(const struct pool *p);
 
-/* For tests, in which no result may depend on the ids that a request gets: draws a permutation from the seed; from
- * then on "the smallest" id is the first one in it. Only while every id is free. */
+/* For tests that check that no result depends on the ids that a request gets: draws an order of all ids from the seed.
+ * From then on pool_get returns the free id that comes first in this order. To be called only while every id is
+ * free. */
 void pool_shuffle(struct pool *p, uint64_t seed);

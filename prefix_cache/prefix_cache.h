@@ -12,12 +12,12 @@
  * end. When an edge is split, node, slot and locks stay with the end of the edge, and a new node gets the beginning.
  * Below the root is one empty node for every *space* (cache_salt), so that tenants never share a prefix.
  *
- * Origin. Pages and states that were decoded, token by token, differ in their last bits from those that a prefill
+ * Origin. Pages and states that were decoded, token by token, may differ in their last bits from those that a prefill
  * computed. The *origin* of a page is a number that tells how the tokens of its path, up to the end of the page, were
  * computed. It is 0 if all of them were prefilled; otherwise it is a hash of the positions at which computing changed
- * between prefill and decode. Edges with equal tokens and different origins are different children. So each page of a
- * path was computed behind the bits of the pages above it. A match takes paths of any origin, or only those with given
- * origins (struct prefix_key).
+ * between prefill and decode. Edges with equal tokens and different origins are different children. So the pages above
+ * a page have the bits that were read when it was computed. A match takes paths of any origin, or only paths with the
+ * origins that it is given (struct prefix_key).
  *
  * Ownership. Pages and slots are counted in pools. A request takes pages and slots and writes them. (In this room a
  * request is any user of the cache, also a load of scheduler/tiering.h.) Extending the tree hands whole pages over to
@@ -30,8 +30,9 @@
  * An inner or a locked node can lose its slot alone, unless the slot is pinned (a step is about to read it). One
  * budget in bytes covers pages and slots; evict.h has the order of eviction.
  *
- * Time is a count of calls, so that a run can be repeated. One thread. Eviction and matching allocate nothing. When
- * the host is out of memory, a prefix is not remembered; nothing else fails.
+ * Time is a count of calls of prefix_cache_use, _lock, _unlock, _extend, _checkpoint and _retire, so that a run can be
+ * repeated. Only one thread may use a cache. Eviction and matching allocate nothing. If the host runs out of memory
+ * later than prefix_cache_new, a prefix is not remembered or not resumed; nothing else fails.
  *
  * Source: TokenSpeed's hybrid prefix cache (a radix tree with state slots on its nodes); the radix tree of SGLang
  * (Zheng et al. 2023, arXiv:2312.07104). */
@@ -50,8 +51,8 @@ struct prefix_node;
 
 struct prefix_cache_config {
 	uint32_t page_tokens; /* positions of a page, >= 1 */
-	/* Checkpoints lie at multiples of it; a multiple of page_tokens. 0: the model has no recurrent state, and a
-	 * request can resume at every page boundary. */
+	/* Checkpoints lie at multiples of this number of tokens, which is a multiple of page_tokens. 0: the model has
+	 * no recurrent state, and a request can resume at every page boundary. */
 	uint32_t state_tokens;
 	uint32_t n_pages, n_slots;
 	/* bytes of a page and of a slot, for the budget and the order of eviction */
@@ -68,10 +69,12 @@ enum prefix_miss {
 	PREFIX_MISS_DISABLED, /* the request or the configuration turns the cache off */
 	PREFIX_MISS_LOGPROBS, /* log-probabilities of the prompt need every token computed */
 	PREFIX_MISS_SHORT,    /* there is no boundary before its last token */
-	PREFIX_MISS_EVICTED_STATE, /* KV pages go deeper; a state there was evicted */
-	PREFIX_MISS_NO_CHECKPOINT, /* KV pages go deeper; no state was kept there */
-	PREFIX_MISS_LOADING,	   /* the store's files are still being listed */
-	PREFIX_MISS_EVICTED_PAGE,  /* the next page was evicted (as far back as ghosts.h goes) */
+	/* the tree has the KV pages up to a later boundary, and a state behind the match was evicted */
+	PREFIX_MISS_EVICTED_STATE,
+	/* the tree has the KV pages up to a later boundary, but no state was kept behind the match */
+	PREFIX_MISS_NO_CHECKPOINT,
+	PREFIX_MISS_LOADING,	  /* the store's files are still being listed */
+	PREFIX_MISS_EVICTED_PAGE, /* the next page was evicted (as far back as ghosts.h goes) */
 	PREFIX_MISS_SALT, /* as COLD, in the space of a cache_salt; other spaces are not searched */
 	PREFIX_MISS_COLD, /* the next page was never seen, or is forgotten */
 	PREFIX_MISS_N
@@ -80,7 +83,7 @@ enum prefix_miss {
 /* The name in logs and in the X-Tigon-Cache header: "cold", "evicted-page", ... */
 const char *prefix_miss_name(enum prefix_miss m);
 
-/* New and empty; NULL when out of memory. */
+/* Makes an empty cache; NULL when out of memory. */
 struct prefix_cache *prefix_cache_new(const struct prefix_cache_config *c) MUST_CHECK;
 void prefix_cache_free(struct prefix_cache *c);
 
@@ -88,9 +91,9 @@ void prefix_cache_free(struct prefix_cache *c);
 
 #define PREFIX_PREFILLED UINT64_C(0)
 
-/* The origin of the pages that end behind `position`, if the tokens from there on are decoded or (!decoding) prefilled.
- * before: the origin of the tokens up to there; the result is the same one if computing does not change. Bit 0 of an
- * origin tells whether the last tokens were decoded. */
+/* Returns the origin of pages that end behind `position`, where the tokens from `position` on are decoded (`decoding`)
+ * or prefilled. before: the origin of the tokens before `position`. It is returned unchanged if they were computed in
+ * the same way. Bit 0 of an origin tells whether the last tokens were decoded. */
 uint64_t prefix_origin(uint64_t before, uint32_t position, bool decoding);
 
 /* ---- matching ---- */
@@ -120,8 +123,8 @@ struct prefix_match {
 	/* a request can resume here; a multiple of state_tokens or page_tokens */
 	uint32_t n_tokens;
 	uint32_t n_known; /* tokens for which the tree has KV pages, >= n_tokens */
-	/* Where a checkpoint is missing that a later request is likely to need: n_known rounded down to state_tokens.
-	 * 0: the request resumes there, or needs no state. */
+	/* The place where a checkpoint is missing that a later request is likely to need: n_known rounded down to
+	 * state_tokens. 0: the request resumes at that place, or needs no state. */
 	uint32_t branch;
 	uint32_t slot;	 /* the state at n_tokens; POOL_NONE: there is none, or none is needed */
 	uint64_t origin; /* origin of the page that ends at n_tokens */
@@ -131,14 +134,15 @@ struct prefix_match {
 };
 
 /* Finds the longest prefix that can be resumed; changes nothing. match.c says which of equally long ones it takes, and
- * bounds the search. Never reports the reasons DISABLED, LOGPROBS and LOADING, which the caller has to find. */
+ * bounds the search, so among very many origins a shorter one may be found. Never reports the reasons DISABLED,
+ * LOGPROBS and LOADING, which the caller has to find. */
 void prefix_cache_match(const struct prefix_cache *c, const struct prefix_key *key,
 			struct prefix_match *ret);
 
-/* Uses a match: locks the node that ends at m->n_tokens, counts a hit of it, writes the page ids of the path to
- * pages [m->n_tokens / page_tokens], and pins m->slot. If m->n_tokens is 0 it locks the space's node instead, and
- * counts no hit. The node is made first if need be: an edge is split, or a space is added. Returns the node; NULL, and
- * nothing changed: out of memory. */
+/* Uses a match: locks the node that ends at m->n_tokens, counts a hit of it, writes the page ids of the path to pages
+ * [m->n_tokens / page_tokens], and pins m->slot if there is one. If m->n_tokens is 0 it locks the space's node instead,
+ * and counts no hit. If there is no such node yet, it first splits an edge or adds the space. Returns the node; NULL,
+ * and nothing changed: out of memory. */
 struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix_key *key,
 				     const struct prefix_match *m, uint32_t *pages) MUST_CHECK;
 
@@ -146,8 +150,9 @@ struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix
 void prefix_cache_lock(struct prefix_cache *c, struct prefix_node *n);
 void prefix_cache_unlock(struct prefix_cache *c, struct prefix_node *n);
 
-/* A pinned slot is not evicted, and neither is its node. If the slot leaves the tree otherwise (prefix_cache_retire),
- * the pool does not give it out before it is unpinned. Pins are counted. */
+/* prefix_cache_pin adds a pin to a slot of the tree or of a request; prefix_cache_unpin takes one away. A pinned slot
+ * is not evicted, and neither is its node. If the slot leaves the tree otherwise (prefix_cache_retire), the pool does
+ * not give it out before its last pin is gone. */
 void prefix_cache_pin(struct prefix_cache *c, uint32_t slot);
 void prefix_cache_unpin(struct prefix_cache *c, uint32_t slot);
 
@@ -164,7 +169,8 @@ struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_no
 
 /* Why a state was kept, the best reason first: a checkpoint that was added for two reasons has the better one. */
 enum prefix_checkpoint {
-	/* at a prompt's end, where its next turn begins; also every state that was loaded from the store */
+	/* at a prompt's end, rounded down to state_tokens, where the next request of the same conversation is likely to
+	 * resume; also every state that was loaded from the store */
 	PREFIX_CHECKPOINT_PROMPT,
 	PREFIX_CHECKPOINT_MESSAGE, /* at a turn's end, or where two prompts part */
 	PREFIX_CHECKPOINT_CHUNK,   /* where a window of a prefill ended */
@@ -177,44 +183,46 @@ enum prefix_checkpoint {
 void prefix_cache_checkpoint(struct prefix_cache *c, struct prefix_node *n, uint32_t slot,
 			     enum prefix_checkpoint kind);
 
-/* Removes a node's decode checkpoint, because the request that left it is about to leave a newer one. Keeps it if it
- * was hit, or if a checkpoint was added there more than once. To be called before the node is extended, so that the
- * node's edge can grow; otherwise the extension is a new node. */
+/* Removes the node's checkpoint if it is of the kind DECODE, was never hit, and was added only once; otherwise does
+ * nothing. The request that left this checkpoint calls it when it is about to leave a newer one, and before it extends
+ * the node. Then the node's edge can grow; behind a checkpoint the extension would be a new node. */
 void prefix_cache_retire(struct prefix_cache *c, struct prefix_node *n);
 
 uint32_t prefix_node_tokens(const struct prefix_node *n); /* tokens from the root to its end */
 bool prefix_node_has_checkpoint(const struct prefix_node *n);
 uint32_t prefix_node_slot(const struct prefix_node *n); /* POOL_NONE: it has no checkpoint */
 
-/* The origins of the pages from the root to the node's end [its tokens / page_tokens]. */
+/* Writes the origin of each page from the root to the node's end to origins [prefix_node_tokens(n) / page_tokens]. */
 void prefix_cache_origins(const struct prefix_cache *c, const struct prefix_node *n,
 			  uint64_t *origins);
 
 /* ---- marks ---- */
 
-/* Marks a page or slot of the tree, or takes the mark away, for scheduler/tiering.h. A page or slot that leaves the
- * tree loses its mark. So a caller that finds its mark knows that the id still has the same content. Outside the tree
- * nothing can be marked. */
+/* prefix_cache_mark marks a page or slot of the tree, or takes the mark away, for scheduler/tiering.h;
+ * prefix_cache_marked returns whether it is marked. A page or slot that leaves the tree loses its mark. So a caller
+ * that finds its mark knows that the id still has the same content. Marking a page or slot that is not in the tree does
+ * nothing. */
 void prefix_cache_mark(struct prefix_cache *c, enum tier_kind kind, uint32_t id, bool mark);
 bool prefix_cache_marked(const struct prefix_cache *c, enum tier_kind kind, uint32_t id);
 
-/* The tokens [page_tokens] of a page of the tree; borrowed until the tree changes. */
+/* Returns the tokens [page_tokens] of a page of the tree; borrowed until the tree changes. */
 const int32_t *prefix_cache_page_tokens(const struct prefix_cache *c, uint32_t page);
 
 /* ---- memory ---- */
 
-/* Whether n_pages pages and n_slots slots could be taken, if need be by eviction. beside: a match that is going to be
- * used first, so that its pages and slot cannot be evicted; NULL: none. Changes nothing. */
+/* Returns whether n_pages pages and n_slots slots could be taken, if need be by eviction. beside: a match that is going
+ * to be used first, so that its pages and slot cannot be evicted; NULL: none. Changes nothing. */
 bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_match *beside,
 			   uint64_t n_pages, uint64_t n_slots);
 
-/* A page or slot for a request, with one reference; evicts when it has to. POOL_NONE: none can be freed, or
+/* Takes a page or slot for a request, with one reference; evicts when it has to. POOL_NONE: none can be freed, or
  * budget_bytes allows no more. */
 uint32_t prefix_cache_take_page(struct prefix_cache *c) MUST_CHECK;
 uint32_t prefix_cache_take_slot(struct prefix_cache *c) MUST_CHECK;
 
-/* prefix_cache_put_*: gives back a page or slot that the request took and did not hand over to the tree. A page may get
- * further references, because choices share pages; each is put for itself, also when the page is the tree's by then. */
+/* prefix_cache_ref_page adds a request's reference to a page, because choices share pages. prefix_cache_put_page and
+ * prefix_cache_put_slot give one back that was not handed over to the tree. A page may be in the tree by then, a slot
+ * may not. */
 void prefix_cache_ref_page(struct prefix_cache *c, uint32_t page);
 void prefix_cache_put_page(struct prefix_cache *c, uint32_t page);
 void prefix_cache_put_slot(struct prefix_cache *c, uint32_t slot);
@@ -223,7 +231,7 @@ void prefix_cache_put_slot(struct prefix_cache *c, uint32_t slot);
  * a request holds memory. */
 int prefix_cache_flush(struct prefix_cache *c) MUST_CHECK;
 
-/* For tests: see pool_shuffle. -EBUSY unless all pages and slots are free. */
+/* For tests: shuffles the ids of pages and of slots (pool_shuffle). -EBUSY unless all of them are free. */
 int prefix_cache_shuffle(struct prefix_cache *c, uint64_t seed) MUST_CHECK;
 
 /* ---- statistics and views ---- */
@@ -232,7 +240,8 @@ struct prefix_stats {
 	uint64_t nodes, spaces;
 	uint64_t free_pages, free_slots; /* free in the pools */
 	uint64_t tree_pages, tree_slots; /* held by the tree */
-	/* of those: pages of unlocked nodes to which no request has a reference; slots that are not pinned */
+	/* how many of these could be evicted: pages of unlocked nodes to which no request has a reference; slots that
+	 * are not pinned */
 	uint64_t evictable_pages, evictable_slots;
 	uint64_t used_bytes;		       /* bytes of requests and tree */
 	uint64_t evicted_pages, evicted_slots; /* since the start */
@@ -241,7 +250,7 @@ struct prefix_stats {
 
 void prefix_cache_stats(const struct prefix_cache *c, struct prefix_stats *ret);
 
-/* A node as GET /cache shows it. Parents come before children, children in order of age. */
+/* A node as GET /cache shows it. Nodes come after their parents, and after their older siblings (radix.h). */
 struct prefix_view {
 	uint64_t id, parent; /* ids count from 1 in order of creation; parent 0: the space */
 	uint32_t depth;	     /* tokens from the root to its end */

@@ -63,7 +63,7 @@ static bool begins_with(const struct radix *t, const struct prefix_node *n,
 	return n->parent == parent && n->n_pages && !memcmp(n->tokens, tokens, page_bytes(t));
 }
 
-/* The youngest last, but origin 0 first: see "variants" in radix.h. */
+/* Adds n in the order of variants (radix.h): the youngest last, but origin 0 first. */
 static void add_to_map(struct radix *t, struct prefix_node *n)
 {
 	(n->origin == PREFIX_PREFILLED ? map_insert : map_append)(&t->nodes, &n->found,
@@ -111,7 +111,7 @@ struct prefix_node *radix_find_space(const struct radix *t, const struct prefix_
 
 /* ---- edges ---- */
 
-/* Allocates a block for cap pages and sets the arrays. -ENOMEM. */
+/* Allocates the block of an edge with room for cap pages, and points its arrays into it. -ENOMEM. */
 static int edge_alloc(const struct radix *t, uint32_t cap, struct prefix_node *ret)
 {
 	size_t n_tokens, bytes, n_ids;
@@ -140,7 +140,7 @@ static void edge_copy(const struct radix *t, struct prefix_node *to, const struc
 	memcpy(to->pages, from->pages, n_pages * sizeof(*to->pages));
 }
 
-/* Adds pages; the edge must have room for them. */
+/* Adds pages to the end of n's edge, which must have room for them. before: the hash of the path up to there. */
 static void edge_push(const struct radix *t, struct prefix_node *n, uint64_t before,
 		      const int32_t *tokens, const uint32_t *pages, uint32_t n_pages)
 {
@@ -325,7 +325,7 @@ void radix_release(struct radix *t)
 
 	if (!t->nodes.buckets)
 		return;
-	/* Leaves first, without recursion, because a path may have as many nodes as a prompt has pages. */
+	/* Removes leaves first, without recursion, because a path may have as many nodes as a prompt has pages. */
 	while ((n = radix_youngest_leaf(n)) != &t->root) {
 		parent = n->parent;
 		radix_remove(t, n);

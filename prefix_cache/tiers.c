@@ -49,7 +49,7 @@ void tiers_free(struct tiers *t)
 	free(t);
 }
 
-/* The first place with this key at n or behind it; NULL: there is none. */
+/* Returns the first place with this key, at n or behind n in its bucket; NULL: there is none. */
 static struct place *with_key(struct map_node *n, const struct content_key *key)
 {
 	for (; n; n = map_next(n)) {
@@ -142,7 +142,8 @@ struct walk {
  * page that are tried. FORKS_MAX: the most pages of a path at which more than the first variant is tried. */
 enum { VARIANTS_MAX = 4, FORKS_MAX = 16 };
 
-/* Up to VARIANTS_MAX variants of page i behind a page with this origin; a prefilled one among them comes first. */
+/* Writes up to VARIANTS_MAX variants of page i behind a page with this origin to `out`, a prefilled one first. Returns
+ * their number. */
 static uint32_t variants(const struct walk *w, uint32_t i, uint64_t origin,
 			 const struct place *out[VARIANTS_MAX])
 {
@@ -162,7 +163,8 @@ static uint32_t variants(const struct walk *w, uint32_t i, uint64_t origin,
 	return n;
 }
 
-/* Adds this variant of page i to the path. If a request can resume behind it, that is the best end so far. */
+/* Adds this variant of page i to the path. If a request can resume behind it, and that is further than the best end so
+ * far, it becomes the best end. */
 static void step(struct walk *w, uint32_t i, const struct place *p)
 {
 	w->path[i] = p->origin;
@@ -174,7 +176,8 @@ static void step(struct walk *w, uint32_t i, const struct place *p)
 		w->origins[k] = w->path[k];
 }
 
-/* Searches depth first; calls itself only at pages with several variants. */
+/* Searches depth first from page i on, behind a page with this origin. Calls itself only at pages with several
+ * variants. forks: the number of such pages above. */
 static void follow(struct walk *w, uint32_t i, uint64_t origin, uint32_t forks)
 {
 	const struct place *next[VARIANTS_MAX];

@@ -1,4 +1,4 @@
-/* The index of the tiers below the device: which KV pages and states exist in host memory or on disk, by their
+/* The index of the tiers below the device: it tells which KV pages and states exist in host memory or on disk, by their
  * content. The store (engine/store/) has the bytes and moves them.
  *
  * An item is one page or one state. Its name is
@@ -14,8 +14,8 @@
  *     page                page, state       └─> key 3, origin 7  (origin of the page before: 0)
  *                                               page, state
  *
- * A request can resume at a state if all pages before it exist; in a model without states, behind any page. One
- * thread. */
+ * A request can resume at a state if all pages before it exist. In a model without states it can resume behind any page
+ * if all pages up to there exist. Only one thread may use an index. */
 #pragma once
 
 #include <stdbool.h>
@@ -39,11 +39,12 @@ struct tier_item {
 
 struct tiers;
 
-/* New and empty; NULL when out of memory. */
+/* Makes an empty index; NULL when out of memory. */
 struct tiers *tiers_new(void) MUST_CHECK;
 void tiers_free(struct tiers *t);
 
-/* Adding an item twice, and removing one that is not there, does nothing. -ENOMEM. */
+/* tiers_add adds an item, or does nothing if the index has it; -ENOMEM. tiers_remove removes an item, or does nothing
+ * if the index does not have it. */
 int tiers_add(struct tiers *t, const struct tier_item *item) MUST_CHECK;
 void tiers_remove(struct tiers *t, const struct tier_item *item);
 
@@ -52,11 +53,11 @@ void tiers_clear(struct tiers *t);
 bool tiers_has(const struct tiers *t, const struct tier_item *item);
 size_t tiers_count(const struct tiers *t, enum tier_kind kind);
 
-/* How far a prompt could be resumed with items, in pages. keys [n] are those of its pages; the device has the first
- * `from` pages, the last of them with `origin`. Returns the largest multiple of pages_a_state above `from` up to which
- * all pages exist, with (needs_state) a state at its end. Returns `from` if there is none. origins [n] gets the origins
- * of pages [from, result). path [n] is work space. clean_only: only prefilled items (origin 0). The search is bounded
- * (tiers.c), so with many origins it may find less. */
+/* Returns how far a prompt could be resumed with items, in pages: the largest multiple of pages_a_state above `from` up
+ * to which all pages exist, with (needs_state) a state at its end; `from` if there is none. keys [n] are those of the
+ * prompt's pages; the device has the first `from` pages, the last of them with `origin`. clean_only: only prefilled
+ * items count (origin 0). origins [n] gets the origins of pages [from, result). path [n] is work space. The search is
+ * bounded (tiers.c), so among many origins it may find less. */
 uint32_t tiers_match(const struct tiers *t, const struct content_key *keys, uint32_t n,
 		     uint32_t from, uint64_t origin, uint32_t pages_a_state, bool needs_state,
 		     bool clean_only, uint64_t *path, uint64_t *origins);

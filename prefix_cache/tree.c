@@ -34,7 +34,8 @@ struct prefix_node *tree_split(struct prefix_cache *c, struct prefix_node *n, ui
 	return prefix;
 }
 
-/* Makes the tree the owner of a page of n's edge. The tree gets the reference of the request that extended it. */
+/* Makes the tree the owner of a page of n's edge. The reference of the request that extended the tree becomes the
+ * tree's. */
 static void own_page(struct prefix_cache *c, struct prefix_node *n, uint32_t page)
 {
 	assert(!c->page_owner[page] && pool_refs(c->pages, page));
@@ -46,8 +47,9 @@ static void own_page(struct prefix_cache *c, struct prefix_node *n, uint32_t pag
 	}
 }
 
-/* Follows the tree below `node` as far as it has these pages with this origin. Returns the last node that was reached
- * (`node`: none), the number of pages found, and how many of them are in the last node's edge. */
+/* Follows the tree below `node` as far as it has these pages with this origin. Returns the last node that was reached,
+ * or `node` if there is none. *ret_found gets the number of pages found, *ret_in_edge how many of them are in the last
+ * node's edge. */
 static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_node *node,
 				  const int32_t *tokens, uint32_t n_pages, uint64_t origin,
 				  uint32_t *ret_found, uint32_t *ret_in_edge)
@@ -73,7 +75,7 @@ static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_no
 }
 
 /* Whether pages of this origin can be added to the node's edge: it is a leaf of the same origin that only the caller
- * has locked, and its end neither has a state nor lost one. */
+ * has locked; its end has no state, and none was evicted there. */
 static bool can_grow_in_place(const struct prefix_node *n, uint64_t origin)
 {
 	return n->n_pages && n->locks == 1 && !n->n_children && n->slot == POOL_NONE &&

@@ -58,12 +58,12 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 	/* the index of the tiers is not complete, so a missing page may still be found there */
 	if (tiering(s, r) && !s->tiers_ready && ret->miss > PREFIX_MISS_LOADING)
 		ret->miss = PREFIX_MISS_LOADING;
-	/* a load for this request failed: its reason goes before less exact ones */
+	/* A load for this request failed. That reason is more exact than those behind it in the enum. */
 	if (r->lost != PREFIX_MISS_NONE && ret->miss > r->lost)
 		ret->miss = r->lost;
 }
 
-/* The number of pages that the table of each choice gets, from position 0 on. */
+/* Returns the number of pages that the block table of each choice gets, from position 0 on. */
 static uint32_t table_pages(const struct scheduler *s, const struct request *r)
 {
 	uint32_t P = s->config.page_tokens, known = r->ask.n_prompt;
@@ -85,7 +85,7 @@ static uint32_t take_page(struct scheduler *s)
 	return id;
 }
 
-/* Gives a choice a seat, a slot if the model has states, and pages [from, to) of its table. */
+/* Gives a choice a seat, a slot if the model has states, and new pages at [from, to) of its block table. */
 static void seat_choice(struct scheduler *s, struct sequence *q, uint32_t from, uint32_t to)
 {
 	q->seat = pool_get(s->seats);
@@ -107,7 +107,8 @@ static void seat_choice(struct scheduler *s, struct sequence *q, uint32_t from, 
 	q->request->n_held++;
 }
 
-/* Lets the trunk begin where the match ends, or at 0 without a path, and sets the origins of its pages. */
+/* Lets the trunk begin where the match ends, or at 0 without a path, and sets the origins of the pages that it
+ * computes. */
 static void resume_trunk(struct sequence *q, const struct prefix_match *m, struct prefix_node *path)
 {
 	const struct request *r = q->request;
@@ -129,7 +130,7 @@ static void resume_trunk(struct sequence *q, const struct prefix_match *m, struc
 	}
 }
 
-/* Notes the request's first admission: sets r->hit. */
+/* Counts the request's first admission and its hit; the caller has filled in r->hit but for the step. */
 static void count_hit(struct scheduler *s, struct request *r)
 {
 	r->admitted = true;
@@ -159,7 +160,7 @@ static bool admit_cold(struct scheduler *s, struct request *r, enum prefix_miss 
 	return admission_admit(s, r, &none);
 }
 
-/* Whether all the memory that the request needs beside m is free or can be evicted. */
+/* Whether all the memory that the request needs beside the matched pages and state is free or can be evicted. */
 static bool has_memory(const struct scheduler *s, const struct request *r,
 		       const struct prefix_match *m)
 {
@@ -170,8 +171,8 @@ static bool has_memory(const struct scheduler *s, const struct request *r,
 	return prefix_cache_can_take(s->cache, m, pages, s->config.n_slots ? r->n_live : 0);
 }
 
-/* Takes the request out of the queue and gives its living choices seats, slots and pages; the trunk's table begins
- * with s->hit_pages. */
+/* Takes the request out of the queue and gives its living choices seats, slots and pages. The trunk's table begins with
+ * the first hit_pages pages of s->hit_pages. */
 static void seat_request(struct scheduler *s, struct request *r, uint32_t hit_pages)
 {
 	uint32_t n_pages = table_pages(s, r), shared = r->ask.n_prompt / s->config.page_tokens;
@@ -190,7 +191,7 @@ static void seat_request(struct scheduler *s, struct request *r, uint32_t hit_pa
 }
 
 /* Takes the request out of the queue, moves it to its next state by `event`, and gives it seats, slots and pages. Its
- * trunk begins where m ends. path: the node of prefix_cache_use; NULL: the request does not use the cache. */
+ * trunk begins where m ends. path: what prefix_cache_use returned; NULL: the tree gets no pages of the request. */
 static void begin_request(struct scheduler *s, struct request *r, enum request_event event,
 			  const struct prefix_match *m, struct prefix_node *path)
 {

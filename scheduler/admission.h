@@ -9,14 +9,14 @@
  *                | shared,  | per choice         |     W = n_prompt rounded down to a page
  *                | once     |                    |
  *
- * "known" is the end of the prompt; of a retracted request, the end of the tokens that it has drawn. The growth lets
- * every admitted sequence draw at least one token beyond the known ones. Later pages are taken one by one
- * (admission_grow). When no page is free, the sequence pauses, or a request is retracted (retract.h). */
+ * "known" is the end of the prompt; of a retracted request, the end of the tokens that its longest choice has drawn.
+ * The growth lets every admitted sequence draw at least one token beyond the known ones. Later pages are taken one by
+ * one (admission_grow). When no page is free, the sequence pauses, or a request is retracted (retract.h). */
 #pragma once
 
 #include "scheduler/scheduler_internal.h"
 
-/* The most pages that all choices of such a request hold together. */
+/* Returns the most pages that all choices of a request with these numbers hold together. */
 uint64_t admission_pages(const struct scheduler_config *c, uint32_t n_prompt, uint32_t max_tokens,
 			 uint32_t n_choices);
 
@@ -30,12 +30,12 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 bool admission_admit(struct scheduler *s, struct request *r,
 		     const struct prefix_match *m) MUST_CHECK;
 
-/* Admits a waiting request whose prompt another worker will send. The request gets memory for the whole prompt,
- * except for pages that the cache has as prefilled. `miss` is the reason why the cache had no more. False as in
- * admission_admit; also when the host is out of memory. */
+/* Admits a waiting request whose prompt another worker will send. The request gets memory for the whole prompt, except
+ * for pages that the cache has as prefilled. `miss` is the reason why the cache had no more. False, and nothing
+ * changed: as in admission_admit, or the host is out of memory. */
 bool admission_receive(struct scheduler *s, struct request *r, enum prefix_miss miss) MUST_CHECK;
 
-/* The prompt of a Receiving request has arrived: the request counts as admitted, with its hit. */
+/* Counts a request whose prompt has arrived as admitted, and counts its hit. */
 void admission_received(struct scheduler *s, struct request *r);
 
 /* Whether q's block table has a page for the token behind the planned ones. */
@@ -47,10 +47,11 @@ static inline bool admission_has_page(const struct scheduler *s, const struct se
 /* Adds a page to q's block table; false: none can be had now. */
 bool admission_grow(struct scheduler *s, struct sequence *q) MUST_CHECK;
 
-/* The fork: the other choices get the trunk's whole pages, and copies of its partial page and its state, which are
- * added to the plan. */
+/* Forks: gives the other living choices the whole pages of the trunk's prompt, and adds copies of its partial page and
+ * its state to the plan. */
 void admission_fork(struct scheduler *s, struct request *r, struct plan *p,
 		    struct plan_copy *page_copies, struct plan_copy *state_copies);
 
-/* Gives back everything that a choice holds; does nothing if it has no seat. Not while a plan that is out uses it. */
+/* Gives back everything that a choice holds; does nothing if it has no seat. Not to be called while a plan that is out
+ * uses the choice. */
 void admission_release(struct scheduler *s, struct sequence *q);

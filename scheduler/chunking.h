@@ -4,13 +4,13 @@
  * A window ends at the end of the prompt or at a multiple of `align`, the larger of page_tokens and state_tokens. In
  * the engine both are multiples of CHUNK_TOKENS. So every window begins at an absolute multiple of CHUNK_TOKENS, the
  * same chunks are computed whatever the budget was, and a page is whole before another request can share it. A window
- * that does not reach the end of the prompt leaves the part of the budget above a multiple of align unused. */
+ * that does not reach the end of the prompt is a multiple of align, and leaves the rest of the budget unused. */
 #pragma once
 
 #include "scheduler/request.h"
 
-/* Tokens of the window that begins at `start` (a multiple of align, < n_prompt). 0: the budget is too small; never with
- * a budget of `align` or more. */
+/* Returns the number of tokens of the window that begins at `start` (a multiple of align, < n_prompt). 0: the budget is
+ * too small; never with a budget of `align` or more. */
 uint32_t chunking_window(uint32_t align, uint32_t start, uint32_t n_prompt, uint32_t budget);
 
 /* A state to keep, behind the first n_tokens tokens of the prompt. */
@@ -22,9 +22,9 @@ struct kept_state {
 /* Chooses states inside the window [start, end) of r's prompt that are worth a slot, at multiples n of state_tokens
  * with start < n < end. Returns their number. The most valuable comes first:
  *
- *     1. in the prompt's last window, the last one before its last token: the same prompt, or its next turn, resumes
- *        there
- *     2. those where the prompt leaves another one (r->wanted)
+ *     1. in the prompt's last window, the last multiple before the prompt's last token: the same prompt, or its next
+ *        turn, resumes there
+ *     2. the positions in r->wanted, behind which the prompt and another one part
  *     3. of the request's boundaries in the window, rounded down: the last, then the first (in the first window often
  *        the end of a system prompt), then the others from the back */
 uint32_t chunking_checkpoints(const struct request *r, uint32_t start, uint32_t end,

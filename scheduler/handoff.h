@@ -1,6 +1,6 @@
-/* Prefill and decode apart: one worker computes a prompt and sends it, another one receives it and decodes. This file
- * is what both schedulers do for that: ids and counts only. daemon/steps/handoff.h and the transfer thread move the
- * bytes.
+/* Prefill and decode apart: one worker computes a prompt and sends it, another one receives it and decodes. These
+ * functions do the work of both schedulers for it. They handle ids and counts only; daemon/steps/handoff.h and the
+ * transfer thread move the bytes.
  *
  * Receiving. A request with enough tokens to compute gets memory for its whole prompt at once, in the same
  * transaction as any other request. Then it waits (Receiving) until pages, state and first tokens have arrived. No
@@ -9,9 +9,10 @@
  * such. A Receiving request neither leads nor follows another one, and is not retracted.
  *
  * Sending. The prompt is resumed only from prefilled pages and states, too. The plan lists with its rows the data for
- * the other worker (struct plan_ship): each page that the other one lacks once, as soon as it is whole, also when it
- * was found in the cache; and with the last row the partial page and the state behind the prompt. The bytes may be read
- * long after the step. Therefore the request keeps its trunk when its tokens are drawn (Shipping). The trunk holds
+ * the other worker (struct plan_ship). It lists each page that the other worker lacks once, as soon as it is whole,
+ * also when it was found in the cache. With the prompt's last row it lists the partial page and the state behind the
+ * prompt. The bytes may be read long after the step. Therefore the request keeps its trunk when its tokens are drawn
+ * (Shipping). The trunk holds
  *     - a lock on the path of the tree with its pages
  *     - its own pages, and a reference to each of them that it has handed to the tree, which may have exchanged it for
  *       another one (request.ship_pages)
@@ -22,12 +23,13 @@
 
 #include "scheduler/scheduler_internal.h"
 
-/* Checks a request whose prompt is to be sent to another worker. -EINVAL: that cannot be done. */
+/* Checks what a request whose prompt is to be sent to another worker (HANDOFF_SEND) needs. -EINVAL: it cannot be sent.
+ * 0 for other requests. */
 int handoff_check(const struct scheduler_config *c, const struct scheduler_request *r,
 		  struct err *e) MUST_CHECK;
 
-/* handoff_possible: whether the prompt may be received from another worker. handoff_wanted: whether that also pays, if
- * the cache has m of it. */
+/* handoff_possible: whether the prompt may be received from another worker. handoff_wanted: whether it is also worth
+ * it, because m leaves at least config.handoff_min_tokens tokens to compute. */
 bool handoff_possible(const struct request *r);
 bool handoff_wanted(const struct scheduler *s, const struct request *r,
 		    const struct prefix_match *m);
@@ -36,5 +38,5 @@ bool handoff_wanted(const struct scheduler *s, const struct request *r,
 void handoff_ship(const struct scheduler *s, struct request *r, struct plan *p,
 		  struct plan_ship *ships);
 
-/* Ends every request that is Shipping, after a device error: nothing of it will be read any more. */
+/* Aborts every request that is Shipping, after a device error: nothing of it will be read any more. */
 void handoff_drop_ships(struct scheduler *s);

@@ -1,7 +1,7 @@
-/* Makes a plan. First every decoding sequence gets the page for its next token, so that admissions cannot take it.
- * Then come windows of prompts, then admissions of requests whose prompt another worker computes, then a row for every
- * decoding sequence that has a page. Slots for checkpoints come last, because they are worth least. Resets and copies
- * are added with the rows that need them. */
+/* Makes a plan. First every decoding sequence gets the page for its next token, so that admissions cannot take it. Then
+ * come windows of prompts, with the admissions of their requests, then admissions of further requests whose prompt
+ * another worker computes, then a row for every decoding sequence that has a page. Slots for checkpoints come last,
+ * because they are worth least. Resets and copies are added with the rows that need them. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -113,8 +113,8 @@ static void end_prompt(struct plan_builder *b, struct request *r)
 			list_append(&b->s->decoding, &r->choices[i].node);
 }
 
-/* If the request wants scores, adds one for each of the last row's tokens that is not the prompt's last: the
- * log-probability of the token behind it. */
+/* If the request wants scores, adds one plan_score for the last row: it asks for the log-probability of the token
+ * behind each of the row's tokens, except behind the prompt's last. */
 static void add_score(struct plan_builder *b, struct request *r)
 {
 	struct plan *p = &b->t->plan;
@@ -134,8 +134,8 @@ static void add_score(struct plan_builder *b, struct request *r)
 	p->n_scored_tokens += n;
 }
 
-/* Adds the next window of a prompt. With the last window every choice draws its first token, unless it has drawn
- * before. */
+/* Adds the next window of a prompt. With the prompt's last window every living choice draws its first token, unless it
+ * has drawn before. */
 static void add_window(struct plan_builder *b, struct request *r, uint32_t n_tokens)
 {
 	r->window_start = r->trunk->n_planned;
@@ -161,7 +161,8 @@ static void add_window(struct plan_builder *b, struct request *r, uint32_t n_tok
 }
 
 /* Handles the first request of the queue: it is admitted, becomes a follower, waits for a load, or waits for its prompt
- * from another worker (Receiving). False: it stays in the queue, and all requests behind it wait too. */
+ * from another worker (Receiving). *admitted: the first of these. False: it stays in the queue, and all requests behind
+ * it wait too. */
 static bool admit_first(struct plan_builder *b, struct request *r, bool *admitted)
 {
 	struct prefix_match m;
@@ -241,7 +242,7 @@ static void plan_receives(struct plan_builder *b)
 
 /* ---- decoding ---- */
 
-/* Whether q can have a decode row in this plan: it has no row yet, and another token to run. */
+/* Whether q can have a decode row in this plan: the plan does not use it yet, and q has another token to run. */
 static bool can_decode(const struct plan_builder *b, const struct sequence *q)
 {
 	return !q->ended && q->last_plan != b->number &&
@@ -326,7 +327,7 @@ static void add_snapshot(struct plan_row *row, struct step_row *more, const stru
 	more->snapshot_kinds[k] = c->kind;
 }
 
-/* Keeps states inside a prefill row, the most valuable first, and the one at its end, as long as there are slots. */
+/* Keeps the most valuable states inside a prefill row and the state at its end, as long as there are slots. */
 static void keep_window_states(struct plan_builder *b, uint32_t i)
 {
 	const struct scheduler_config *c = &b->s->config;

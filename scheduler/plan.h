@@ -24,7 +24,7 @@ enum {
 
 #define STATE_ZERO (-1) /* state_src: the sequence begins, its state is zero */
 
-/* The parameters of a draw. What is drawn depends only on the logits, these parameters, (choice, position) and banned
+/* The parameters of a draw. The drawn token depends only on the logits, these parameters, (choice, position) and banned
  * ids of the struct plan_draw, and, with penalties, the seat's token counts. */
 struct sampling {
 	float temperature;			   /* 0: greedy */
@@ -44,7 +44,8 @@ static inline bool sampling_penalised(const struct sampling *s)
 	return s->presence_penalty != 0 || s->frequency_penalty != 0 || s->repetition_penalty != 1;
 }
 
-/* Keeps the state behind the sequence's first `n_tokens` tokens in `slot`, beside the row's own state in state_dst. */
+/* Asks to keep the state behind the sequence's first `n_tokens` tokens in `slot`, beside the row's own state in
+ * state_dst. */
 struct plan_snapshot {
 	/* a multiple of CHUNK_TOKENS; row.start < n_tokens < row.start + row.n_tokens */
 	uint32_t n_tokens;
@@ -53,7 +54,7 @@ struct plan_snapshot {
 
 struct plan_row {
 	const int32_t *tokens; /* [n_tokens] ids to run; NULL: see token_draw (decode rows only) */
-	/* tokens NULL: the token of this draw of the previous plan runs */
+	/* tokens NULL: index of the draw of the previous plan whose token runs */
 	uint32_t token_draw;
 	const uint32_t *pages; /* [n_pages] block table from position 0 */
 	uint32_t n_tokens;
@@ -66,10 +67,11 @@ struct plan_row {
 	bool decode;
 };
 
-/* Ids that one draw may ban: a request's stop tokens and the model's. */
+/* The most ids that one draw may ban: end tokens, which are a request's stop tokens and the model's. */
 enum { PLAN_BANNED_MAX = 512 };
 
-/* A draw from the logits behind a row's last token. Rows that compute known tokens again draw nothing. */
+/* A draw from the logits behind a row's last token. Rows that compute known tokens again, and windows that do not end
+ * their prompt, have none. */
 struct plan_draw {
 	const struct sampling *sampling;
 	/* [n_banned] ids that must not be drawn yet: end tokens before min_tokens */
@@ -81,7 +83,8 @@ struct plan_draw {
 	uint32_t position; /* tokens that this choice has generated before */
 };
 
-/* Asks for log-probabilities of a prompt's tokens (*scores*): of next[i] behind the row's token i. Draws nothing. */
+/* Asks for log-probabilities of a prompt's tokens (*scores*): that of next[i] comes from the logits behind the row's
+ * token i. Draws nothing. */
 struct plan_score {
 	const int32_t *next; /* [n_tokens] ids, all known */
 	uint32_t n_tokens;   /* how many of the row's tokens, from the first on */
@@ -89,11 +92,11 @@ struct plan_score {
 	uint32_t n_top;	     /* most likely tokens reported beside each, at most TOP_LOGPROBS_MAX */
 };
 
-/* Data of a row for another worker, when the prompt is computed here and decoded there: pages that are whole when the
- * row has run, at the end of the prompt also the partial one, and the state behind the prompt. Each page of a prompt
- * that the other worker lacks (n_have) is in one ship; the state is in the ship of the last row. Pages and slot keep
- * their content, also after the plan is committed, until scheduler_shipped, scheduler_abort or scheduler_fail. Reads
- * that are queued on the device by then come before the next plan; after that no further one may be queued. */
+/* Lists data of a row for another worker, when the prompt is computed here and decoded there: pages that are whole when
+ * the row has run; and with the row that ends the prompt the partial page and the state behind the prompt. Each page of
+ * a prompt that the other worker lacks (n_have) is in one ship. Pages and slot keep their content, also after the plan
+ * is committed, until scheduler_shipped, scheduler_abort or scheduler_fail. Reads that are queued on the device by then
+ * come before the next plan; after that no further one may be queued. */
 struct plan_ship {
 	uint64_t request;    /* the request's id */
 	uint32_t row;	     /* a prefill row; one ship a row at most */
@@ -127,7 +130,7 @@ struct plan {
 	uint32_t n_rows, n_prefill_rows;
 	uint32_t n_prefill_tokens; /* tokens of the prefill rows; each decode row adds one more */
 	uint32_t n_draws, n_resets, n_page_copies, n_state_copies;
-	uint32_t n_scores, n_scored_tokens; /* n_scored_tokens: of all scores */
+	uint32_t n_scores, n_scored_tokens; /* n_scored_tokens: the tokens of all scores */
 	uint32_t n_ships;
 };
 
@@ -136,7 +139,7 @@ struct plan {
 struct draw_result {
 	int32_t token; /* drawn, or scored */
 	float logprob; /* natural logarithm, from the raw logits; 0 unless requested */
-	uint32_t rank; /* of a scored token: its rank, 1 is the most likely; of a draw: 0 */
+	uint32_t rank; /* of a scored token: its rank, 1 for the most likely; of a draw: 0 */
 	uint32_t n_top;
 	int32_t top_ids[TOP_LOGPROBS_MAX];
 	float top_logprobs[TOP_LOGPROBS_MAX];

@@ -48,8 +48,8 @@ static bool extend_to(struct scheduler *s, struct sequence *q, uint32_t depth)
 	return true;
 }
 
-/* Hands a slot over as a checkpoint at `depth`, or (!there: the tree does not have the pages up to there) puts it
- * back. */
+/* Hands a slot over as a checkpoint at `depth`. Puts it back instead if the tree does not have the pages up to there
+ * (!there). */
 static void add_checkpoint(struct scheduler *s, struct sequence *q, uint32_t depth, uint32_t slot,
 			   enum prefix_checkpoint kind, bool there)
 {

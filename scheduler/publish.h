@@ -1,14 +1,15 @@
 /* Publishing: when a row's plan is committed, the whole pages that the row has computed and the states that it has
  * kept are handed over to the prefix cache.
  *
- * Pages are handed over piece by piece, so that a node of the tree ends at each state. When the cache refuses a page
- * (the host is out of memory, or decoded pages are refused), the sequence keeps its pages and goes on; refused slots
- * become free. */
+ * The pages up to each state are handed over before that state, so that a node of the tree ends there. When the cache
+ * refuses a page (the host is out of memory, or decoded pages are refused), the sequence keeps its pages and goes on;
+ * refused slots become free. */
 #pragma once
 
 #include "scheduler/scheduler_internal.h"
 
-/* Publishes a row. `computed`: it has run, and the tokens up to its end are known. Otherwise its slots become free. */
+/* Publishes a row if `computed`: it has run, and the tokens up to its end are known. Otherwise only puts its slots for
+ * checkpoints back. */
 void publish_row(struct scheduler *s, const struct plan_row *row, const struct step_row *more,
 		 bool computed);
 
@@ -18,5 +19,6 @@ void publish_row(struct scheduler *s, const struct plan_row *row, const struct s
 uint32_t publish_give_slot(struct scheduler *s, struct sequence *q) MUST_CHECK;
 
 /* Publishes the whole pages of q's prompt, which another worker prefilled. If the prompt ends at a multiple of
- * state_tokens, the state behind it in q's slot becomes a checkpoint. */
+ * state_tokens, and there is another slot for q to write, the state behind it becomes a checkpoint. Does nothing if the
+ * request does not use the cache. */
 void publish_received(struct scheduler *s, struct sequence *q);

@@ -99,7 +99,8 @@ static const char *const state_names[] = {
 	[REQUEST_ABORTED] = "Aborted",
 };
 
-/* The tables in request.h: an event, its name, the states in which it may come, and the state that follows. */
+/* The tables in request.h, a row for each event: its name, the states in which it may come, and the state that
+ * follows. */
 #define IN(state) (1u << REQUEST_##state)
 #define ALIVE                                                                               \
 	(IN(SUBMITTED) | IN(PREFILLING) | IN(RECEIVING) | IN(PREFILL_DONE) | IN(DECODING) | \

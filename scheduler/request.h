@@ -24,15 +24,15 @@
  * slot and a block table. One of them, the *trunk*, computes the prompt: the first choice that is alive at admission.
  * The others have a slot, and pages for the tokens behind the prompt's last whole page. The *fork*, planned with the
  * first decode rows, gives them the trunk's whole pages and copies its partial page and its state. A trunk that ends
- * before the fork keeps its pages and slot until then.
+ * before the fork keeps its pages and slot until the fork, or until its request is over.
  *
  * The pages of a sequence:
  *
  *     0             n_tree pages     n_computed    n_planned       n_pages pages
  *     |  the tree's pages  | its own, written | in plans that are out | empty |
  *
- * A choice that has ended draws no more. It keeps its pages and slot until no plan that is out uses it; a trunk also
- * until the fork, or (HANDOFF_SEND) until scheduler_shipped. */
+ * A choice that has ended draws no more. It keeps its pages and slot until no plan that is out uses it. The trunk also
+ * keeps them as long as its request is Shipping. */
 #pragma once
 
 #include "base/list.h"
@@ -82,22 +82,24 @@ struct sequence {
 	uint32_t *pages;  /* [n_pages] block table, in the memory of the seat */
 	uint32_t n_pages; /* pages in the table */
 	uint32_t n_tree;  /* how many of them, from the first on, the tree owns */
-	/* locked path of the tree with n_tree pages; NULL: the cache gets no pages of it */
+	/* end of the locked path of the tree that has n_tree pages; NULL: the tree gets no pages of this sequence */
 	struct prefix_node *path;
-	/* node of the path with its newest decode checkpoint; or NULL */
+	/* node of the path with the newest checkpoint that it left while decoding; or NULL */
 	struct prefix_node *decoded;
-	/* key and origin of the tree's last page, and of the page before; keys only if there are tiers */
+	/* Key and origin of the tree's last page and, once the sequence has published a page, of the page before. If
+	 * the request does not use tiers (tiering.h) they are not kept up to date. */
 	struct content_key tree_key;
 	uint64_t tree_origin;
 	struct content_key before_key;
 	uint64_t before_origin;
-	/* origins of the pages that it computes: those that end inside the prompt, those behind it */
+	/* origins of the pages that it computes: of pages that end inside the prompt, of pages that end behind it */
 	uint64_t prompt_origin, decode_origin;
 	uint32_t n_planned, n_computed;	 /* positions; see the figure above */
 	uint64_t last_plan;		 /* newest plan that uses it */
 	uint32_t n_generated, n_drawing; /* tokens drawn and known; draws in plans that are out */
-	uint32_t draw_index;		 /* index of the newest draw that is out, in its plan */
-	int32_t *generated;		 /* [generated_room], n_generated of them known; owned */
+	/* index of its newest draw among the draws of that draw's plan */
+	uint32_t draw_index;
+	int32_t *generated; /* [generated_room], n_generated of them known; owned */
 	uint32_t generated_room;
 };
 
@@ -106,7 +108,7 @@ enum { WANTED_MAX = SNAPSHOTS_MAX };
 /*
  * n_live: choices that have not ended.   n_live == 0  <=>  Shipping, Finished or Aborted
  * n_held: choices that hold a seat.
- * trunk != NULL  <=>  admitted or Receiving, and not yet forked; one that is sent never forks.
+ * trunk != NULL  <=>  admitted or Receiving, and not yet forked. A HANDOFF_SEND request never forks.
  */
 struct request {
 	/* as submitted, but for handoff and n_have, which change; its arrays lie behind `choices` */
@@ -127,30 +129,31 @@ struct request {
 	bool admitted;		/* it was admitted at least once: `hit` is known */
 	bool retracted;		/* it was retracted and not admitted again */
 	struct scheduler_hit hit;
-	/* Its prompt was prefilled (origin 0) when it was first admitted. So it resumes only from pages of the same
-	 * origins later. */
+	/* At its first admission all pages of its prompt were prefilled or still to be computed (origin 0). So after a
+	 * retraction it resumes only from pages of the same origins. */
 	bool origin_known;
 	uint32_t n_live, n_held;
 	bool prepared;	    /* Receiving: scheduler_next_prepare has returned it */
 	uint32_t n_shipped; /* the page behind the last one that was shipped; 0: none was */
-	/* prompt_logprobs: tokens of the prompt in rows that are planned so far; they report scores (plan_score) */
+	/* prompt_logprobs: number of tokens of the prompt in the rows planned so far, which report their scores
+	 * (plan_score) */
 	uint32_t n_scored;
 	struct sequence *trunk;
-	/* states of its prompt behind this position can still be requested */
+	/* a state behind this position of its prompt can still be asked for */
 	uint32_t window_start;
 	/* Rising positions where a state is wanted, because this prompt and another one part behind them. */
 	uint32_t wanted[WANTED_MAX];
 	uint32_t n_wanted;
-	/* HANDOFF_SEND: the pages that it ships and that it has handed to the tree, by index. It keeps a reference to
-	 * each, because the tree may have replaced the page by one of its own. POOL_NONE: not handed over yet, or not
-	 * the request's own. */
+	/* HANDOFF_SEND: the pages that it ships and that it has handed to the tree, by their place in the prompt. It
+	 * keeps a reference to each, because the tree may have replaced the page by one of its own. POOL_NONE: not
+	 * handed over yet, or not computed by the request. */
 	uint32_t *ship_pages; /* [n_ship_pages] */
 	uint32_t n_ship_pages;
 	/* [ask.n_choices]; the arrays of ask and ship_pages lie behind them: one allocation. */
 	struct sequence choices[];
 };
 
-/* New: a copy of everything in `from`, Submitted, without an id. -ENOMEM. */
+/* Makes a request that is Submitted and has no id, with a copy of everything in `from`. -ENOMEM. */
 int request_new(const struct scheduler_request *from, uint32_t page_tokens,
 		struct request **ret) MUST_CHECK;
 void request_free(struct request *r);
@@ -163,14 +166,14 @@ static inline bool request_over(const struct request *r)
 	return r->n_live == 0;
 }
 
-/* Whether the request is over, but keeps its trunk because not all of its data have been read yet. */
+/* Whether the request is over, but keeps its trunk because not all of its ships have been read yet. */
 static inline bool request_ships(const struct request *r)
 {
 	return r->state == REQUEST_SHIPPING;
 }
 
-/* Ends a choice, which then draws no more. If it was the last one, the request finishes; a request to be sent that
- * has drawn becomes Shipping. Does nothing if the choice has ended already. */
+/* Ends a choice, which then draws no more. If it was the last living one, the request finishes; but a HANDOFF_SEND
+ * request whose choice has drawn becomes Shipping. Does nothing if the choice has ended already. */
 void request_end_choice(struct sequence *q);
 
 /* Ends all choices, or ends Shipping: the request is Aborted. Does nothing if it is Finished or Aborted already. */
@@ -182,23 +185,24 @@ int request_reserve_draw(struct sequence *q) MUST_CHECK;
 /* Makes room for every living choice's first draw. -ENOMEM. */
 int request_reserve_first_draws(struct request *r) MUST_CHECK;
 
-/* Adds a token that a living choice drew. The choice ends with an end token or at max_tokens. */
+/* Adds a token that a living choice drew. An end token, or reaching max_tokens, ends the choice. Returns the reason, or
+ * FINISH_NONE. */
 enum finish_reason request_draw(struct sequence *q, int32_t token);
 
-/* Whether the request wants log-probabilities of its prompt and not all of them are planned yet: then every token has
- * to be computed. */
+/* Whether the request wants log-probabilities of its prompt and they are not all planned yet. Until then every token of
+ * the prompt has to be computed. */
 static inline bool request_scores(const struct request *r)
 {
 	return r->ask.prompt_logprobs && r->n_scored < r->ask.n_prompt;
 }
 
-/* The living choice with the smallest number, or NULL. */
+/* Returns the living choice with the smallest number, or NULL. */
 struct sequence *request_first_live(struct request *r);
 
-/* Copies known tokens [from, from + n), from the prompt and the generated ones, to out. */
+/* Copies n known tokens from position `from` on, of the prompt and the generated ones, to out. */
 void request_tokens(const struct sequence *q, uint32_t from, uint32_t n, int32_t *out);
 
-/* Number of known tokens: prompt and drawn. */
+/* Returns the number of known tokens: prompt and drawn. */
 static inline uint32_t request_known(const struct sequence *q)
 {
 	return q->request->ask.n_prompt + q->n_generated;

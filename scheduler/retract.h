@@ -5,5 +5,5 @@
 
 #include "scheduler/scheduler_internal.h"
 
-/* Retracts one request. False: no request decodes, so none can be retracted. Not while a plan is out. */
+/* Retracts one request. False: no request decodes, so none can be retracted. Not to be called while a plan is out. */
 bool retract_one(struct scheduler *s) MUST_CHECK;

@@ -14,7 +14,7 @@
 #include "scheduler/sharing.h"
 #include "scheduler/tiering.h"
 
-/* The arrays, which live as long as the scheduler. */
+/* Allocates the arrays, which live as long as the scheduler. False: out of memory. */
 static bool allocate_arrays(struct scheduler *s)
 {
 	const struct scheduler_config *c = &s->config;
@@ -262,8 +262,8 @@ static bool report_score(const struct request *r, const struct plan_row *row,
 	return true;
 }
 
-/* A row has run, or (!ran) never will: publishes what it computed, unpins the slot that it read, and queues the
- * followers again for which that is enough. */
+/* Commits row i, which has run or (!ran) never will: publishes the pages and states that it computed, unpins the slot
+ * that it read, and queues the followers again for which that is enough. */
 static void commit_row(struct scheduler *s, const struct step *t, uint32_t i, bool ran)
 {
 	const struct plan_row *row = &t->rows[i];
@@ -345,7 +345,7 @@ uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events)
 		}
 		s->committed++;
 	}
-	/* Then the requests without a row in these plans. Each leaves its list when it is aborted. */
+	/* Then fail the requests without a row in these plans. Each leaves its list when it is aborted. */
 	while (!list_empty(&s->decoding))
 		fail_request(s, container_of(s->decoding.next, struct sequence, node)->request,
 			     events, &n_events);

@@ -6,15 +6,15 @@
  *     leaders     admitted requests whose prompt is not computed to its end, in the order of admission
  *     decoding    sequences whose prompt is planned to its end or has arrived, in the order in which that happened; of
  *                 one request, by choice. Decode rows have this order.
- *     loads       loads, each of a request that waits for items of the store
+ *     loads       a load (tiering.h) for each request that waits for items of the store
  *     ending      sequences that have ended and still hold memory
  *     receiving   requests whose prompt comes from another worker, in the order of admission
  *
  * Plans are numbered from 1. Those in (committed, planned] are out; the memory of a plan is steps[number % 2].
  * scheduler_new allocates everything that a step needs. Later memory is allocated for
  *     a request          at scheduler_submit, which fails without it
- *     its drawn tokens   before a row is planned; without it the sequence pauses
- *     a load             without it the request is admitted with less of its prompt
+ *     its drawn tokens   before a row is planned; without it the row is not planned
+ *     a load             without it the request is admitted without the items of the store
  *     the index of the tiers, and nodes of the cache: without it an item is not stored, or a prefix not remembered. */
 #pragma once
 
@@ -26,7 +26,7 @@
 
 /* Data of a row that the scheduler needs at the commit. */
 struct step_row {
-	struct sequence *owner; /* of a prefill row: the trunk */
+	struct sequence *owner; /* the sequence whose row it is; of a prefill row: the trunk */
 	/* The slot of the row's last state, if that state becomes a checkpoint, else POOL_NONE. It belongs to the
 	 * plan until the commit, like the slots of the row's snapshots. */
 	uint32_t handover;
@@ -56,20 +56,21 @@ struct scheduler {
 	struct arena memory; /* memory of the arrays below */
 	struct prefix_cache *cache;
 	struct pool *seats;
-	uint32_t align;	      /* where windows end: the larger of page_tokens and state_tokens */
-	uint32_t *tables;     /* [max_seqs][table_pages] block tables, a row a seat */
+	/* windows end at its multiples: the larger of page_tokens and state_tokens */
+	uint32_t align;
+	uint32_t *tables;     /* [max_seqs][table_pages] block tables, one for each seat */
 	uint32_t table_pages; /* pages of the longest sequence */
 	/* Work space: [page_tokens] tokens of a page; [max_model_len] tokens of a retracted request */
 	int32_t *page, *returning;
 	uint32_t *hit_pages; /* [table_pages] pages of the last match that was used */
-	/* of the last match; points to `switches` and may point to `returning` */
+	/* the key that was last looked up; points to `switches` and may point to `returning` */
 	struct prefix_key key;
 	struct prefix_switch switches[2];
 	struct map requests; /* every request, by id; owns them */
 	uint64_t last_id;
 	struct waiting waiting;
 	uint32_t n_waiting;   /* requests in `waiting`, followers, and those with a load */
-	uint32_t n_retracted; /* the Retracted ones of these */
+	uint32_t n_retracted; /* how many of n_waiting are Retracted */
 	struct request *head;
 	struct list leaders;
 	struct list decoding, ending;
@@ -79,14 +80,17 @@ struct scheduler {
 	/* tiering.c; tiers NULL: there are none below the device */
 	struct tiers *tiers;
 	bool tiers_ready;
-	struct waiting_store *stores; /* [n_pages + n_slots] by page, then by slot */
-	struct list store_queue; /* those of them that wait, by the time when their id was queued */
+	/* [n_pages + n_slots] one for each page, then one for each slot */
+	struct waiting_store *stores;
+	/* the elements of `stores` that wait, by the time when their id was queued */
+	struct list store_queue;
 	uint32_t n_stores;
 	struct tier_item *uses; /* [USES_MAX] a ring */
 	uint32_t first_use, n_uses;
 	struct list loads;
 	uint64_t *tier_path, *tier_origins; /* [table_pages] work space */
-	struct scheduler_stats stats;	    /* the counts; scheduler_stats fills in the rest */
+	/* the counts since the start; scheduler_stats fills in the rest */
+	struct scheduler_stats stats;
 };
 
 static inline struct request *find_request(const struct scheduler *s, uint64_t id)
@@ -118,8 +122,8 @@ static inline bool sequence_settled(const struct scheduler *s, const struct sequ
 bool scheduler_draw(struct sequence *q, const struct draw_result *result,
 		    struct scheduler_event *ret);
 
-/* To be called after choices of r have ended: takes them out of the lists of living ones. If r is over it leaves its
- * lists too, and is freed if it holds no memory. */
+/* To be called after choices of r have ended: moves those that have a seat to `ending`. If r is over it leaves all
+ * other lists too, and is freed if it holds no memory. */
 void scheduler_note_ended(struct scheduler *s, struct request *r);
 
 /* Releases ended sequences that no plan that is out, no fork and no shipment needs, and frees requests that are over

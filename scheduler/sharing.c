@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* The number of tokens with which both prompts begin. */
+/* Returns the number of tokens with which both prompts begin. */
 static uint32_t common_tokens(const struct request *a, const struct request *b)
 {
 	uint32_t n = MIN(a->ask.n_prompt, b->ask.n_prompt), i = 0;
@@ -32,7 +32,8 @@ static bool keeps_state_at(const struct request *r, uint32_t at)
 	return false;
 }
 
-/* The deepest checkpoint in (after, at] that plans which are out leave in the leader's prompt; 0: there is none. */
+/* Returns the deepest checkpoint in (after, at] that plans which are out leave in the leader's prompt; 0: there is
+ * none. */
 static uint32_t planned_checkpoint(struct scheduler *s, const struct request *leader,
 				   uint32_t after, uint32_t at)
 {
@@ -58,7 +59,7 @@ static uint32_t planned_checkpoint(struct scheduler *s, const struct request *le
 	return best;
 }
 
-/* Asks the leader to leave a state at `at`; false: too many were requested of it already. */
+/* Asks the leader to leave a state at `at`; false: it has been asked for WANTED_MAX other states already. */
 static bool ask_for_state(struct request *leader, uint32_t at)
 {
 	uint32_t i;

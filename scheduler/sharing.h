@@ -2,11 +2,12 @@
  *
  * A *leader* is an admitted request whose prompt is not computed to its end. Each request that may use the cache is
  * compared with the leaders of its space before it is admitted. It becomes a *follower* of one of them if two things
- * hold: it shares more whole pages with that leader than with the cache, and the leader can be asked to leave a state
- * where the two prompts part, or a plan that is out leaves one before that place. (In a model without states it is
- * enough that the leader has not computed all of the shared pages.) A request that needs prefilled pages follows only
- * leaders that have such. The follower queues again when the cache has the leader's pages and state up to there, or
- * when the leader is done. Leaders are admitted requests, so no two requests wait for each other. */
+ * hold: it shares more whole pages with that leader than with the cache; and the leader can be asked to leave a state
+ * where the two prompts part, or a plan that is out leaves a useful state before that place. (In a model without states
+ * it is enough that the leader has not computed all of the shared pages.) A request that needs prefilled pages follows
+ * only leaders whose pages are all prefilled. The follower queues again when the cache has the leader's pages and state
+ * up to there, or when the leader leads no more. Leaders are admitted requests, so no two requests wait for each
+ * other. */
 #pragma once
 
 #include "scheduler/scheduler_internal.h"
@@ -15,10 +16,11 @@
 bool sharing_follow(struct scheduler *s, struct request *r,
 		    const struct prefix_match *m) MUST_CHECK;
 
-/* The leader's prompt is published up to n_tokens: followers that wait for at most so many queue again. */
+/* To be called when the leader's prompt is published up to n_tokens: lets the followers queue again that wait for at
+ * most so many tokens. */
 void sharing_published(struct scheduler *s, struct request *leader, uint32_t n_tokens);
 
-/* r is no leader any more; its followers queue again. */
+/* Ends r as a leader, if it is one: its followers queue again. */
 void sharing_end(struct scheduler *s, struct request *r);
 
 /* Takes r out of the queue, or from its leader. False: it was in neither. */

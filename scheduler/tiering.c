@@ -42,7 +42,7 @@ static const struct waiting_store *take_store(struct scheduler *s)
 	return there ? w : NULL;
 }
 
-/* The key of page i of q. before: the key of the page before. */
+/* Returns the key of page i of q. before: the key of the page before. */
 static struct content_key next_key(struct scheduler *s, const struct sequence *q, uint32_t i,
 				   const struct content_key *before)
 {
@@ -131,7 +131,8 @@ void tiering_drop_stores(struct scheduler *s)
 
 /* ---- uses ---- */
 
-/* A full ring loses its oldest entry: the end of a path is added first, and its beginning is worth more. */
+/* Adds a use to the ring. A full ring loses its oldest entry, because the end of a path is added first, and its
+ * beginning is worth more. */
 static void add_use(struct scheduler *s, const struct tier_item *item)
 {
 	s->uses[(s->first_use + s->n_uses) % USES_MAX] = *item;
@@ -177,7 +178,7 @@ uint32_t scheduler_take_uses(struct scheduler *s, struct tier_item *ret, uint32_
 /* ---- loads ---- */
 
 /* The most loads of one request. After a failed load a shorter one may follow, because the index has forgotten the
- * missing item; but each load reads the items before it again. */
+ * missing item; but that load reads the earlier items again. */
 enum { LOADS_MAX = 16 };
 
 static struct tier_load *new_load(struct scheduler *s, struct request *r,

@@ -1,16 +1,17 @@
-/* Between the cache on the device and the store below it (host memory and disk): which items to store, and which to
- * load before a request is admitted. Ids and content keys only; the daemon moves the bytes.
+/* Decides which items of the cache on the device are copied to the store below it (host memory and disk), and which
+ * are loaded from there before a request is admitted. Ids and content keys only; the daemon moves the bytes.
  *
- * Stores. A published page or state that the store does not have is queued. The caller takes it from the queue and
- * has the device copy it before a later plan can overwrite it. The queue keeps no memory alive: when the tree gives
- * up a page or slot, its mark (prefix_cache_mark) goes, and the item is dropped when its turn comes. So the queue
- * never has more entries than the pools, however slow a disk is.
+ * Stores. A published page or state that the store does not have is queued to be stored; of the states of an answer
+ * only the last one is. The caller takes an item from the queue and has the device copy it before a later plan can
+ * overwrite it. The queue keeps no memory alive: when the tree gives up a page or slot, its mark (prefix_cache_mark)
+ * goes, and the item is dropped when it comes out of the queue. So the queue never has more entries than the pools
+ * have ids, however slow a disk is.
  *
- * Loads. A load is the set of items that one request waits for. A request that could resume further on with items of
- * the store than with the device alone gets pages and a slot for them and waits outside of the queue. When all items
- * have come they are handed to the tree; the request queues again in its place, and finds them there. If an item does
- * not come (it is damaged or gone), it is removed from the index and the request queues again; then it may wait for
- * another, shorter load.
+ * Loads. A load is the set of items that one request waits for. If a new request could resume further on with items of
+ * the store than with the device alone, and there is memory, it gets pages and a slot for them and waits outside of the
+ * queue. When all items have come they are handed to the tree; the request queues again in its place, and finds them
+ * there. If an item does not come (it is damaged or gone), it is removed from the index and the request queues again;
+ * then it may wait for another, shorter load.
  *
  * Uses. An item that a request resumes on the device should count as used in the store too. The caller takes these uses
  * (scheduler_take_uses) and tells the store. */
@@ -32,7 +33,7 @@ struct waiting_store {
 struct tier_load {
 	struct list node; /* in scheduler.loads */
 	struct request *request;
-	struct prefix_node *path; /* locked path; has from + n_given pages */
+	struct prefix_node *path; /* end of the locked path, which has from + n_given pages */
 	uint32_t from, n;	  /* pages [from, n) are loaded */
 	uint32_t n_given;	  /* how many of these, from the first on, the tree has now */
 	uint32_t slot; /* slot of the state at their end; POOL_NONE: none, or the tree has it now */
@@ -45,25 +46,27 @@ struct tier_load {
 	} pages[]; /* [n - from] */
 };
 
-/* Whether the request's pages and states are stored and loaded. */
+/* Whether the request uses the tiers: its pages and states are stored and loaded. */
 static inline bool tiering(const struct scheduler *s, const struct request *r)
 {
 	return s->tiers && r->ask.page_keys && !r->ask.cache_disabled && !s->config.cache_disabled;
 }
 
 /* Queues pages [first, first + n) of the sequence, which have this origin and were just handed to the tree, to be
- * stored. */
+ * stored. Does nothing if the request does not use the tiers. */
 void tiering_published(struct scheduler *s, struct sequence *q, uint32_t first, uint32_t n,
 		       uint64_t origin);
 
-/* Queues the state at `node` to be stored, if it still exists and q's pages in the tree end there. */
+/* Queues the state at `node` to be stored, if the request uses the tiers, the state still exists and q's pages in the
+ * tree end there. */
 void tiering_checkpoint(struct scheduler *s, struct sequence *q, const struct prefix_node *node);
 
-/* The sequence resumes behind n_pages pages, the last with `origin`: sets the key from which its further keys are
- * computed. */
+/* Notes that the sequence resumes behind n_pages pages, the last with `origin`: sets the key and the origin from which
+ * its further ones follow. */
 void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, uint64_t origin);
 
-/* The request resumes at the end of `path`: notes for scheduler_take_uses the path's pages and the state at its end. */
+/* Notes for scheduler_take_uses that the request resumes at the end of `path`: the prompt's pages on it are used, and
+ * the state at its end. */
 void tiering_used(struct scheduler *s, const struct request *r, const struct prefix_node *path);
 
 /* Returns true if r, which was the first in the queue, now waits for a load. m: what admission_match has just found. */
@@ -75,5 +78,5 @@ bool tiering_leave(struct scheduler *s, struct request *r);
 /* Empties the queue of stores. */
 void tiering_drop_stores(struct scheduler *s);
 
-/* Ends all loads; their requests queue again. */
+/* Ends all loads; their requests queue again, and wait for no further load. */
 void tiering_drop_loads(struct scheduler *s);

@@ -1,6 +1,6 @@
-/* The waiting requests, the one with the lowest priority number first, of equal ones the one with the lowest id. They
- * are a heap (base/heap.h), so that insertion and removal cost the logarithm of its length. A retracted request keeps
- * its id, and so its place. */
+/* The waiting requests in their order: the lowest priority number first, of equal ones the lowest id. They are a heap
+ * (base/heap.h), so that insertion and removal cost the logarithm of their number. A retracted request keeps its id,
+ * and so its place. */
 #pragma once
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* `tigon cache`: GET /cache as a tree, or POST /cache/flush.
+/* `tigon cache`: shows a server's prefix cache (GET /cache) as a tree, or empties it (POST /cache/flush).
  *
  *     0-64      1 page, state (message), 12 hits
  *     ├─ 64-192   2 pages, state (prompt), 3 hits
@@ -173,7 +173,7 @@ static int compare_nodes(const void *a, const void *b)
 }
 
 /* Links children to their parents, and the roots to a list that begins at *ret. The answer may have its nodes in any
- * order; siblings stay in that order. */
+ * order; siblings stay in that order. -EPROTO: two nodes have the same id. */
 static int link_nodes(struct node *nodes, size_t n, const json_t *array, struct node **ret,
 		      struct err *e)
 {
@@ -255,7 +255,8 @@ static int show(const json_t *v, struct err *e)
 	}
 	print_totals(v);
 	buf_init(&margin, 1 << 20);
-	/* The roots of one space (of one cache_salt) follow each other. Cut them off and print them as a list. */
+	/* The roots of one space (the prompts with one cache_salt) follow each other in the list. Each round cuts those
+	 * of one space off and prints them. */
 	for (; root; root = next) {
 		struct node *last = root;
 

@@ -16,7 +16,7 @@ static void print_help(const char *program, const struct command *table, FILE *o
 void print_plain(FILE *out, const char *text)
 {
 	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-		/* U+0080 to U+009F are control characters of two bytes. */
+		/* In UTF-8, U+0080 to U+009F are control characters of two bytes. */
 		bool wide = c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0;
 
 		fputc(*c < ' ' || *c == 0x7f || wide ? '?' : *c, out);

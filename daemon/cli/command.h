@@ -7,18 +7,18 @@
 
 struct command {
 	const char *name, *text;
-	/* Runs the command; argv[0] is its name. 0; -ECANCELED: --help was printed; else -errno with a sentence.
+	/* Runs the command; argv[0] is its name. Returns 0, -ECANCELED if it printed --help, or -errno with a sentence.
 	 * NULL: the command has subcommands. */
 	int (*run)(int argc, char **argv, struct err *e);
 	const struct command *parts; /* the subcommands; the last row has no name */
 };
 
-/* Runs the command that argv[1] names, or prints the list of commands for --help. The last row of the table has no
- * name. Prints an error behind "program command: ". Returns the exit status. */
+/* Runs the command that argv[1] names. For --help, `help` or no argument prints the list of commands instead. The last
+ * row of the table has no name. Prints an error behind "program command: ". Returns the exit status. */
 int command_run(const char *program, const struct command *table, int argc, char **argv);
 
-/* Prints text that a server may have chosen: each control character, which could steer the terminal, as a question
- * mark. */
+/* Prints text that a server may have chosen, with a question mark in the place of each control character, because these
+ * could steer the terminal. */
 void print_plain(FILE *out, const char *text);
 
 int bench_kernels(int argc, char **argv, struct err *e);

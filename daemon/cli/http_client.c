@@ -182,7 +182,7 @@ static void take_header(struct stream *s, const char *line)
 	}
 }
 
-/* Takes the headers out of s->in once they are complete. */
+/* Takes the headers out of s->in and reads them; does nothing while they are not complete. */
 static int take_headers(struct stream *s, struct err *e)
 {
 	char *end = s->in.len ? strstr(s->in.data, "\r\n\r\n") : NULL, *line, *next;

@@ -58,10 +58,11 @@ int stream_send(struct stream *s, const struct target *t, const char *method, co
  * 0: more will come; < 0: the connection or the answer is broken, and the stream is CLOSED. */
 int stream_io(struct stream *s, struct err *e) MUST_CHECK;
 
-/* After stream_io has failed. A server may close an idle connection just when the next request comes (RFC 9112,
- * 9.3.1). 1: a reused connection broke before any byte of the answer came, and the request is sent again on a new one,
- * with a new s->fd. 0: something else happened, or no new connection can be made; e has the error. */
+/* To be called after stream_io has failed. If a reused connection broke before any byte of the answer came, begins to
+ * send the request again on a new connection, because a server may close an idle connection just when the next request
+ * comes (RFC 9112, 9.3.1). 1: there is a new connection, and a new s->fd. 0: something else has failed, or no new
+ * connection can be made; e has the error. */
 int stream_retry(struct stream *s, const struct target *t, struct err *e) MUST_CHECK;
 
-/* The event to wait for: EPOLLIN or EPOLLOUT, which are the same numbers as POLLIN and POLLOUT. */
+/* Returns the event to wait for: EPOLLIN or EPOLLOUT, which are the same numbers as POLLIN and POLLOUT. */
 uint32_t stream_events(const struct stream *s);

@@ -41,7 +41,7 @@ static double y_of(const struct frame *a, double y)
 	return a->top + HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * y / a->y_end;
 }
 
-/* The least number that is not below x and is 1, 2 or 5 times a power of ten. */
+/* Returns the least number that is not below x and is 1, 2 or 5 times a power of ten. */
 static double round_up(double x)
 {
 	double power = pow(10, floor(log10(x)));
@@ -52,7 +52,7 @@ static double round_up(double x)
 	return power * 10;
 }
 
-/* The greatest value of an axis: a whole number of ticks, and not below `most`. */
+/* Returns the greatest value of an axis: a whole number of ticks, and not below `most`. */
 static double axis_end(double most)
 {
 	double tick;
@@ -109,7 +109,7 @@ static void draw_panel(FILE *f, double top, const struct plot_panel *p)
 			y = MAX(y, p->lines[i].y[k]);
 		}
 	a.x_end = p->powers ? MAX(x, 1.0) : axis_end(x);
-	/* leaves room above the lines for the names of up to ten */
+	/* leaves room above the lines for the names of up to ten of them */
 	a.y_end = axis_end(
 		y / (1 - NAME * (double)MIN(p->n_lines, (size_t)10) / (HEIGHT - TOP - BOTTOM)));
 	draw_axes(&a, p);

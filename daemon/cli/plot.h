@@ -17,7 +17,7 @@ struct plot_line {
 
 struct plot_panel {
 	const char *title, *x_title;
-	bool powers; /* the lines' x are logarithms to base 10: ticks are 1e0, 1e1, ... */
+	bool powers; /* the x of lines are logarithms to base 10; ticks show 1e0, 1e1, ... */
 	bool dots;   /* a dot at each point */
 	struct plot_line lines[PLOT_LINES_MAX];
 	size_t n_lines;
@@ -26,6 +26,7 @@ struct plot_panel {
 /* Checks, before measurements begin, that the file of an option can be written; changes nothing. -errno: it cannot. */
 int plot_check(const char *option, const char *path, struct err *e) MUST_CHECK;
 
-/* subtitle: any text, a line below all panels; NULL: none. -errno: the file cannot be opened or written. */
+/* Writes the panels to a file. subtitle: any text, written as a line below all panels; NULL: none. -errno: the file
+ * cannot be opened or written. */
 int plot_write(const char *path, const char *subtitle, const struct plot_panel *panels, size_t n,
 	       struct err *e) MUST_CHECK;

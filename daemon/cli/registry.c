@@ -4,8 +4,8 @@
  * The registry lists a worker for as long as the worker's ANNOUNCE says (protocol/transfer/registry_table.h), and
  * answers LIST. It keeps nothing on disk. Workers announce themselves three times within that time, so after a restart
  * the list is complete again within a third of it; meanwhile workers that have found each other go on. The registry
- * sends nothing but answers, and drops messages that it cannot read. A peer occupies a few unread messages, and all
- * workers together at most WIRE_PEERS_MAX places in the table.
+ * sends nothing but answers, and drops messages that it cannot read. Memory is bounded: of each peer only a few
+ * messages wait unread, and the table has at most WIRE_PEERS_MAX workers.
  */
 #include "daemon/cli/command.h"
 
@@ -25,8 +25,8 @@
 
 enum {
 	LARGEST = 1024,	 /* bytes of a frame; an ANNOUNCE has 288 */
-	QUEUE = 4,	 /* messages that wait, from and to each peer */
-	HEARD_MAX = 256, /* messages that are read before time and signals are looked at again */
+	QUEUE = 4,	 /* most messages that wait, from each peer and to it */
+	HEARD_MAX = 256, /* most messages that are read before time and signals are looked at */
 };
 
 struct registry_options {
@@ -62,7 +62,7 @@ static const char *role_name(uint32_t role)
 	return role == WIRE_PREFILL ? "prefill" : "decode";
 }
 
-/* Makes the checks that wire_parse cannot make. Returns the reason why the worker is not listed; NULL: it is. */
+/* Makes the checks that wire_parse cannot make. Returns the reason why the worker must not be listed, or NULL. */
 static const char *reason_to_refuse(const struct registry *g, const struct wire_peer *p)
 {
 	static const uint8_t none[WIRE_CURVE_KEY];

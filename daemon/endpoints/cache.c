@@ -14,7 +14,7 @@
 #include "protocol/openai/writer.h"
 
 enum {
-	LIMIT = 1000, /* nodes, unless the query has another number */
+	LIMIT = 1000, /* nodes to copy, unless the query has another number */
 	LIMIT_MAX = 10000,
 	IDS_MAX = 1 << 18,
 };
@@ -22,14 +22,14 @@ enum {
 struct tree {
 	/* written by http: the query */
 	uint64_t limit;
-	bool tokens; /* the token ids are wanted, too */
+	bool tokens; /* the query wants token ids, too */
 	/* written by engine: the copy */
 	uint32_t page_tokens, n_pages, n_slots;
 	struct metrics_steps stats;
 	bool has_below;		   /* there is host memory or a disk below the device */
-	struct prefix_view *nodes; /* [n_nodes]; their pointers are no longer valid */
+	struct prefix_view *nodes; /* [n_nodes]; the pointers in them are no longer valid */
 	size_t n_nodes, cap;
-	int32_t *ids; /* [n_ids] the ids of all nodes, one after the other */
+	int32_t *ids; /* [n_ids] token ids, one node after the other; NULL: not wanted */
 	size_t n_ids;
 	bool truncated, failed;
 };
@@ -150,7 +150,7 @@ static void write_node(const struct tree *t, const struct prefix_view *v, uint64
 	buf_putc(out, '}');
 }
 
-/* Writes the statistics of host memory and disk; null: there is neither. */
+/* Writes the statistics of host memory and disk, or null if the server uses neither. */
 static void write_tiers(const struct tree *t, struct buf *out)
 {
 	const struct store_stats *b = &t->stats.store;

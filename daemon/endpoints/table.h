@@ -5,5 +5,5 @@
 
 #include "daemon/request/endpoint.h"
 
-/* The endpoint of a path; *ret_rest is the rest of `path`, behind endpoint.path. NULL: there is none. */
+/* Returns the endpoint of a path, and in *ret_rest the rest of `path` behind endpoint.path. NULL: there is none. */
 const struct endpoint *endpoints_find(const char *path, const char **ret_rest);

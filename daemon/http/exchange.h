@@ -1,5 +1,5 @@
 /* One HTTP request and its answer, for the files of this directory: receive.c checks the headers and takes the body,
- * send.c sends the answer, libmicrohttpd calls http.c. Only the http thread. */
+ * send.c sends the answer, libmicrohttpd calls http.c. Only the http thread calls these functions. */
 #pragma once
 
 #include <microhttpd.h>
@@ -41,14 +41,15 @@ static inline const char *exchange_header(struct MHD_Connection *mc, const char 
 	return MHD_lookup_connection_value(mc, MHD_HEADER_KIND, name);
 }
 
-/* "GET, HEAD, OPTIONS": the methods of an endpoint, for Allow. */
+/* Returns the methods of an endpoint for the header Allow: "GET, HEAD, OPTIONS". */
 static inline const char *exchange_methods(const struct endpoint *e)
 {
 	return e->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
 }
 
-/* receive.c. exchange_begin: the headers have arrived. exchange_receive: a piece of the body has arrived.
- * exchange_respond: the body is complete, or the connection was resumed. */
+/* receive.c. exchange_begin makes the exchange of a request whose headers have arrived, and checks them.
+ * exchange_receive takes some bytes of the body. exchange_respond is called when the body is complete, and whenever the
+ * connection was resumed: it answers the request, or makes its call and looks at it. MHD_NO: close the connection. */
 enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const char *path,
 			       const char *method, struct exchange **ret) ON(role_http);
 enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t len) ON(role_http);

@@ -16,7 +16,7 @@ enum {
 	/* The most connections, if there are descriptors for so many. Further clients wait until one is closed. */
 	CONNECTIONS_MAX = 4096,
 	DESCRIPTORS_RESERVED = 64, /* descriptors for everything but connections */
-	/* bytes that libmicrohttpd has for a connection: for the headers and a piece of the body */
+	/* bytes that libmicrohttpd has for a connection: for the headers and some of the body */
 	CONNECTION_MEMORY = 64 << 10,
 	/* libmicrohttpd closes a connection that had no traffic for so long, unless it is suspended */
 	INACTIVE_SECONDS = 120,
@@ -130,7 +130,7 @@ int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port
 }
 
 /* Sets the limit of descriptors to what CONNECTIONS_MAX needs, as far as that is allowed. Returns the number of
- * connections for which the descriptors suffice, but at least DESCRIPTORS_RESERVED. */
+ * connections for which the descriptors suffice, between DESCRIPTORS_RESERVED and CONNECTIONS_MAX. */
 static unsigned connection_limit(void)
 {
 	struct rlimit limit;
@@ -177,7 +177,7 @@ void http_stop(struct http *h)
 {
 	if (!h)
 		return;
-	/* libmicrohttpd must not be stopped while a connection is suspended: from now on none is. */
+	/* libmicrohttpd must not be stopped while a connection is suspended. So wake all, and let none sleep again. */
 	atomic_store(&h->closing, true);
 	watch_close_calls(h->watch);
 	MHD_stop_daemon(h->daemon);

@@ -15,11 +15,12 @@
 
 struct http;
 
-/* A socket that listens at host and port (0: any free one), and the port that it got. The caller closes it. */
+/* Makes a socket that listens at host and port (0: any free one), and returns it with the port that it got. The caller
+ * owns it. */
 int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port,
 		struct err *e) MUST_CHECK;
 
-/* New: starts libmicrohttpd on the listening socket, which is taken, also on failure. s and w are borrowed until
+/* Starts libmicrohttpd on the listening socket fd, which is taken, also on failure. s and w are borrowed until
  * http_stop. */
 int http_start(struct server *s, struct watch *w, int fd, struct http **ret,
 	       struct err *e) MUST_CHECK;

@@ -11,8 +11,8 @@
 enum {
 	/* The bytes of bodies that may be in memory at the same time, in units of --max-body. */
 	BODIES_MAX = 16,
-	/* A body that is longer than --max-body is read to its end and dropped. One that is longer than so many times
-	 * --max-body is not: the connection is closed. */
+	/* A body that is longer than --max-body is read to its end and dropped. If a body is longer than so many times
+	 * --max-body, the connection is closed instead. */
 	DISCARD_FACTOR = 4,
 };
 
@@ -39,7 +39,7 @@ static bool is_json(const char *type)
 			 (!type[n] || type[n] == ';' || type[n] == ' ' || type[n] == '\t'));
 }
 
-/* Content-Length, or 0; libmicrohttpd has checked that it is a number. */
+/* Returns Content-Length, or 0 if there is none. libmicrohttpd has checked that it is a number. */
 static uint64_t content_length(struct MHD_Connection *mc)
 {
 	const char *text = exchange_header(mc, "Content-Length");
@@ -73,7 +73,8 @@ static int check_queue(const struct http *h, struct err *e)
 	return 0;
 }
 
-/* Checks whether this worker, in its present state, has the path for this method and this client. */
+/* Checks that there is an endpoint at the path, and that it takes this method from this client on a worker of this role
+ * and in this state. */
 static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, const char *path,
 			  const char *method, struct err *e)
 {
@@ -208,7 +209,7 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 	x->body = (struct buf){0};
 	call_arrive(c);
 	watch_answering(h->watch, x->connection, c);
-	/* Either http_stop sees the call among the watched ones, or this thread sees here that the server closes. */
+	/* Either http_stop finds the call in the watch's table, or this thread sees here that the server closes. */
 	if (atomic_load(&h->closing))
 		call_close(c);
 	if (x->endpoint->visit)

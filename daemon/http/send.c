@@ -127,7 +127,8 @@ static size_t drain_out(struct exchange *x, char *to, size_t max)
 	return n;
 }
 
-/* Makes the stream's next bytes from the call's new tokens. */
+/* Appends the stream's next bytes to x->out: a comment if one is due, the text of the new tokens, and the end of the
+ * stream if all choices have ended or the call has failed. */
 static void extend_stream(struct exchange *x, const struct buf *tokens,
 			  const struct call_news *news)
 {
@@ -193,7 +194,7 @@ static enum MHD_Result send_stream(struct MHD_Connection *mc, struct exchange *x
 
 /* ---- calls ---- */
 
-/* Sends the answer of a call that is ANSWERED: the error or body that another thread gave, or the body that
+/* Sends the answer of a call that is ANSWERED: the error of call_fail, the body of call_reply, or the body that
  * endpoint->write makes. */
 static enum MHD_Result send_reply(struct MHD_Connection *mc, struct exchange *x,
 				  const struct err *failure) ON(role_http)
@@ -212,8 +213,8 @@ static enum MHD_Result send_reply(struct MHD_Connection *mc, struct exchange *x,
 }
 
 /* Whether the headers of a stream are sent now. They have the number of cached tokens, so they wait for the first
- * token. They are sent without it when a comment is due, so that no proxy gives up, or when the call has ended
- * without a failure. A failure before the headers are sent still gets a status of its own. */
+ * token. They are sent without that number when a comment is due, so that no proxy gives up, or when the call has ended
+ * without a failure. As long as they are not sent, a failure still gets a status of its own. */
 static bool stream_begins(const struct buf *tokens, const struct call_news *news)
 {
 	return tokens->len || news->comment_due ||

@@ -14,10 +14,11 @@
 
 #define SECOND 1000000000ull
 
+/* The first three are limits: the connection of a client that takes longer is cut. */
 static const uint64_t headers_ns = 30 * SECOND; /* from accept to the end of the first headers */
 static const uint64_t body_ns = 120 * SECOND;	/* from the headers to the end of the body */
 static const uint64_t idle_ns = 120 * SECOND;	/* from an answer to the end of the next headers */
-static const uint64_t comment_ns = 15 * SECOND; /* of silence, then a stream gets a comment */
+static const uint64_t comment_ns = 15 * SECOND; /* of silence, then a stream gets an SSE comment */
 
 enum { EVENTS_MAX = 64, TICK_MS = 1000 };
 
@@ -25,7 +26,7 @@ struct connection {
 	uint64_t number;
 	int fd;
 	struct call *call; /* borrowed from watch_answering to watch_idle; NULL: none */
-	/* the connection is cut if the present part of its request has not arrived by then; 0: no limit */
+	/* the connection is cut if the headers, or the body, that are awaited have not arrived by then; 0: no limit */
 	uint64_t deadline_ns;
 };
 
@@ -40,7 +41,7 @@ struct watch {
 	uint64_t last_number;
 };
 
-/* The call of the connection to which an event belongs; a new reference. NULL: the event belongs to a former
+/* Returns a new reference to the call of the connection to which an event belongs. NULL: the event belongs to a former
  * connection, or the request is completed. */
 static struct call *call_of_event(struct watch *w, int fd, uint64_t number)
 {
@@ -54,7 +55,7 @@ static struct call *call_of_event(struct watch *w, int fd, uint64_t number)
 	return call;
 }
 
-/* Descriptor and number of a connection share an event's 64 bits. */
+/* An event's 64 bits have the connection's descriptor in the lower FD_BITS, and its number above them. */
 enum { FD_BITS = 24 };
 
 static uint64_t event_key(const struct connection *c)
@@ -167,7 +168,8 @@ void watch_free(struct watch *w)
 	release(w);
 }
 
-/* Makes the table large enough for this descriptor. Call with the lock held. -EINVAL, -ENOMEM. */
+/* Makes the table large enough for this descriptor. Call with the lock held. -EINVAL: the descriptor does not fit into
+ * FD_BITS; -ENOMEM. */
 static int reserve_fd(struct watch *w, int fd)
 {
 	size_t n = w->n_fds ? w->n_fds : 64;
@@ -235,8 +237,8 @@ void watch_answering(struct watch *w, struct connection *c, struct call *call)
 	c->deadline_ns = 0;
 	c->call = call;
 	ev.data.u64 = event_key(c);
-	/* Level-triggered, so that a client that has already left is reported at once. Adding a socket can fail only
-	 * for lack of the kernel's memory. Then a client that leaves goes unnoticed until data are sent to it. */
+	/* Level-triggered, so that a client that has already left is reported at once. Adding a socket fails if the
+	 * kernel lacks memory or watches. Then a client that leaves goes unnoticed until data are sent to it. */
 	if (call && epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev) < 0 && errno == ENOENT &&
 	    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, c->fd, &ev) < 0)
 		log_warning("cannot watch a connection: %s", strerror(errno));

@@ -3,7 +3,7 @@
  * libmicrohttpd has no suspended connection in its epoll set. So a client that leaves while its answer is computed
  * would go unnoticed, and its pages would stay in use. The watch thread has every connection with a call in an epoll
  * set of its own, for EPOLLRDHUP; a hang-up aborts the call at once. Once a second the thread also
- *  - wakes streams that were silent for 15 s, so that they send a comment,
+ *  - wakes streams that were silent for 15 s, so that an SSE comment is sent,
  *  - cuts connections that take too long to send a request (headers, or a body).
  *
  * The system uses file descriptors again as soon as they are closed. So an event carries the number of its
@@ -25,21 +25,23 @@ int watch_start(struct watch **ret, struct err *e) MUST_CHECK;
 /* main: ends the thread. All connections must be closed. NULL is allowed. */
 void watch_free(struct watch *w);
 
-/* http: a connection was accepted; the headers of its first request must arrive in time. NULL: the connection is not
- * watched and must be refused (no memory, or the descriptor is too large). */
+/* http: puts a new connection into the table. From now on the headers of its first request must arrive in time. NULL:
+ * the connection is not in the table and must be refused (no memory, or the descriptor is too large). */
 struct connection *watch_open(struct watch *w, int fd);
 
-/* http: libmicrohttpd is about to close the connection. Frees c, which may be NULL. */
+/* http: takes the connection out of the table and frees c, because libmicrohttpd is about to close it. c may be
+ * NULL. */
 void watch_close(struct watch *w, struct connection *c);
 
-/* http: the headers have arrived, the body must follow in time. */
+/* http: sets the time by which the body must arrive. To be called when the headers have arrived. */
 void watch_receiving(struct watch *w, struct connection *c);
 
-/* http: the body has arrived. From now on the connection's call is watched, and borrowed until watch_idle; NULL:
- * there is none. */
+/* http: ends the time limit, because the body has arrived. From now on `call` is aborted if the client leaves; it is
+ * borrowed until watch_idle. NULL: the request is answered without a call. */
 void watch_answering(struct watch *w, struct connection *c, struct call *call);
 
-/* http: the request is completed; the client may wait before its next request. The call is no longer borrowed. */
+/* http: gives the call back, because the request is completed, and sets the time by which the headers of the next
+ * request must arrive. */
 void watch_idle(struct watch *w, struct connection *c);
 
 /* main: calls call_close for the call of every connection. */

@@ -13,12 +13,12 @@ struct answer {
 	struct choice_config config;
 	struct choice *choices; /* [call.text.n_choices] */
 	struct {
-		bool begun; /* its first chunk was sent */
+		bool begun; /* the choice's first chunk was written */
 		struct openai_cursor cursor;
-	} * streams; /* [call.text.n_choices]; NULL: no stream */
-	/* The log-probabilities of the prompts' tokens: [call.text.n_parts]. NULL: the request does not want them. */
+	} * streams; /* [call.text.n_choices]; NULL: the answer is sent whole */
+	/* [call.text.n_parts] the log-probabilities of the prompts' tokens. NULL: the request does not want them. */
 	struct scores {
-		/* [tokens of the prompt] The first n are known. v[0] has a token, but no log-probability. */
+		/* [tokens of the prompt] The first n are known. They include v[0], which has no log-probability. */
 		struct draw_result *v;
 		size_t n;
 	} * scores;
@@ -50,9 +50,9 @@ static void echo_prompt(struct answer *a, uint32_t index)
 	}
 }
 
-/* The number of bytes that token `id`, which begins at byte `at`, has in the text of the echoed prompt. A special
- * token has bytes only if the client's text contains it at `at`. It has none if the tokenizer added it, or if the
- * client gave the prompt as ids. */
+/* Returns the number of bytes that token `id`, which begins at byte `at`, has in the text of the echoed prompt. A
+ * special token has bytes only if the client's text contains it at `at`. It has none if the tokenizer added it, or if
+ * the client gave the prompt as ids. */
 static size_t echoed_bytes(const struct answer *a, const struct openai_prompt *p, size_t at,
 			   int32_t id)
 {
@@ -68,7 +68,8 @@ static size_t echoed_bytes(const struct answer *a, const struct openai_prompt *p
 		       : 0;
 }
 
-/* Called when all tokens of a part's prompt are scored. With echo, the choices of the part begin with these tokens. */
+/* To be called when all prompt tokens of a part (call.h) are scored. With echo and logprobs, gives these tokens to all
+ * choices of the part, which report them first. Otherwise does nothing. */
 static int echo_scores(struct answer *a, uint32_t part)
 {
 	const struct call *c = a->call;
@@ -99,8 +100,8 @@ static int echo_scores(struct answer *a, uint32_t part)
 	return r;
 }
 
-/* Makes a->scores if the request wants them. The first token of a prompt follows no token, so it has no
- * log-probability, and n begins at 1. */
+/* Makes a->scores if the request wants them. The first token of a prompt has no log-probability, because it follows no
+ * token. So nothing is awaited for it, and n begins at 1. */
 static int make_scores(struct answer *a)
 {
 	const struct call *c = a->call;
@@ -220,8 +221,8 @@ static struct openai_delta delta_of(const struct answer *a, uint32_t index)
 	};
 }
 
-/* Writes the pending text of a choice. Token ids without text wait for a chunk that has text, or for the finish
- * reason. */
+/* Writes the first chunk of a choice, if that was not done yet, and then the choice's new text. Token ids without text
+ * wait for a chunk that has text, or for the finish reason. */
 static void stream_choice(struct answer *a, uint32_t index, struct buf *out)
 {
 	const struct ids *prompt = prompt_of(a, index);
@@ -240,7 +241,7 @@ static void stream_choice(struct answer *a, uint32_t index, struct buf *out)
 	choice_clear(ch);
 }
 
-/* Takes one more scored token of a prompt. */
+/* Takes the next scored token of a part's prompt. */
 static int take_score(struct answer *a, uint32_t part, const struct draw_result *score,
 		      struct buf *out)
 {
@@ -257,7 +258,7 @@ static int take_score(struct answer *a, uint32_t part, const struct draw_result 
 	return r;
 }
 
-/* Takes a drawn token of a choice. */
+/* Takes a drawn token of a choice. With prompt_only the token is not shown, and the choice ends. */
 static int take_token(struct answer *a, uint32_t index, const struct draw_result *draw,
 		      enum finish_reason finish)
 {

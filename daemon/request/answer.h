@@ -3,9 +3,9 @@
  *
  *     record ──> detokenizer ──> reasoning | content ──> delta ──> SSE chunk, or kept for the body
  *
- * A choice ends with the engine's reason, or here, at a stop string. In the second case the engine thread is told,
- * and tokens that it drew meanwhile are dropped. Usage counts tokens up to and including the one that completed the
- * stop string. */
+ * A choice ends where the engine thread ends it (end token, number of tokens), or here, at a stop string. At a stop
+ * string the engine thread is told, and tokens that it drew meanwhile are dropped. The usage does not count these: the
+ * last token counted is the one that completed the stop string. */
 #pragma once
 
 #include "base/buf.h"
@@ -14,12 +14,12 @@
 
 struct answer;
 
-/* New. The call is borrowed. NULL when out of memory. */
+/* Makes the answer of a call that is RUNNING or ENDED. The call is borrowed until answer_free. NULL: out of memory. */
 struct answer *answer_new(struct call *c);
 void answer_free(struct answer *a);
 
-/* Takes records of tokens (call_take). A stream's chunks are appended to out; out is NULL for a whole answer.
- * -ENOMEM. */
+/* Takes the records of tokens that call_take gave. Appends a stream's chunks to out; out is NULL for an answer that is
+ * sent whole. 0 or -ENOMEM. */
 int answer_feed(struct answer *a, const struct buf *tokens, struct buf *out) MUST_CHECK;
 
 /* Whether every choice has ended. */

@@ -65,8 +65,8 @@ struct call *call_ref(struct call *c)
 	return c;
 }
 
-/* The reasons why the call's choices, or the call, ended, for the log: "stop", "stop+length", "abort", ...; "none":
- * no reason was noted. */
+/* Writes the reasons why the call's choices, or the call, ended, for the log: "stop", "stop+length", "abort", ...; or
+ * "none" if no reason was noted. */
 static void describe_finish(struct call *c, char *out, size_t size)
 {
 	static const char *const names[METRICS_FINISHES] = {"stop", "length", "abort", "error"};
@@ -246,8 +246,8 @@ void call_accept(struct call *c)
 	unlock(c);
 }
 
-/* Appends a record, all of it or nothing: behind half a record all others would be unreadable. Call with the lock
- * held. */
+/* Appends a record, all of it or nothing: behind half a record all others would be unreadable. False: there is no room
+ * for it. Call with the lock held. */
 static bool append_locked(struct call *c, uint32_t of, enum finish_reason finish,
 			  const struct draw_result *draw, uint32_t n_top) ON(role_engine)
 {

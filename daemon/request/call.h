@@ -12,15 +12,18 @@
  *
  * A call whose endpoint visits the engine thread skips the text thread: http hands it over, and the visit answers it.
  *
- * The parts of struct call have one owner each. `http` and `text` are written by the thread of that name before it
+ * A *part* of a call is one of its prompts, which is one request of the scheduler and has n choices.
+ *
+ * Each member struct of struct call has an owner. `http` and `text` are written by the thread of that name before it
  * hands the call on, and are constant afterwards. There are three exceptions: http moves the body into text.body; the
  * engine thread owns text.parts[].run and text.choices; and a visit may write to *http.own. `engine` is the engine
  * thread's. `report` is atomic. `shared` is guarded by its lock.
  *
- * Two references keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
+ * References keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
  * completed. The work's lasts from text_submit (of a visit: call_submit) until the engine thread (or the text thread)
- * is done with the call. The last call_unref frees everything, on the thread that calls it, and before that logs a line
- * if the call was to draw tokens.
+ * is done with the call. A control message in the inbox has one of its own, and so has the watch thread while it
+ * handles a hang-up. The last call_unref frees everything, on the thread that calls it. Before that it logs a line if
+ * the endpoint draws tokens (endpoint->parse).
  *
  * Sleeping: the http thread suspends the connection when there is nothing to send (call_take). It holds shared.lock
  * from the moment at which it sees this until the connection is suspended, so that no wake is lost. A thread with
@@ -40,17 +43,18 @@
 #include "daemon/threads.h"
 #include "scheduler/scheduler.h"
 
-/* As in the list above. ENDED and ANSWERED are final. */
+/* The stages of the list above. ENDED and ANSWERED are final. */
 enum call_stage { CALL_WORKING, CALL_RUNNING, CALL_ENDED, CALL_ANSWERED };
 
-/* One prompt of a call: a request of the scheduler. */
+/* A part: one prompt of a call, which is one request of the scheduler. */
 struct call_part {
-	/* written by the text thread, then constant */
+	/* The text thread writes all members but `run`; then they are constant. */
 	struct ids prompt;   /* owned */
 	uint64_t seed;	     /* for drawing its tokens */
 	uint32_t max_tokens; /* tokens to generate: as requested, or as many as fit */
-	/* root_key: of the space. page_keys: of the prompt's whole pages, in the arena; NULL: there is no cache below
-	 * the device, or the request does not use the cache. */
+	/* Names for the cache below the device (engine/store/key.h): root_key is the key of the space, page_keys (in
+	 * the arena) are those of the prompt's whole pages. page_keys NULL: there is no such cache, or the request does
+	 * not use it; then root_key is zeros. */
 	struct content_key root_key, *page_keys;
 	uint32_t *boundaries; /* [n_boundaries] in the arena: the ends of turns, see turns.h */
 	uint32_t n_boundaries;
@@ -70,7 +74,7 @@ struct call_choice {
 };
 
 /* A message to the engine thread, in server.inbox. A call has two: `submit` hands the call over; `control` says that a
- * stop string was found or that the client has left, which may happen while `submit` is still in the inbox. */
+ * stop string was found or that the call was aborted, which may happen while `submit` is still in the inbox. */
 struct call_message {
 	struct queue_node node;
 	struct call *call;
@@ -83,18 +87,19 @@ struct call_http {
 	void *own; /* made by endpoint->ask; the engine thread's while endpoint->visit runs */
 };
 
-/* text: the request as the scheduler will get it; written until call_submit. */
+/* text: the request as the scheduler will get it. The text thread writes it before call_submit. */
 struct call_text {
 	struct queue_node node; /* in the text thread's queue */
 	struct buf body;	/* dropped once parsed */
 	struct arena arena;
 	struct openai_request ask;
-	bool asked;			/* ask was filled and must be released */
+	bool asked;			/* `ask` was filled and must be released */
 	struct call_part *parts;	/* [n_parts] in the arena */
 	uint32_t n_parts, n, n_choices; /* n choices for each part, n_choices = n_parts * n */
 	struct call_choice *choices POINTS_TO(role_engine); /* [n_choices] in the arena */
 	uint32_t n_prompt;				    /* tokens of all prompts together */
-	const int32_t *end_tokens; /* [n_end_tokens] in the arena: the model's and the client's */
+	/* [n_end_tokens] in the arena: the model's end tokens, unless ignore_eos is set, and stop_token_ids */
+	const int32_t *end_tokens;
 	uint32_t n_end_tokens;
 	struct prefix_space space; /* from the request's cache_salt */
 };
@@ -102,7 +107,7 @@ struct call_text {
 /* engine: the state of a live call (daemon/steps/live.h). */
 struct call_engine {
 	struct list live;   /* in live.calls */
-	bool touched;	    /* in live.touched: an event of the call came in this step */
+	bool touched;	    /* in live.touched: live_deliver has found an event of this call */
 	bool broken;	    /* a token could not be pushed, so the call will fail */
 	bool plenty;	    /* so many tokens wait that http must take them */
 	uint32_t n_running; /* choices that have not ended; 0: not live */
@@ -130,8 +135,8 @@ struct call_shared {
 	struct buf tokens;	     /* records (call_record) that http has not taken */
 	struct err failure;	     /* code 0: none */
 	struct buf reply;	     /* ANSWERED without failure: the body */
-	bool comment_due;	     /* http is to send a comment */
-	/* of a stream: time of the last call_take since the call is RUNNING; 0: none yet */
+	bool comment_due;	     /* http is to send an SSE comment */
+	/* of a stream: the time of the last call_take after the call became RUNNING; 0: there was none yet */
 	uint64_t sent_ns;
 };
 
@@ -141,10 +146,10 @@ struct call {
 	const struct endpoint *endpoint;
 	char id[48];	     /* "chatcmpl-…", "cmpl-…" */
 	int64_t created;     /* seconds since 1970 */
-	uint64_t arrived_ns; /* when the body had arrived; 0: it has not */
+	uint64_t arrived_ns; /* when the body had arrived (monotonic); 0: it has not */
 
 	_Atomic uint32_t refs;
-	_Atomic bool aborted; /* the client has left, or waits for no more */
+	_Atomic bool aborted; /* the client has left, or its answer ended early */
 	_Atomic bool queued;  /* counted in server.queued */
 	struct call_message submit, control;
 
@@ -155,22 +160,22 @@ struct call {
 	struct call_shared shared;
 };
 
-/* New, with one reference. The arguments are borrowed. NULL when out of memory. */
+/* Makes a call with one reference, the connection's. The arguments are borrowed. NULL: out of memory. */
 struct call *call_new(struct server *s, const struct endpoint *endpoint);
 struct call *call_ref(struct call *c);
 void call_unref(struct call *c);
 
-/* http: the body has arrived. Sets the arrival time; counts the call in server.calls and, unless its endpoint visits,
- * in server.queued. */
+/* http: to be called when the body has arrived. Sets the arrival time, and counts the call in server.calls and, unless
+ * its endpoint has `visit`, in server.queued. */
 void call_arrive(struct call *c);
 
 /* Hands the call to the engine thread, together with the work's reference. */
 void call_submit(struct call *c);
 
-/* The call no longer counts in server.queued. Repeated calls do nothing. */
+/* Takes the call out of the count server.queued. Does nothing if the call is not counted there. */
 void call_unqueue(struct call *c);
 
-/* text: frees the body once it is parsed; its bytes no longer count in server.body_bytes. */
+/* text: frees the body once it is parsed, and subtracts its bytes from server.body_bytes. */
 void call_drop_body(struct call *c);
 
 /* Notes the reason for which a choice, or the call as a whole, ended: for metrics and the log. */
@@ -180,18 +185,18 @@ void call_count(struct call *c, enum metrics_finish why);
  * RUNNING one is ENDED, and the error ends its stream or is its answer. Wakes. */
 void call_fail(struct call *c, const struct err *e);
 
-/* text, engine: the call is ANSWERED with this body (moved out of *body) and status 200. Wakes. */
+/* text, engine: makes the call ANSWERED, with this body (moved out of *body) and status 200. Wakes. */
 void call_reply(struct call *c, struct buf *body);
 
-/* engine: notes the prefix cache's hit of one of the call's parts. */
+/* engine: notes how much of a part's prompt was cached. To be called once for each part. */
 void call_hit(struct call *c, const struct scheduler_hit *hit);
 
 /* Writes the hits that are known by now: "cached=64; reason=no-checkpoint", with "; received=128" if another worker
- * sent tokens. The numbers are sums over the parts; the reason is the first one that was noted. False: no hit is
- * known. */
+ * sent tokens. The numbers are sums over the parts; the reason is the first one noted that is not PREFIX_MISS_NONE.
+ * False: no hit is known, and nothing was written. */
 bool call_describe_hit(const struct call *c, char *out, size_t size);
 
-/* engine: the scheduler has accepted the call, which is now RUNNING. Wakes the connection of a stream, so that its
+/* engine: makes the call RUNNING, because the scheduler has accepted it. Wakes the connection of a stream, so that its
  * silence is measured from now on (sent_ns). */
 void call_accept(struct call *c);
 
@@ -200,23 +205,23 @@ void call_accept(struct call *c);
 int call_push(struct call *c, uint32_t choice, enum finish_reason finish,
 	      const struct draw_result *draw) MUST_CHECK ON(role_engine);
 
-/* engine: pushes the next n scored tokens of the prompt of part `part`. Their ranks are above 0, while the rank of a
- * drawn token is 0. Does not wake. -ENOMEM as above. */
+/* engine: pushes the next n scored tokens of part `part`: tokens of its prompt with their log-probabilities. The rank
+ * of a scored token is above 0, the rank of a drawn token is 0. Does not wake. -ENOMEM as above. */
 int call_push_scores(struct call *c, uint32_t part, const struct draw_result *scores,
 		     uint32_t n) MUST_CHECK ON(role_engine);
 
-/* engine: no further token will come; a RUNNING call is ENDED. Does not wake. */
+/* engine: makes a RUNNING call ENDED, because no further token will come. Does not wake. */
 void call_end(struct call *c);
 
 /* Any thread: resumes the connection if it is suspended. */
 void call_wake(struct call *c);
 
-/* Whether to wake the connection after each step with tokens of this call, because they are sent at once, may
- * complete a stop string, or have become many. */
+/* Whether http must be woken after each step that drew tokens of this call: because they are sent at once (a stream),
+ * may complete a stop string, or have become many. */
 bool call_wants_tokens(const struct call *c) ON(role_engine);
 
 /* http: takes the news. Swaps the records into *tokens, which must be empty. If nothing is new, suspends the
- * connection by `suspend` under the lock, and sets `slept`: the caller must return to libmicrohttpd at once. Never
+ * connection by `suspend` under the lock, and sets ret->slept: the caller must return to libmicrohttpd at once. Never
  * suspends the connection of a call that is ENDED, ANSWERED, aborted or closing. */
 struct call_news {
 	enum call_stage stage;
@@ -226,26 +231,28 @@ struct call_news {
 void call_take(struct call *c, struct buf *tokens, void (*suspend)(void *connection),
 	       struct call_news *ret);
 
-/* http: moves the body that call_reply gave to *ret. */
+/* http: moves the body of call_reply into *ret. */
 void call_take_reply(struct call *c, struct buf *ret);
 
-/* Any thread: the client has left, or waits for no more. Tells the engine thread, and wakes the connection. */
+/* Any thread: notes that the client has left, or that its answer ended early. Tells the engine thread, and wakes the
+ * connection. Repeated calls do nothing. */
 void call_abort(struct call *c);
 
-/* http: a stop string was found in this choice. */
+/* http: tells the engine thread that a stop string was found in this choice. */
 void call_stop_choice(struct call *c, uint32_t choice);
 
-/* engine: the message `control` was taken. To be called before c->aborted and call_stop_wanted are read, so that a
- * change after that sends the message again. */
+/* engine: notes that the message `control` was taken from the inbox. To be called before c->aborted and
+ * call_stop_wanted are read, so that a later change of these sends the message again. */
 void call_control_taken(struct call *c);
 
 /* engine: whether a stop string was found in this choice. */
 bool call_stop_wanted(struct call *c, uint32_t choice);
 
-/* main, http: libmicrohttpd is about to stop. Wakes; the connection is never suspended again. */
+/* main, http: wakes the connection, which is never suspended again, because libmicrohttpd is about to stop. */
 void call_close(struct call *c);
 
-/* watch: if the connection of a stream has been suspended since before `before_ns`, makes a comment due and wakes. */
+/* watch: if the call is a RUNNING stream whose connection was suspended before the time before_ns, and still is, makes
+ * an SSE comment due and wakes. Otherwise does nothing. */
 void call_tick(struct call *c, uint64_t before_ns);
 
 /* Reads the record at *offset of `tokens`, as call_take gave them, and moves *offset behind it. False at the end.

@@ -6,7 +6,7 @@
 
 #include "base/array.h"
 
-/* The most bytes of text of one choice. */
+/* The most bytes of each text of a choice: content and reasoning. */
 enum { TEXT_MAX = 256 << 20 };
 
 int choice_init(struct choice *c, const struct choice_config *config)
@@ -41,8 +41,8 @@ static int reserve_tokens(struct choice *c, size_t n)
 		       : -ENOMEM;
 }
 
-/* Adds a token of len raw bytes whose log-probabilities are to be reported. A token without bytes counts as content,
- * so that it is not dropped. */
+/* Adds a token of len raw bytes, whose log-probabilities are to be reported, to c->tokens. A token without bytes counts
+ * as content, so that it is not dropped. */
 static int remember_token(struct choice *c, const struct draw_result *draw, size_t len)
 {
 	size_t n_bytes;
@@ -67,8 +67,8 @@ int choice_echo(struct choice *c, const struct openai_token *tokens, size_t n)
 	return 0;
 }
 
-/* A stop string was found: drops the tokens that lie behind the text before it, and notes how many bytes at the end of
- * the last token are no part of that text. */
+/* To be called when a stop string was found. The text ends where that string begins. Drops the tokens behind the end of
+ * the text. Notes how many bytes of the last token that is left are no part of the text (`cut`). */
 static void cut_tokens(struct choice *c)
 {
 	size_t released = detokenizer_released(c->detokenizer);
@@ -87,7 +87,7 @@ static void cut_tokens(struct choice *c)
 	}
 }
 
-/* Marks raw bytes begin .. end as content. */
+/* Adds the raw bytes from begin up to end to the content of their tokens. */
 static void mark_content(struct choice *c, size_t begin, size_t end)
 {
 	for (size_t i = c->n_tokens; i > c->n_ready; i--) {
@@ -101,8 +101,8 @@ static void mark_content(struct choice *c, size_t begin, size_t end)
 	}
 }
 
-/* Moves c->piece, the detokenizer's new text, on to the splitter, or to the content if reasoning is not split off. The
- * piece stands for the raw bytes begin .. released, one byte for each, unless U+FFFD replaced invalid bytes. */
+/* Moves c->piece, the detokenizer's new text, on to the splitter, or to the content if reasoning is not split off. That
+ * text is the raw bytes from begin up to released, unless U+FFFD replaced invalid ones. */
 static void split_piece(struct choice *c, size_t begin, size_t released)
 {
 	const struct choice_config *g = c->config;
@@ -128,7 +128,8 @@ static void split_piece(struct choice *c, size_t begin, size_t released)
 	buf_reset(&c->piece);
 }
 
-/* The text has ended: the bytes that the splitter holds back become reasoning or content. */
+/* To be called at the end of the text: makes reasoning or content of the bytes that the splitter holds back. Does
+ * nothing if reasoning is not split off. */
 static void finish_split(struct choice *c)
 {
 	size_t before = c->content.len, end = detokenizer_released(c->detokenizer), n;
@@ -141,8 +142,8 @@ static void finish_split(struct choice *c)
 		mark_content(c, end - MIN(n, end), end);
 }
 
-/* Handles the tokens of which all bytes have passed the splitter: those with content become ready to be reported, the
- * others are dropped. */
+/* Takes the tokens of which all bytes have passed the splitter, or all tokens if the choice has ended. Each one with
+ * content becomes ready to be reported, each other one is dropped. */
 static void settle_tokens(struct choice *c)
 {
 	size_t through = detokenizer_released(c->detokenizer) - c->splitter.n_held;
@@ -161,8 +162,8 @@ static void settle_tokens(struct choice *c)
 	c->n_ready = kept;
 }
 
-/* Whether the log-probabilities of a token with len raw bytes are reported. A token without bytes belongs to no
- * text. */
+/* Whether the log-probabilities of a token with len raw bytes are reported. Those of a token without bytes are reported
+ * only with every_token. */
 static bool reported(const struct choice *c, size_t len)
 {
 	return c->config->logprobs && (len || c->config->every_token);

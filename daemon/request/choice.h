@@ -3,10 +3,13 @@
  *     token ──> detokenizer ──text──> reasoning splitter ──> content | reasoning   (chat)
  *                     └──────text────────────────────────> content               (completions)
  *
- * Log-probabilities are reported for the tokens of the content, each together with the piece of content that
- * completes it. So a token waits in `tokens` until detokenizer and splitter have passed on all of its bytes. It is
- * dropped if none of them became content (reasoning, tags, text behind a stop string). Positions of bytes are counted
- * in the raw bytes: those of all tokens of the choice, one token after the other, special tokens without any. */
+ * Log-probabilities are reported for the tokens of the content, each together with the text that has its last byte. So
+ * a token waits in `tokens` until detokenizer and splitter have passed on all of its bytes. A token of which no byte
+ * became content (reasoning, tags, text behind a stop string) is dropped, unless every_token is set and it has no
+ * bytes.
+ *
+ * The *raw bytes* of a choice are the bytes of its tokens, one token after the other. Special tokens and the end token
+ * add none. Places of tokens are counted in raw bytes. */
 #pragma once
 
 #include "base/ids.h"
@@ -18,7 +21,7 @@
 /* A token whose log-probabilities are to be reported, and its place in the raw bytes. */
 struct choice_place {
 	size_t begin, end;
-	size_t content; /* number of its bytes that became content */
+	size_t content; /* number of its bytes that became content; 1 for a token without bytes */
 };
 
 /* Settings that are the same for all choices of an answer. */
@@ -29,7 +32,7 @@ struct choice_config {
 	bool reasoning; /* the reasoning is split off from the content */
 	bool thinking;	/* the prompt ended in an open think block */
 	bool logprobs, token_ids;
-	bool every_token; /* with echo: log-probabilities also of tokens without text are reported */
+	bool every_token; /* with echo: the log-probabilities of tokens without bytes are reported, too */
 };
 
 struct choice {
@@ -38,15 +41,15 @@ struct choice {
 	struct reasoning splitter;
 	struct buf piece; /* text from the detokenizer, on its way to the splitter */
 
-	/* results: choice_clear empties them, otherwise they grow until the choice ends */
+	/* Results. They grow until choice_clear empties the texts and ids and removes the first n_ready tokens. */
 	struct buf content, reasoning;
 	struct ids token_ids;
 	struct openai_token *tokens; /* [n_tokens], the first n_ready can be reported */
 	size_t n_ready;
-	const char *finish;	       /* NULL: it has not ended */
-	uint32_t n_drawn, n_reasoning; /* tokens drawn; of these, tokens of reasoning */
+	const char *finish;	       /* "stop", "length"; NULL: the choice has not ended */
+	uint32_t n_drawn, n_reasoning; /* tokens drawn so far; of these, tokens of reasoning */
 
-	struct choice_place *places; /* [n_tokens], of `tokens` */
+	struct choice_place *places; /* [n_tokens] the places of `tokens` */
 	size_t n_tokens, cap;
 	size_t raw; /* raw bytes of the tokens so far */
 };
@@ -54,14 +57,16 @@ struct choice {
 int choice_init(struct choice *c, const struct choice_config *config) MUST_CHECK;
 void choice_release(struct choice *c);
 
-/* Takes the tokens of the echoed prompt, before any other: they are reported first. The caller puts the prompt's text
- * into c->content. -ENOMEM. */
+/* Takes the tokens of the echoed prompt, whose log-probabilities are reported first. To be called before choice_push.
+ * The caller puts the prompt's text into c->content. -ENOMEM. */
 int choice_echo(struct choice *c, const struct openai_token *tokens, size_t n) MUST_CHECK;
 
-/* Takes a drawn token; sets c->finish if the choice ends with it. 1: the choice ended at a stop string, of which the
- * engine thread must be told. 0; -ENOMEM. Not to be called after c->finish was set. */
+/* Takes a drawn token; sets c->finish if the choice ends with it. 1: a stop string ended the choice, and the engine
+ * thread must be told, because it would go on (`finish` is FINISH_NONE). 0: any other end, or none. -ENOMEM. Not to be
+ * called after c->finish was set. */
 int choice_push(struct choice *c, const struct draw_result *draw,
 		enum finish_reason finish) MUST_CHECK;
 
-/* Empties the results after they were sent. Text that is held back stays. */
+/* Removes the results that were sent: texts, ids, and tokens that were ready. Text that is held back, and tokens that
+ * wait for it, stay. */
 void choice_clear(struct choice *c);

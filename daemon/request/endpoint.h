@@ -1,6 +1,6 @@
 /* An endpoint: a path of the API, and the work of each thread for a request to it. One file in daemon/endpoints/
- * defines it, one row of daemon/endpoints/table.c lists it. There are four kinds; exactly one of the four functions
- * is set:
+ * defines it, one row of daemon/endpoints/table.c lists it. There are four kinds. Each sets exactly one of these four
+ * functions:
  *
  *     get     http                     writes the answer at once; there is no call
  *     reply   http ─> text             makes an answer from the body
@@ -22,7 +22,7 @@ struct endpoint {
 	bool guarded;	    /* requests of web pages are refused, and no answer has CORS headers */
 	bool worker;	    /* a prefill worker has this endpoint, too */
 	bool while_loading; /* answered in every state, also before the model is loaded */
-	const char *type;   /* the answer's Content-Type; NULL: JSON */
+	const char *type;   /* with get: the answer's Content-Type; NULL: JSON */
 	const char *id;	    /* prefix of a call's id, "chatcmpl-"; NULL with get */
 
 	/* All functions that return int return 0, or a negative code with an error for the client. */
@@ -34,12 +34,12 @@ struct endpoint {
 	int (*reply)(struct call *c, struct buf *out, struct err *e);
 
 	/* http: `ask` gets the values of the query's arguments of these names (borrowed, NULL: absent) and makes the
-	 * object call.http.own from them. `ask` NULL: the endpoint has neither. */
+	 * object call.http.own from them. `ask` NULL: the endpoint has neither arguments nor such an object. */
 	const char *arguments[ENDPOINT_ARGUMENTS];
 	int (*ask)(const char *const *values, void **ret_own, struct err *e);
-	/* engine: ends with call_reply or call_fail. */
+	/* engine: reads or changes data of this thread, then calls call_reply or call_fail. */
 	void (*visit)(struct call *c, struct loop *l);
-	/* http, after call_reply: writes the answer's body from call.http.own. NULL: the body is that of call_reply. */
+	/* http, after call_reply: writes the answer's body from call.http.own. NULL: call_reply had the body. */
 	void (*write)(const void *own, struct buf *out);
 	/* Frees what `ask` made. */
 	void (*release)(void *own);
@@ -47,11 +47,12 @@ struct endpoint {
 	/* text: makes prompts and parameters from the body, like openai_parse_chat. */
 	int (*parse)(const char *body, size_t len, const struct openai_limits *limits,
 		     struct arena *arena, struct openai_request *ret, struct err *e);
-	/* The members below belong to `parse`. With them the http thread makes an answer of tokens, see
+	/* The members below are set if `parse` is. With them the http thread turns tokens into the answer, see
 	 * protocol/openai/response.h. */
 	const struct openai_shape *shape;
 	bool reasoning; /* the reasoning is split off from the content */
-	/* Write parts of a stream: the first chunk of a choice, further text of a choice, the end of the stream. */
+	/* Append to a stream: `begin` the first chunk of a choice, `token` further text of a choice, `end` the end of
+	 * the stream. */
 	void (*begin)(const struct openai_head *h, uint32_t index, const int32_t *prompt_ids,
 		      size_t n_prompt_ids, struct buf *out);
 	void (*token)(const struct openai_head *h, const struct openai_delta *d, struct buf *out);

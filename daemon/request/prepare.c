@@ -13,8 +13,8 @@
 
 enum {
 	CHOICES_MAX = 1024,
-	/* The most prompt tokens of one answer with log-probabilities, counted once for each choice: each takes some
-	 * two hundred bytes. */
+	/* The most prompt tokens with log-probabilities in one answer. A token counts once for each choice, because
+	 * each choice may have a copy of it, with some two hundred bytes. */
 	SCORED_MAX = 1 << 19,
 };
 
@@ -73,8 +73,8 @@ static int encode_prompt(struct server *s, const struct openai_prompt *p, bool a
 	return ids_append(out, p->ids, p->n_ids) < 0 ? err_no_memory(e) : 0;
 }
 
-/* The most KV pages that a request of n choices can have: all pages, or as many as --cache-memory leaves beside the
- * request's states. */
+/* Returns the most KV pages that a request of n choices can have: all pages, or, if --cache-memory is given in bytes,
+ * as many as these leave beside the request's states. */
 static uint64_t pages_beside(const struct server *s, uint64_t n)
 {
 	const struct engine_info *i = &s->info;
@@ -85,7 +85,7 @@ static uint64_t pages_beside(const struct server *s, uint64_t n)
 	return bytes > states ? MIN((uint64_t)i->n_pages, (bytes - states) / i->page_bytes) : 0;
 }
 
-/* The most tokens that each of n choices can generate after n_prompt tokens, with all of the server's pages. The
+/* Returns the most tokens that each of n choices can generate after n_prompt tokens if no other request has a page. The
  * choices share whole pages of the prompt; each other page belongs to a single choice. */
 static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
 {
@@ -175,7 +175,8 @@ static int hash_salt(struct call *c, struct err *e)
 	return 0;
 }
 
-/* Computes the keys of the prompt's pages, if there is a cache below the device and the request uses the cache. */
+/* Computes the keys of the space and of the prompt's pages, if there is a cache below the device and the request uses
+ * the cache. Otherwise does nothing. */
 static int name_pages(struct call *c, struct call_part *p, struct err *e)
 {
 	uint32_t P = (uint32_t)c->server->options.page_size, n = (uint32_t)p->prompt.len;

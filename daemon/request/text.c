@@ -29,7 +29,7 @@ static int open_tokenizer(struct server *s, const struct checkpoint *k, struct e
 	return r;
 }
 
-/* Opens the chat template. A base model has none: then only endpoints that need it do not work. */
+/* Opens the chat template. Without one (as with many base models) only the endpoints that need it do not work. */
 static int open_template(struct server *s, const struct checkpoint *k, struct err *e)
 {
 	struct checkpoint_text text;

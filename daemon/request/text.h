@@ -1,15 +1,16 @@
 /* The text thread: from a body to prompts of token ids.
  *
  * It opens the tokenizer and the chat template while the engine thread loads the model. Then it takes one call after
- * the other: it parses the body, checks the model's name, renders the template, tokenizes, checks that the lengths
- * fit, and hands the call on to the engine thread. So a bad request gets its error before any header of a stream is
- * sent. Only a full queue, or lack of memory, can still make the scheduler refuse a request later. */
+ * the other. If the endpoint has `reply`, it answers the call. Otherwise it parses the body, checks the model's name,
+ * renders the template, tokenizes, checks that the lengths fit, and hands the call on to the engine thread. So a bad
+ * request gets its error before any header of a stream is sent. Only a full queue, or lack of memory, can still make
+ * the scheduler refuse a request later. */
 #pragma once
 
 #include "base/err.h"
 #include "daemon/request/call.h"
 
-/* New: starts the thread. Sets server->text. */
+/* Starts the thread, and sets server->text. */
 int text_start(struct server *s, struct err *e) MUST_CHECK;
 
 /* http: queues a call whose body is complete, with a new reference to it: the work's (call.h). */
@@ -20,11 +21,11 @@ void text_free(struct text *t);
 
 /* The functions below are in prepare.c. Their errors are worded for clients. */
 
-/* Parses the call's body, and fills the members of call.text that the engine thread needs: parts, choices, end
- * tokens. */
+/* Parses the call's body, and fills the members of call.text that the engine thread needs: among them parts, choices,
+ * end tokens and the space. */
 int prepare_call(struct call *c, struct err *e) MUST_CHECK;
 
-/* Checks that `name` is a name of the model; NULL is accepted. */
+/* Checks that `name` is one of the model's two names (server.h). NULL, no name, is accepted, too. */
 int prepare_model(const struct server *s, const char *name, struct err *e) MUST_CHECK;
 
 /* Appends the ids of a text. add_special: with the special tokens that the tokenizer's file puts around texts. */

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* The number of ends that are kept at the beginning of a prompt with too many turns, where system prompt and examples
- * are. */
+/* Of more than TURNS_MAX ends in a prompt the first TURNS_FIRST are kept, where system prompt and examples are, and the
+ * last ones. */
 enum { TURNS_FIRST = TURNS_MAX / 4 };
 
 /* A user's message for trying the template: ordinary text, which no template treats specially. */

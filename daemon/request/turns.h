@@ -1,6 +1,6 @@
 /* The ends of a chat's turns in its prompt. The next request of the same chat, or of another chat with the same
- * system prompt, is likely to differ from this one from such an end on, so the scheduler is asked to keep a state
- * there.
+ * system prompt, is likely to have the same tokens as this one up to such an end, and others behind it. So the
+ * scheduler is asked to keep a state there.
  *
  * A turn ends with an end token of the model's configuration, or with the special token that the chat template writes
  * behind a message. The configuration of a base model often lacks the latter.
@@ -16,7 +16,8 @@
 /* The most ends that are reported: few states are worth their memory, and the scheduler looks at each end. */
 enum { TURNS_MAX = 256 };
 
-/* The first special token that this template writes behind a user's message. -1: it writes none, or cannot be tried. */
+/* Returns the first special token that this template writes behind a user's message. -1: it writes none, or it cannot
+ * be rendered for one message. */
 int32_t turns_token(const struct template *template, const struct tokenizer *t);
 
 /* Writes the number of tokens up to and including each end token to ret, in rising order, and returns how many there

@@ -1,7 +1,7 @@
 /*
  * Prefill and decode apart, for the engine's loop: passes requests, data and first tokens between scheduler, device and
- * the transfer thread (daemon/transfer/transfer.h), which answers with notes. All calls are the engine thread's; none
- * waits for a network.
+ * the transfer thread (daemon/transfer/transfer.h), which answers with notes. Only the engine thread calls these
+ * functions, and none but handoff_close waits for a network.
  *
  * One prompt has several names on its way: an order here on a decode worker, an attempt with its delivery in
  * daemon/transfer, and a shipment here on a prefill worker.
@@ -43,11 +43,13 @@ struct handoff;
 int handoff_open(const struct handoff_config *config, struct handoff **ret,
 		 struct err *e) MUST_CHECK;
 
-/* Tells the peers that this worker ends, drops all prompts that are under way, and frees h. Before engine_close. */
+/* Tells the peers that this worker ends, drops all prompts that are under way, and frees h. To be called before
+ * engine_close. */
 void handoff_close(struct handoff *h);
 
-/* The part of this worker in a client's request with a prompt of so many tokens: HANDOFF_RECEIVE if a prefill worker
- * may compute the prompt. If none is connected, counts a long prompt in metrics.prompts_missed. */
+/* Returns the role of this worker in a client's request with a prompt of n_prompt tokens: HANDOFF_RECEIVE if a prefill
+ * worker may compute the prompt, else HANDOFF_NONE. If a decode worker has no prefill worker connected, counts a prompt
+ * of at least --disaggregation-min-tokens in metrics.prompts_missed. */
 enum scheduler_handoff handoff_of(struct handoff *h, uint32_t n_prompt);
 
 /* Handles one note of the transfer thread. 1: *ret_n events of clients' requests were written to `events` (room as for
@@ -59,7 +61,8 @@ int handoff_take(struct handoff *h, struct scheduler_event *events, uint32_t *re
  * queues reads for which no block was free before (shipping_run). -EIO: the device is lost. */
 int handoff_run(struct handoff *h, struct err *e) MUST_CHECK;
 
-/* On a prefill worker: takes the first tokens from the events of a step, and sends them when a prompt has all. */
+/* On a prefill worker: takes the first tokens from the events of a step. Sends those of a prompt when all its choices
+ * have theirs. */
 void handoff_deliver(struct handoff *h, const struct scheduler_event *events, uint32_t n);
 
 /* On a decode worker: the client's request ends, so its prompt is no longer wanted from a peer. Unknown requests are
@@ -73,5 +76,6 @@ void handoff_fail(struct handoff *h, const struct err *why);
 /* The cache was flushed: tells the peers that this worker has nothing cached. No prompt may be under way. */
 void handoff_flushed(struct handoff *h);
 
-/* On a prefill worker: from now on prompts of peers are refused, and the peers are told so. */
+/* On a prefill worker: tells the peers and the registry that it takes no new prompts. It refuses prompts that still
+ * come (handoff_send_admit). */
 void handoff_drain(struct handoff *h);

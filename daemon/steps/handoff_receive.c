@@ -9,7 +9,7 @@
 /* The most peers that are asked for a prompt, one after the other; then the prompt is computed here. */
 enum { TRIES_MAX = 3 };
 
-/* A prompt that is handed over. */
+/* A prompt that a prefill worker is to compute. */
 struct order {
 	struct list node; /* in handoff_receive.orders */
 	uint64_t request; /* the request's id in the scheduler */
@@ -42,7 +42,7 @@ void handoff_receive_close(struct handoff_receive *h)
 	transfer_note_free(h->held);
 }
 
-/* The order of this attempt, or of this request; the other argument is 0. NULL: there is none. */
+/* Returns the order of this attempt, or of this request; the other argument is 0. NULL: there is none. */
 static struct order *find(struct handoff_receive *h, uint64_t attempt, uint64_t request)
 {
 	list_for_each (o, &h->orders, struct order, node)
@@ -66,7 +66,7 @@ static void fail_request(struct handoff_receive *h, uint64_t request, bool again
 	scheduler_receive_failed(h->config->scheduler, request, again);
 }
 
-/* Ends an order: this worker computes the prompt. */
+/* Ends an order, and counts it as missed: this worker computes the prompt. */
 static void give_up(struct handoff_receive *h, struct order *o)
 {
 	atomic_fetch_add(&h->config->server->metrics.prompts_missed, 1);
@@ -114,7 +114,7 @@ static int send_order(struct handoff_receive *h, const struct order *o, struct e
 	return r;
 }
 
-/* A new order, already in the list; NULL: out of memory. */
+/* Makes an order and adds it to the list. NULL: out of memory. */
 static struct order *new_order(struct handoff_receive *h, uint64_t request)
 {
 	struct order *o = calloc(1, sizeof(*o));
@@ -167,15 +167,16 @@ static void take_lost(struct handoff_receive *h, struct order *o, const struct t
 	fail_request(h, o->request, true);
 }
 
-/* Called when the data are on the device: by a thread of the driver, or within engine_write_pieces. */
+/* Frees a note whose data were copied to the device, or could not be. Called by a thread of the driver, or within
+ * engine_write_pieces. */
 static void free_written(void *tag, bool good)
 {
 	(void)good;
 	transfer_note_free(tag);
 }
 
-/* Lists the engine's pieces in a WINDOW: one for each page of each of its runs (struct wire_run), in the order of
- * the data. New. NULL: out of memory. */
+/* Returns a new list of the pieces in a WINDOW, in the order of its data: for each run (struct wire_run) a piece of
+ * every page, or the piece of the state. NULL: out of memory. */
 static struct engine_piece *list_pieces(struct handoff_receive *h, const struct order *o,
 					const struct wire_window *w, uint32_t *ret_n)
 {
@@ -203,8 +204,8 @@ static struct engine_piece *list_pieces(struct handoff_receive *h, const struct 
 	return pieces;
 }
 
-/* Queues the copy of a WINDOW's data to the device. The note is freed when the data are copied, or now. -EIO: the
- * device is lost. */
+/* Queues the copy of a WINDOW's data to the device. The note is freed when the data are copied, or now if that cannot
+ * be queued. -EIO: the device is lost. */
 static int take_data(struct handoff_receive *h, struct order *o, struct transfer_note *n,
 		     struct err *e)
 {
@@ -236,8 +237,9 @@ static bool in_vocabulary(const struct handoff_receive *h, const struct transfer
 	return true;
 }
 
-/* All of a prompt has arrived: writes the events of its first tokens, which borrow the draws of n, and returns their
- * number. n is taken. */
+/* Called when all of a prompt has arrived. Writes the events of its first tokens, which borrow the draws of n, and
+ * returns their number. A token that is not in the vocabulary: returns 0, and the prompt is computed here. n is
+ * taken. */
 static uint32_t take_came(struct handoff_receive *h, struct order *o, struct transfer_note *n,
 			  struct scheduler_event *events)
 {

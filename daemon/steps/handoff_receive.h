@@ -1,4 +1,5 @@
-/* The decode worker's side of daemon/steps/handoff.h: prompts that prefill workers compute. Only the engine thread. */
+/* The decode worker's side of daemon/steps/handoff.h: prompts that prefill workers compute. Only the engine thread
+ * calls these functions. */
 #pragma once
 
 #include "base/list.h"
@@ -8,7 +9,7 @@
 struct handoff_receive {
 	const struct handoff_config *config;
 	struct transfer *transfer;
-	struct list orders;    /* prompts that are handed over */
+	struct list orders;    /* prompts that a prefill worker is to compute */
 	uint64_t last_attempt; /* number of the latest attempt */
 	/* the latest NOTE_CAME, owned: the events of that prompt borrow its draws */
 	struct transfer_note *held;
@@ -21,10 +22,10 @@ void handoff_receive_open(struct handoff_receive *h, const struct handoff_config
 /* Frees the content of *h, after the transfer thread has ended. Accepts a struct of zeros. */
 void handoff_receive_close(struct handoff_receive *h);
 
-/* Hands over the prompts that the scheduler wants to receive. */
+/* Asks prefill workers for the prompts that the scheduler wants to receive (scheduler_next_prepare). */
 void handoff_receive_ask(struct handoff_receive *h);
 
-/* Handles a note, which is taken. A NOTE_CAME writes events, and sets *ret_n to their number; otherwise *ret_n is
+/* Handles a note and takes it over. For a NOTE_CAME writes events, and sets *ret_n to their number; otherwise *ret_n is
  * unchanged. -EIO: the device is lost. */
 int handoff_receive_take(struct handoff_receive *h, struct transfer_note *n,
 			 struct scheduler_event *events, uint32_t *ret_n, struct err *e) MUST_CHECK;

@@ -27,8 +27,8 @@ static void end_call(struct server *s)
 	lifecycle_notify(s->lifecycle);
 }
 
-/* main drains until no call is counted. A prompt is counted before the state is read, so either main waits for it, or
- * it is refused here. */
+/* main drains until no call is counted. A prompt is counted before the daemon's state is read, so either main waits for
+ * the prompt, or the prompt is refused here. */
 bool handoff_send_admit(struct server *s)
 {
 	atomic_fetch_add(&s->calls, 1);
@@ -38,7 +38,7 @@ bool handoff_send_admit(struct server *s)
 	return false;
 }
 
-/* The shipment of this attempt, or of this request; the other argument is 0. NULL: there is none. */
+/* Returns the shipment of this attempt, or of this request; the other argument is 0. NULL: there is none. */
 static struct shipment *find(struct handoff_send *h, uint64_t attempt, uint64_t request)
 {
 	list_for_each (s, &h->shipments, struct shipment, node)
@@ -56,8 +56,8 @@ static void free_shipment(struct handoff_send *h, struct shipment *s)
 
 /* ---- data ---- */
 
-/* An engine_on_layer. When the last layer of a layer group is queued on the device, queues the reads of the group's
- * data behind it. */
+/* Called by the engine for each layer (engine_on_layer). When the last layer of a layer group is queued on the device,
+ * queues the reads of the group's data behind it; for other layers does nothing. */
 static void ship_layer(void *user, const struct plan *plan, uint32_t layer)
 {
 	struct handoff_send *h = user;

@@ -1,5 +1,5 @@
 /* The prefill worker's side of daemon/steps/handoff.h: prompts that are computed for decode workers. Only the engine
- * thread, unless a function says otherwise. */
+ * thread calls these functions, unless one says otherwise. */
 #pragma once
 
 #include "base/list.h"
@@ -11,7 +11,7 @@ struct handoff_send {
 	struct transfer *transfer;
 	struct shipping *shipping; /* owned */
 	struct list shipments;	   /* prompts that are computed for decode workers */
-	struct err lost; /* the error with which the device was lost; code 0: it was not */
+	struct err lost; /* first error of handoff_send_fail, given to new prompts; code 0: none */
 };
 
 /* config, transfer: borrowed. */
@@ -21,11 +21,12 @@ int handoff_send_open(struct handoff_send *h, const struct handoff_config *confi
 /* Frees the content of *h, after the transfer thread has ended. Accepts a struct of zeros. */
 void handoff_send_close(struct handoff_send *h);
 
-/* On the transfer thread, before it makes a NOTE_ASKED: counts the prompt in server.calls. False: the daemon drains
- * or has failed, and the prompt must be refused. */
+/* On the transfer thread, before it makes a NOTE_ASKED: counts the prompt in server.calls. False: the daemon drains or
+ * has failed; then the prompt is not counted, and must be refused. */
 bool handoff_send_admit(struct server *s);
 
-/* As handoff_take (n stays the caller's), handoff_deliver (of one event) and handoff_fail. */
+/* The prefill worker's side of handoff_take (n stays the caller's), of handoff_deliver (for one event), and of
+ * handoff_fail. */
 void handoff_send_take(struct handoff_send *h, const struct transfer_note *n);
 void handoff_send_deliver(struct handoff_send *h, const struct scheduler_event *ev);
 void handoff_send_fail(struct handoff_send *h, const struct err *why);

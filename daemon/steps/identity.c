@@ -14,8 +14,8 @@ void identity_release(struct identity *i)
 	pthread_mutex_destroy(&i->lock);
 }
 
-/* The path of the memo (engine/cache_identity.h), new. NULL: there is no directory for it, so the weights are hashed
- * again at each start. */
+/* Returns the path of the memo (engine/cache_identity.h), new. NULL: there is no directory for it, or memory is short;
+ * then all weights are hashed at this start. */
 static char *own_memo(const struct options *o)
 {
 	char *memo;

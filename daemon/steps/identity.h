@@ -19,7 +19,8 @@ struct identity {
 void identity_init(struct identity *i, const struct server *s);
 void identity_release(struct identity *i);
 
-/* The identity, as from cache_identity_compute. If another thread is computing it, waits for that. memo NULL: the file
- * "weights" in the directory of compiled kernels. After setup_engine, which fills server->info. */
+/* Gives *ret the identity, which the first successful call computes with cache_identity_compute; the errors are those
+ * of that function. While another thread computes it, waits for that thread. memo NULL: the file "weights" in the
+ * directory of compiled kernels. To be called after setup_engine, which fills server->info. */
 int identity_get(struct identity *i, const char *memo, const atomic_bool *cancel,
 		 struct cache_identity *ret, struct err *e) MUST_CHECK;

@@ -7,9 +7,9 @@
 #include "daemon/steps/handoff.h"
 #include "daemon/steps/record.h"
 
-/* The times at which the last LIVE_STEPS steps were planned are kept. At the first token of a prompt, the metrics
- * need the time of the first step that computed any of it. A prompt that took more steps counts as queued until its
- * first token. */
+/* The times at which the last LIVE_STEPS steps were planned are kept. At the first token of a prompt, the metrics need
+ * the time of the first step that computed any of it. If that step was more than LIVE_STEPS steps ago, the prompt
+ * counts as queued until its first token. */
 enum { LIVE_STEPS = 4096 };
 
 struct live {
@@ -29,18 +29,19 @@ struct live {
 /* Fails a call that is not live, and drops the work's reference. */
 void live_refuse(struct live *l, struct call *c, const struct err *why) ON(role_engine);
 
-/* Submits all prompts of a call, or refuses it. */
+/* Submits all prompts of a call. If the scheduler does not accept one, refuses the whole call (live_refuse). If the
+ * client has left already, only drops the work's reference. */
 void live_submit(struct live *l, struct call *c) ON(role_engine);
 
-/* Handles a control message: the client has left, or http has found stop strings. Does nothing if the call is not
- * live. */
+/* Handles the message `control` of a call (call.h): ends the choices in which http has found stop strings, and ends the
+ * whole call if the client has left. A call that is not live is left as it is. */
 void live_control(struct live *l, struct call *c) ON(role_engine);
 
 /* Notes that this step was planned now. */
 void live_planned(struct live *l, uint64_t step) ON(role_engine);
 
-/* Hands the events of a step to their calls. Ends the calls whose last choice has ended, and those that have failed.
- * Each of these, and each call that wants its tokens now, is woken once. */
+/* Hands events to their calls. Ends the calls whose last choice has ended. Fails and ends the calls for whose tokens
+ * memory is short. Wakes the connections of both, and of each call that wants its tokens now (call_wants_tokens). */
 void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t n) ON(role_engine);
 
 /* Fails and ends all live calls. */

@@ -21,9 +21,9 @@ struct loop {
 	struct server *server;
 	pthread_t thread;
 	_Atomic bool draining, quit, ended; /* each is set once */
-	_Atomic bool failing;		    /* set once: no step runs any more, every call fails */
+	_Atomic bool failing; /* set once: no step begins any more, every call fails */
 	pthread_mutex_t failure_lock;
-	struct err failure; /* the reason why it is failing; guarded by failure_lock */
+	struct err failure; /* the reason why the loop is failing; guarded by failure_lock */
 
 	/* used by the engine thread alone */
 	struct engine *engine;
@@ -34,7 +34,7 @@ struct loop {
 	struct record *record;	 /* NULL: not recording */
 	struct live live;
 	uint64_t committed; /* number of the last committed step */
-	/* number of draws of step s at s % ENGINE_STEPS_OUT, until it is committed */
+	/* draws[s % ENGINE_STEPS_OUT]: the number of draws of step s, until that step is committed */
 	uint32_t draws[ENGINE_STEPS_OUT];
 	uint32_t n_out; /* steps that are planned and not committed */
 	struct metrics_steps published;
@@ -108,7 +108,7 @@ static void deliver_events(struct loop *l, uint32_t n) ON(role_engine)
 		handoff_deliver(l->handoff, l->events, n);
 }
 
-/* Plans a step and queues it on the device. False: no request can run, at least not before the next commit. */
+/* Plans a step and queues it on the device. False: there is nothing that can run now (scheduler_plan). */
 static bool begin_step(struct loop *l) ON(role_engine)
 {
 	const struct plan *plan = scheduler_plan(l->scheduler);
@@ -139,8 +139,8 @@ static void end_step(struct loop *l) ON(role_engine)
 	deliver_events(l, scheduler_commit(l->scheduler, l->results, l->events));
 }
 
-/* Moves pages and states between the device and the cache below it. True: copies are under way, and their ends do not
- * wake the inbox, so call this function again soon. */
+/* Moves pages and states between the device and the cache below it; does nothing without such a cache. True: copies are
+ * under way, and their ends wake no thread, so call this function again soon. */
 static bool move_items(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};
@@ -151,7 +151,8 @@ static bool move_items(struct loop *l) ON(role_engine)
 	return more;
 }
 
-/* Handles the notes of the transfer thread. */
+/* Passes loop_drain on to the transfer thread, and handles the notes of that thread. Does nothing in a unified
+ * worker. */
 static void take_notes(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};
@@ -166,7 +167,8 @@ static void take_notes(struct loop *l) ON(role_engine)
 		lose_device(l, &e);
 }
 
-/* Hands prompts, or data that waited for a free block, to the transfer thread. */
+/* In a decode worker: hands prompts to the transfer thread. In a prefill worker: queues reads that waited for a free
+ * block. Does nothing in a unified worker. */
 static void run_handoff(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};
@@ -213,8 +215,8 @@ int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e)
 	bool live = !list_empty(&l->live.calls);
 	struct scheduler_stats stats;
 
-	/* Steps that are out may have rows of sequences that have ended. These hold their pages until the commit, so
-	 * all steps are committed first. */
+	/* Steps that are out may have rows of sequences that have ended. The pages of such a sequence are in use until
+	 * the commit, so all steps are committed first. */
 	while (!live && l->n_out)
 		end_step(l);
 	if (has_failed(l, e))
@@ -326,8 +328,8 @@ static void run_steps(struct loop *l) ON(role_engine)
 	}
 }
 
-/* Fails the calls that are still live, because the device was lost or they took longer than the drain allows, and
- * drops the prompts of other workers. Then ends the steps that are out. */
+/* Fails the calls that are still live: the device was lost, or the calls took longer than the drain allows. Drops the
+ * prompts of other workers. Then waits for the steps that are out, and commits them. */
 static void end_steps(struct loop *l) ON(role_engine)
 {
 	struct err end = {0}, why;

@@ -13,8 +13,8 @@
  * Up to two steps are out at the same time: while the device runs one, the thread plans the next, queues it behind,
  * and hands out the tokens of the one before.
  *
- * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. When the
- * device is lost or the daemon ends, every live call fails with a sentence, and so does every call that still comes,
+ * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. When the device
+ * is lost or the daemon ends, every live call (live.h) fails with an error, and so does every call that still comes,
  * until loop_quit.
  */
 #pragma once
@@ -30,7 +30,7 @@ int loop_start(struct server *s, struct err *e) MUST_CHECK;
 
 const struct scheduler *loop_scheduler(const struct loop *l) ON(role_engine);
 
-/* The statistics now; borrowed until the next step. */
+/* Returns the statistics of this moment, borrowed until the next step. Publishes them for /metrics, too. */
 const struct metrics_steps *loop_stats(struct loop *l) ON(role_engine);
 
 /* Empties the prefix cache, on the device and below it; *ret_held has its statistics from before.
@@ -40,16 +40,16 @@ int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e) MUS
 
 /* ---- for other threads ---- */
 
-/* main: from now on every live call and every new one fails with *e, or with the earlier error if the device is
- * lost. */
+/* main: from now on every live call and every new one fails with *e, or with an earlier error if there is one (the
+ * device was lost). */
 void loop_fail_all(struct loop *l, const struct err *e);
 
-/* Any thread: no more prompts are accepted from other workers. */
+/* Any thread: tells other workers that this one takes no more of their prompts. Does nothing in a unified worker. */
 void loop_drain(struct loop *l);
 
-/* main: the thread ends after the steps that are out, writes the cache's files, and closes the engine. No other
- * thread may push into the inbox any more. When loop_ended becomes true, main is woken by lifecycle_notify; then call
- * loop_free. */
+/* main: the thread finishes the steps that are out, writes the cache's files, closes the engine and ends. After this
+ * call no other thread may push into the inbox. When loop_ended becomes true, main is woken by lifecycle_notify; then
+ * call loop_free. */
 void loop_quit(struct loop *l);
 bool loop_ended(const struct loop *l);
 void loop_free(struct loop *l);

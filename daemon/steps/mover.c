@@ -26,7 +26,7 @@ struct mover {
 	struct queue *inbox;
 	struct identity *identity;
 	struct list asked;   /* jobs whose get is under way */
-	uint64_t down_bytes; /* bytes of copies down that are under way */
+	uint64_t down_bytes; /* bytes of the copies to the store that are under way */
 	uint32_t page_tokens;
 	uint32_t epoch; /* number of calls of mover_clear */
 	bool ready;	/* scheduler_tiers_ready was called */
@@ -191,7 +191,8 @@ static int take_block(struct engine *g, struct scheduler *s, struct store_event 
 	int r;
 
 	list_remove(&j->node);
-	/* If the index has lost the item, the reason was logged with its STORE_GONE. */
+	/* No line for an item that has left the index: it was evicted or flushed, or the reason was logged when it
+	 * left. */
 	if (ev->error && tiers_has(scheduler_tiers(s), &ev->item))
 		log_info("prefix cache: %s", ev->why.text);
 	wanted = scheduler_loaded(s, j->request, j->index, !ev->error, &id);
@@ -224,8 +225,8 @@ static int take_event(struct engine *g, struct scheduler *s, struct store_event 
 	return 0;
 }
 
-/* Tells the store which items requests have resumed on the device. They count as used there too, so that they are
- * still on disk after a restart. */
+/* Tells the store of the items that requests have resumed on the device. They then count as used in the store too, so
+ * that they are still on disk after a restart. */
 static void tell_uses(struct mover *m, struct scheduler *s)
 {
 	struct tier_item used[256];

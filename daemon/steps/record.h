@@ -45,7 +45,7 @@ int record_open(const char *path, const struct scheduler_config *c, struct recor
 		struct err *e) MUST_CHECK;
 void record_close(struct record *r);
 
-/* Each function writes one line. NULL is allowed, and writes nothing. */
+/* Each function writes one line. With NULL, or when recording has stopped, does nothing. */
 void record_submit(struct record *r, uint64_t id, const struct scheduler_request *q);
 void record_plan(struct record *r, const struct plan *p);
 void record_commit(struct record *r, const struct draw_result *results, uint32_t n);

@@ -8,7 +8,7 @@
 
 /* Makes the system_fingerprint. While it stays the same, a client may expect the same answer to the same request and
  * seed. It is a hash of the program's version, the model's name (the weights are not hashed), the device and its
- * driver, the kernels, the element type, and the seed of synthetic weights. */
+ * driver, the kernels, their cuts that change bits, the element type, and the seed of synthetic weights. */
 static void take_fingerprint(struct server *s)
 {
 	const struct options *o = &s->options;
@@ -72,8 +72,9 @@ int setup_engine(struct server *s, struct engine **ret, uint64_t *ret_ns, struct
 	return 0;
 }
 
-/* The scheduler cannot handle an error here. The keys of the request's prompt were made by the same function before it
- * was submitted, so the function does not fail now. If it did, the item with the key of zeros would never be found. */
+/* Computes keys for the scheduler (scheduler_config.content_key), which cannot handle an error. content_key_next is not
+ * expected to fail now, because it has made the keys of the same request's prompt. If it fails, the key is all zeros,
+ * and no request finds the item with that key. */
 static void next_key(const struct content_key *before, const int32_t *tokens, uint32_t n,
 		     struct content_key *ret)
 {

@@ -9,7 +9,7 @@
 #include "base/queue.h"
 
 /* A block holds the data of a parcel. A block is taken when the read of a parcel is queued, up to two steps ahead of
- * the device. 256 MiB hold the pages of several thousand tokens and several states. */
+ * the device. At 64 KiB of KV a token, for example, 256 MiB hold the pages of 4096 tokens. */
 enum { BLOCK_MIN = 1 << 20, BLOCKS_BYTES = 256 << 20, BLOCKS_MIN = 8, BLOCKS_MAX = 256 };
 
 /* Blocks that a peer may hold for each free block. */
@@ -18,17 +18,18 @@ enum { BLOCKS_SHARE = 4 };
 struct block {
 	struct engine_block *memory; /* owned */
 	bool used;		     /* guarded by lock, like peer */
-	uint32_t peer;		     /* the peer for which its data are */
+	uint32_t peer;		     /* the peer to which the data in the block go */
 };
 
-/* Pieces of one ship in one layer group, as many as a block can hold: read into a block, and sent as one WINDOW. */
+/* Pieces of one ship in one layer group, at most as many as a block can hold. They are read into a block, and sent as
+ * one WINDOW. */
 struct parcel {
 	struct list node; /* in shipping.waiting, or in no list */
 	struct shipping *shipping;
 	struct engine_piece *pieces; /* [n_pieces] owned */
 	struct wire_run *runs;	     /* the same pieces, as the WINDOW lists them; owned */
 	uint32_t n_pieces, peer;
-	struct block *block;	     /* NULL: it waits for one */
+	struct block *block;	     /* NULL: none is taken yet */
 	struct transfer_parcel send; /* for the transfer thread */
 };
 
@@ -36,7 +37,7 @@ struct shipping {
 	struct shipping_config config;
 	uint64_t block_bytes;
 	struct list waiting;		    /* parcels without a block */
-	uint32_t n_waiting[TRANSFER_PEERS]; /* of these, the parcels of each peer */
+	uint32_t n_waiting[TRANSFER_PEERS]; /* how many of these parcels each peer has */
 
 	pthread_mutex_t lock;
 	struct block blocks[BLOCKS_MAX]; /* [n_blocks] */
@@ -115,7 +116,8 @@ void shipping_close(struct shipping *s)
 
 /* ---- parcels ---- */
 
-/* Any thread: frees a parcel that was sent or cannot be, and makes its block free for others. */
+/* Any thread: frees a parcel that was sent, or that cannot be sent. Makes its block free for others, and wakes the
+ * engine thread. */
 static void end_parcel(struct parcel *p)
 {
 	struct shipping *s = p->shipping;
@@ -132,7 +134,8 @@ static void sent(struct transfer_parcel *p)
 	end_parcel(container_of(p, struct parcel, send));
 }
 
-/* Called when the data are in the block: by a thread of the driver, or within engine_read_pieces. */
+/* Hands a parcel whose data are in the block to the transfer thread; frees it if the read has failed. Called by a
+ * thread of the driver, or within engine_read_pieces. */
 static void read_done(void *tag, bool good)
 {
 	struct parcel *p = tag;
@@ -205,7 +208,7 @@ static int read_parcel(struct shipping *s, struct parcel *p, struct err *e)
 
 int shipping_run(struct shipping *s, struct err *e)
 {
-	/* A parcel of this peer found no block; its later ones must wait, too. */
+	/* refused[i]: a parcel of peer i found no block, so the later parcels of this peer must wait, too */
 	bool refused[TRANSFER_PEERS] = {false};
 
 	list_for_each (p, &s->waiting, struct parcel, node) {
@@ -249,7 +252,7 @@ struct packing {
 	struct err error;
 };
 
-/* Begins a new, empty parcel; NULL: out of memory. */
+/* Returns a new, empty parcel; NULL: out of memory. */
 static struct parcel *new_parcel(const struct packing *k)
 {
 	uint32_t runs = WIRE_PARTS * k->n_layers, pieces = runs * MAX(k->ship->n_pages, 1u);
@@ -277,7 +280,8 @@ static struct parcel *new_parcel(const struct packing *k)
 	return p;
 }
 
-/* Queues the read of the parcel that was being filled, or lets it wait for a block. */
+/* Queues the read of the parcel that was being filled, or lets it wait for a block. Does nothing if there is no such
+ * parcel. */
 static void send_off(struct packing *k)
 {
 	struct parcel *p = k->p;
@@ -293,8 +297,9 @@ static void send_off(struct packing *k)
 		start_waiting(k->s, p);
 }
 
-/* Adds one part of a layer: its pieces of n pages from page `first` of the prompt on, or its piece of the state (first
- * 0, n 1). ids[n]: numbers of the pages, or of the slot, on the device. */
+/* Adds pieces of one part of a layer to the parcel; when it is full, sends it off and begins another. The pieces are
+ * those of n pages from page `first` of the prompt on, or the piece of the state (first 0, n 1). ids[n]: numbers of the
+ * pages, or of the slot, on the device. */
 static void pack(struct packing *k, uint32_t layer, uint32_t part, uint64_t piece_bytes,
 		 const uint32_t *ids, uint32_t first, uint32_t n)
 {

@@ -1,6 +1,6 @@
-/* Reads the pages and states of a prefill worker's prompts from the device. While later layers are computed, the data
- * of a layer group (handoff.h has all names of the data) are divided into parcels. Each parcel is read into a block of
- * pinned memory, from which the transfer thread sends it as one WINDOW, without a copy.
+/* Reads the pages and states of a prefill worker's prompts from the device. The data of a layer group (handoff.h has
+ * all names of the data) are divided into parcels. While the device computes later layers, each parcel is read into a
+ * block of pinned memory, from which the transfer thread sends it as one WINDOW, without a copy.
  *
  * There are 256 MiB of blocks, but at least eight blocks. A parcel that finds no free block is read later: its data
  * stay unchanged on the device until all of the prompt was sent. A peer gets another block only while it holds less
@@ -29,12 +29,12 @@ uint64_t shipping_block_bytes(const struct engine *engine);
 int shipping_open(const struct shipping_config *config, struct shipping **ret,
 		  struct err *e) MUST_CHECK;
 
-/* No read may be under way, and the transfer thread must have ended. NULL is allowed. */
+/* Frees everything. No read may be under way, and the transfer thread must have ended. With NULL does nothing. */
 void shipping_close(struct shipping *s);
 
-/* Queues the reads of the data that one ship of the plan has in a layer group. Called within engine_submit, when
- * these layers are queued and later ones are not. After an error the attempt must be failed: some of its data will
- * not be read. */
+/* Queues the reads of the data of `ship` in the layer group of n_layers layers from first_layer on. Parcels that find
+ * no free block wait for shipping_run. Called within engine_submit, when these layers are queued and later ones are
+ * not. After an error the caller must fail the attempt, because some of its data will not be read. */
 int shipping_group(struct shipping *s, uint64_t attempt, uint32_t peer, const struct plan *plan,
 		   const struct plan_ship *ship, uint32_t first_layer, uint32_t n_layers,
 		   struct err *e) MUST_CHECK;
@@ -43,5 +43,5 @@ int shipping_group(struct shipping *s, uint64_t attempt, uint32_t peer, const st
  * lost. */
 int shipping_run(struct shipping *s, struct err *e) MUST_CHECK;
 
-/* Drops the parcels of an attempt that wait for a block. */
+/* Frees the parcels of an attempt for which no block was free yet. */
 void shipping_drop(struct shipping *s, uint64_t attempt);

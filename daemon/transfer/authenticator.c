@@ -31,7 +31,8 @@ static bool is_text(zmq_msg_t *m, const char *text)
 	return zmq_msg_size(m) == strlen(text) && !memcmp(zmq_msg_data(m), text, strlen(text));
 }
 
-/* Checks one question. Also fills key with the peer's public key, "" when it has none. */
+/* Returns whether the peer of a question may connect. Fills key with the peer's public key; "": the question has no
+ * CURVE key. */
 static bool is_allowed(const struct authenticator *a, zmq_msg_t *frames, size_t n,
 		       char key[TRANSFER_KEY_TEXT])
 {

@@ -1,6 +1,6 @@
 /*
- * Decides which peers may connect to a socket that listens: those whose public key is on the list (keys.h). ZeroMQ asks
- * about each new connection, by a message on a socket within the process. Source: RFC 27/ZAP.
+ * Decides which peers may connect to a socket that listens: those whose public key transfer_keys_allow accepts
+ * (keys.h). ZeroMQ asks about each new connection, by a message on a socket within the process. Source: RFC 27/ZAP.
  */
 #pragma once
 
@@ -18,5 +18,5 @@ int authenticator_open(struct authenticator *a, void *context, const struct tran
 		       struct err *e) MUST_CHECK;
 void authenticator_close(struct authenticator *a);
 
-/* Answers all questions that ZeroMQ has asked. */
+/* Answers all questions that ZeroMQ has asked by now. */
 void authenticator_run(struct authenticator *a);

@@ -1,15 +1,15 @@
-/* Counters of a transfer thread, for /metrics (daemon/metrics.h). Any thread reads. */
+/* Counters of a transfer thread, for /metrics (daemon/metrics.h). Any thread may read them. */
 #pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
 
 struct transfer_counters {
-	/* prefill workers that take prompts, or decode workers that are connected */
+	/* on a decode worker: prefill workers that take prompts; on a prefill worker: connected decode workers */
 	_Atomic uint64_t peers;
 	_Atomic uint64_t prompts_sent, prompts_sent_bytes;
 	_Atomic uint64_t prompts_received, prompts_received_bytes;
-	/* Deliveries that failed. Not counted: on a prefill worker, prompts that it refused; on a decode worker,
-	 * prompts that a worker gave back before any data came, because it shuts down. */
+	/* Deliveries that failed. A prefill worker does not count prompts that it refused. A decode worker does not
+	 * count a prompt that failed before any data came, because one of the two workers shuts down. */
 	_Atomic uint64_t prompts_failed;
 };

@@ -48,7 +48,7 @@ static void fail_peer(struct decode_peers *d, uint32_t link, const char *why) ON
 	sending_end_failed(&d->sending);
 }
 
-/* Forgets the peer, so that its link is free again. */
+/* Fails the peer's attempts and forgets the peer, so that its link is free again. */
 static void forget(struct decode_peers *d, uint32_t link, const char *why) ON(role_transfer)
 {
 	struct worker *w = d->sending.worker;
@@ -64,7 +64,7 @@ static void forget(struct decode_peers *d, uint32_t link, const char *why) ON(ro
 
 /* ---- sending ---- */
 
-/* Sends a PONG. sequence: that of the PING to answer; 0: none. */
+/* Sends a PONG. sequence: the sequence of the PING that it answers; 0: it answers none. */
 static void say_pong(struct decode_peers *d, uint32_t link, uint64_t sequence) ON(role_transfer)
 {
 	struct worker *w = d->sending.worker;
@@ -111,7 +111,8 @@ void decode_peers_flushed(struct decode_peers *d)
 
 /* ---- receiving ---- */
 
-/* The time without a message after which a peer is forgotten. The longer of the two heartbeats counts. */
+/* Returns the time without a message after which a peer is forgotten: three heartbeats, the peer's or our own,
+ * whichever are longer. */
 static uint64_t patience_of(const struct decode_peers *d, uint32_t heartbeat_ms)
 {
 	uint64_t own_ns = d->sending.worker->config.heartbeat_ns;
@@ -119,10 +120,10 @@ static uint64_t patience_of(const struct decode_peers *d, uint32_t heartbeat_ms)
 	return (PEERS_MISSED + 1) * MAX(own_ns, heartbeat_ms * UINT64_C(1000000));
 }
 
-/* A decode worker that sends HELLO on a new link may have lost its old connection. Then its attempts on the old link
- * are of no use: data cannot reach it, and its ABORTs come on the new link. So a HELLO is sent on its other links, and
- * those that do not take it are forgotten; only sending shows whether a connection still exists. A decode worker that
- * is connected twice, through two addresses, is not harmed by a second HELLO. */
+/* Called when a decode worker sent HELLO on a new link: forgets its other links whose connection is broken. Attempts on
+ * a broken link are of no use: data cannot reach the decode worker, and its ABORTs come on the new link. Only sending
+ * shows whether a connection still exists, so a HELLO is sent on each other link. A decode worker that is connected
+ * twice, through two addresses, is not harmed by a second HELLO. */
 static void forget_broken(struct decode_peers *d, uint32_t link) ON(role_transfer)
 {
 	struct worker *w = d->sending.worker;
@@ -142,7 +143,7 @@ static void forget_broken(struct decode_peers *d, uint32_t link) ON(role_transfe
 	}
 }
 
-/* Answers a HELLO that does not fit. */
+/* Answers a HELLO that does not fit with REFUSE. */
 static void refuse_hello(struct decode_peers *d, uint32_t link, const char *why) ON(role_transfer)
 {
 	struct worker *w = d->sending.worker;
@@ -196,8 +197,8 @@ static void hear_hello(struct decode_peers *d, uint32_t link, const struct wire_
 		accept_hello(d, link, h);
 }
 
-/* Only a REFUSE with ESHUTDOWN makes the peer be forgotten. A decode worker sends it when it shuts down, or as the
- * answer to ours. */
+/* Forgets a peer whose REFUSE has the code ESHUTDOWN, and ignores any other REFUSE. A decode worker sends that code
+ * when it shuts down, or as the answer to our own ESHUTDOWN. */
 static void hear_refuse(struct decode_peers *d, uint32_t link, const struct wire_refuse *r)
 	ON(role_transfer)
 {
@@ -219,7 +220,7 @@ void decode_peers_other_version(struct decode_peers *d, uint32_t link, const str
 	if (log_due(&d->said_version, w->now_ns, more))
 		log_warning("transfer: a decode worker at %s is refused: %s%s", address_of(d, link),
 			    why->text, more);
-	/* The peer cannot read the answer either; it learns that the versions differ. */
+	/* The peer cannot read the answer either, but its header tells the peer that the versions differ. */
 	if (!peer_of(d, link)->known)
 		worker_refuse(w, link, EPROTONOSUPPORT, why->text);
 }

@@ -10,7 +10,7 @@ struct decode_peer {
 	/* time of its last message; of its first one while it is not known; 0: the link is unused */
 	uint64_t heard_ns;
 	uint64_t patience_ns; /* it is forgotten after so long without a message */
-	uint64_t told;	      /* the place in the gossip up to which it was told keys */
+	uint64_t told;	      /* the place of the key that it is told next (gossip.h) */
 };
 
 struct decode_peers {
@@ -20,28 +20,29 @@ struct decode_peers {
 	bool said_draining; /* a PONG has told the peers that this worker drains */
 };
 
-/* Listens. bound: the address with the port that was chosen. */
+/* Begins to listen. Fills bound with the address, whose port the system may have chosen. */
 int decode_peers_open(struct decode_peers *d, struct worker *w, char bound[TRANSFER_ENDPOINT_MAX],
 		      struct err *e) MUST_CHECK;
 
-/* Frees the peers, after worker_close. */
+/* Frees the members. Call it after worker_close. */
 void decode_peers_close(struct decode_peers *d);
 
-/* A message came on a link, even one that cannot be read. */
+/* Notes that a message came on a link, also one that cannot be read. */
 void decode_peers_seen(struct decode_peers *d, uint32_t link) ON(role_transfer);
 
-/* Handles a message. head, its frame, is moved into a note that needs it. */
+/* Handles a message. head, its frame, moves into a note if the message is a PREPARE that is accepted. */
 void decode_peers_hear(struct decode_peers *d, uint32_t link, const struct wire_message *m,
 		       zmq_msg_t *head) ON(role_transfer);
 
-/* decode_peers_other_version: a message of another version came. decode_peers_unreadable: a message came that cannot
- * be read and names an unknown delivery. */
+/* decode_peers_other_version: logs that a message of another version came; sends REFUSE if the peer's HELLO was not
+ * accepted before. decode_peers_unreadable: answers a message that cannot be read and names an unknown delivery; does
+ * nothing if the peer's HELLO was not accepted. */
 void decode_peers_other_version(struct decode_peers *d, uint32_t link, const struct err *why)
 	ON(role_transfer);
 void decode_peers_unreadable(struct decode_peers *d, uint32_t link, uint64_t delivery,
 			     const struct err *why) ON(role_transfer);
 
-/* The cache was flushed. */
+/* Notes that the cache was flushed; the next PONGs say so. */
 void decode_peers_flushed(struct decode_peers *d) ON(role_transfer);
 
 /* Tells the peers, once, that no new prompts are taken. */

@@ -3,14 +3,14 @@
 #include <errno.h>
 #include <string.h>
 
-/* The longest time after which the registry forgets an announcement. */
+/* The longest time for which the registry remembers one of our announcements. */
 #define TTL_NS ((uint64_t)15 * 1000000000)
 
 /* The longest pause before the next message when the registry could not be reached. */
 #define AGAIN_NS ((uint64_t)200 * 1000000)
 
-/* An announcement is sent so many times before the registry would forget the first one. A peer that does not answer is
- * disconnected when it is missing from so many lists in a row. */
+/* An announcement is sent so many times before the registry would forget the first one. A peer that the registry named,
+ * and that does not answer, is disconnected when it is missing from so many lists in a row. */
 enum { TIMES = 3 };
 
 _Static_assert((int)PORT_OUTGOING > (int)PEERS_MAX, "a connection is left for the registry");
@@ -86,7 +86,7 @@ void directory_leave(struct directory *d)
 
 /* ---- a decode worker ---- */
 
-/* Asks for workers of all models, so that a list without a usable one can be logged. */
+/* Asks for the prefill workers of all models, so that the log can say when all of them have another model. */
 static int ask(struct directory *d) ON(role_transfer)
 {
 	const struct wire_message m = {.type = WIRE_LIST, .list = {.role = WIRE_PREFILL}};
@@ -102,9 +102,8 @@ static bool is_registered(const struct directory *d, uint32_t peer)
 	return i.state == PEER_REGISTERED;
 }
 
-/* The first peer, except `except`, that has this endpoint or that is registered as this worker. endpoint or worker
- * may be NULL.
- * PEERS_MAX: there is none. */
+/* Returns the first peer, but not `except`, that has this endpoint or is registered as this worker. endpoint or worker
+ * may be NULL. PEERS_MAX: there is none. */
 static uint32_t find(const struct directory *d, const char *endpoint, const uint8_t *worker,
 		     uint32_t except)
 {
@@ -123,9 +122,9 @@ static uint32_t find(const struct directory *d, const char *endpoint, const uint
 	return PEERS_MAX;
 }
 
-/* Checks whether this worker may connect to a listed one. key: the listed worker's public key, if we have keys.
- * -EINVAL: its address is wrong. -EACCES: its key is not on our list; or we have no keys, and it has one or is not on
- * this machine. */
+/* Checks whether this worker may connect to a listed one. Fills key with the listed worker's public key, if we have
+ * keys. -EINVAL: the listed address is wrong. -EACCES: our key file does not allow the listed key there; or we have no
+ * keys, and the listed worker has one or is not on this machine. */
 static int check_worker(const struct directory *d, const struct wire_peer *p,
 			char key[TRANSFER_KEY_TEXT], struct err *e)
 {
@@ -147,7 +146,7 @@ static int check_worker(const struct directory *d, const struct wire_peer *p,
 	return 0;
 }
 
-/* Connects to a listed worker. PEERS_MAX with a sentence: it is not usable. */
+/* Connects to a listed worker and returns its peer. PEERS_MAX with a sentence: the worker is not usable. */
 static uint32_t connect_to(struct directory *d, const struct wire_peer *p, struct err *e)
 	ON(role_transfer)
 {
@@ -170,8 +169,8 @@ static void disconnect(struct directory *d, uint32_t peer, const char *why) ON(r
 	prefill_peers_remove(d->peers, peer, why);
 }
 
-/* Uses the key that the registry lists for a peer of --prefill, if our key file does not name the peer's address and
- * the peer is not registered (peers.h). */
+/* Connects to a peer of --prefill with the key that the registry lists for it. Does nothing if our key file names the
+ * peer's address, if it does not allow that key, or if the peer is Registered (peers.h). */
 static void take_key(struct directory *d, uint32_t peer, const struct wire_peer *p)
 	ON(role_transfer)
 {
@@ -186,8 +185,8 @@ static void take_key(struct directory *d, uint32_t peer, const struct wire_peer 
 			 p->endpoint);
 }
 
-/* Handles one worker of the list. Returns its peer if the registry found that peer. PEERS_MAX: an option named the
- * worker, it is connected under another address, or e says why it is not usable. */
+/* Handles one worker of the list. Returns its peer if that peer is known from the registry. PEERS_MAX: an option named
+ * the worker, it is connected under another address, or e says why it is not usable. */
 static uint32_t take_listed(struct directory *d, const struct wire_peer *p, struct err *e)
 	ON(role_transfer)
 {
@@ -208,7 +207,7 @@ static uint32_t take_listed(struct directory *d, const struct wire_peer *p, stru
 	return connect_to(d, p, e);
 }
 
-/* Whether a peer is the same worker as another one, and idle. */
+/* Whether a peer is idle and another peer is the same worker, so that this one is not needed. */
 static bool is_double(struct directory *d, uint32_t peer) ON(role_transfer)
 {
 	const struct receiving *r = &d->peers->receiving;
@@ -219,8 +218,8 @@ static bool is_double(struct directory *d, uint32_t peer) ON(role_transfer)
 	       find(d, NULL, i.worker, peer) != PEERS_MAX;
 }
 
-/* Logs that the list has workers of other models when there are more than in the last list. That is normal in a fleet
- * of several models, unless this model has none. */
+/* Logs how many workers of other models the list has, when they are more than in the last list. They are normal in a
+ * fleet of several models, so that is a warning only if the list has no worker of this model. */
 static void note_others(struct directory *d, uint32_t n, uint32_t n_listed) ON(role_transfer)
 {
 	if (n > d->n_other)
@@ -265,7 +264,7 @@ static void hear_peers(struct directory *d, const struct wire_peers *list) ON(ro
 			e = why;
 		}
 	}
-	/* logged once, not with every list */
+	/* logged when there are more than in the last list, not with every list */
 	if (n_unfit > d->n_unfit)
 		log_warning("transfer: the registry knows %u worker%s that cannot be used; %s",
 			    n_unfit, n_unfit == 1 ? "" : "s", e.text);

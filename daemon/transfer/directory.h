@@ -1,22 +1,23 @@
 /* A worker's use of the registry (tigon registry). A prefill worker announces itself so often that the registry can
  * miss two announcements before it forgets the worker. A decode worker asks for the list of prefill workers and
- * connects to new ones. It disconnects from a worker only when that worker is missing from the list and does not
- * answer either. So no connection ends because the registry is down, or was restarted and knows no worker yet. Only
+ * connects to new ones. It disconnects from a worker that is missing from three lists in a row, but only if that worker
+ * does not answer either. So no connection ends because the registry is down, or was restarted and knows no worker yet.
+ * It also gives up a second connection to one worker, and a worker that does not answer and now has another key. Only
  * the transfer thread. */
 #pragma once
 
 #include "daemon/transfer/prefill_peers.h"
 
-/* A worker of prefill_peers as the registry described it. */
+/* A peer of prefill_peers, as the registry described it. */
 struct directory_entry {
-	bool found; /* the registry named it, and no option did */
+	bool found; /* the peer is known from the registry, not from an option; else no other member is used */
 	uint8_t key[WIRE_CURVE_KEY];
-	uint32_t missed; /* lists in a row without it */
+	uint32_t missed; /* how many lists in a row did not have the peer */
 };
 
 struct directory {
 	struct worker *worker; /* borrowed */
-	/* of a decode worker, borrowed; NULL: this is a prefill worker */
+	/* the peers of a decode worker, borrowed; NULL: this is a prefill worker */
 	struct prefill_peers *peers;
 	uint32_t link;	       /* to the registry; PORT_NONE: no registry is used */
 	uint64_t due_ns;       /* when the next message is due */
@@ -29,15 +30,16 @@ struct directory {
 	uint32_t n_other; /* workers of the last list that have another model */
 };
 
-/* Begins to connect to the registry of the options, if they name one. peers: of a decode worker; NULL: this is a
- * prefill worker. self: of a prefill worker, the address to announce unless an option names another one. */
+/* Begins to connect to the registry of the options, if they name one. peers: the peers of a decode worker; NULL: this
+ * is a prefill worker. self: on a prefill worker, the address to announce unless an option names another one. */
 int directory_open(struct directory *d, struct worker *w, struct prefill_peers *peers,
 		   const char *self, struct err *e) MUST_CHECK;
 
 void directory_hear(struct directory *d, const struct wire_message *m) ON(role_transfer);
 
-/* Sends messages that are due. Returns the time at which it has to be called again. */
+/* Sends the message to the registry that is due. Returns the time at which it has to be called again. */
 uint64_t directory_tick(struct directory *d) ON(role_transfer);
 
-/* Asks the registry to forget this worker at once, if it is a prefill worker. */
+/* Asks the registry to forget this prefill worker at once. Does nothing on a decode worker, without a registry, or when
+ * it was called before. */
 void directory_leave(struct directory *d) ON(role_transfer);

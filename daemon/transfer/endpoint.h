@@ -1,5 +1,6 @@
 /*
- * Addresses of workers: "tcp://HOST:PORT". HOST is a name, an IPv4 address or an IPv6 address in brackets.
+ * Addresses of workers and registries: "tcp://HOST:PORT". HOST is a name, an IPv4 address or an IPv6 address in
+ * brackets.
  */
 #pragma once
 
@@ -9,13 +10,13 @@
 
 enum { TRANSFER_ENDPOINT_MAX = 256 }; /* bytes, with the final 0 */
 
-/* Checks an address to listen at (`listen`) or to connect to. -EINVAL with a sentence: it cannot be used. Only an
- * address to listen at may have port 0 (the system chooses one) or a host that means all addresses of this machine (*,
- * 0.0.0.0, ::); its host must not be a name. */
+/* Checks an address to listen at (`listen`) or to connect to. -EINVAL with a sentence: it cannot be used. An address to
+ * listen at may have port 0 (the system chooses one) and a host that means all addresses of this machine (*, 0.0.0.0,
+ * ::), but no name as its host. An address to connect to may have a name, but neither of the other two. */
 int transfer_endpoint_check(const char *text, bool listen, struct err *e) MUST_CHECK;
 
-/* Checks the address of an option, also that it is on this machine unless there are keys. keys: the file of
- * --transfer-key; NULL: none. */
+/* Checks the address that an option has: as transfer_endpoint_check does, and that it is on this machine if there are
+ * no keys. keys: the file of --transfer-key; NULL: none. */
 int transfer_endpoint_option(const char *option, const char *text, bool listen, const char *keys,
 			     struct err *e) MUST_CHECK;
 

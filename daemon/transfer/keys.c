@@ -11,7 +11,7 @@
 
 #define BLANKS " \t\r\n"
 
-/* Cuts the next word off *at; NULL: there is none. */
+/* Cuts the next word off *at and returns it; NULL: there is none. */
 static char *word(char **at)
 {
 	char *start = *at + strspn(*at, BLANKS), *end = start + strcspn(start, BLANKS);
@@ -38,7 +38,7 @@ static int add_allowed(struct transfer_keys *k, const char *key, const char *end
 {
 	struct transfer_allowed *grown, *a;
 
-	/* Refused now: a wrong address would match no peer, and the error would stay unnoticed. */
+	/* A wrong address is refused now, because it would match no peer and stay unnoticed. */
 	if (endpoint && transfer_endpoint_check(endpoint, false, e) < 0) {
 		err_prefix(e, "\"allow\"");
 		return -EINVAL;
@@ -75,7 +75,8 @@ static int take_line(struct transfer_keys *k, char *line, struct err *e)
 	return 0;
 }
 
-/* Reports a wrong pair of keys now, not when a peer fails to connect. */
+/* Checks that both keys are there and belong together, so that a wrong pair is reported now, not when a peer fails to
+ * connect. */
 static int check_pair(const struct transfer_keys *k, const char *path, struct err *e)
 {
 	char derived[TRANSFER_KEY_TEXT];
@@ -111,8 +112,8 @@ static int read_lines(struct transfer_keys *k, FILE *f, const char *path, struct
 	return r;
 }
 
-/* A service manager may grant access to a file of its own through a group or an ACL, and both show as the group's
- * bits. So the group's bits are an error only for a file of our own. */
+/* Whether the file's mode keeps others away. A service manager may let us read a file of its own through a group or an
+ * ACL, and both show as the group's bits. So the group may read a file of another owner, but not write it. */
 static bool is_private(const struct stat *st)
 {
 	mode_t others = st->st_uid == geteuid() ? S_IRWXG | S_IRWXO : S_IWGRP | S_IRWXO;
@@ -185,7 +186,7 @@ int transfer_keys_create(const char *path, char public_key[TRANSFER_KEY_TEXT], s
 	return 0;
 }
 
-/* The `allow` of an address; NULL: there is none. */
+/* Returns the `allow` with this address; NULL: there is none. */
 static const struct transfer_allowed *find(const struct transfer_keys *k, const char *endpoint)
 {
 	for (size_t i = 0; i < k->n_allowed; i++)

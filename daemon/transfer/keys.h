@@ -3,7 +3,7 @@
  *
  *     public KEY                     this worker's public key: 40 characters (RFC 32/Z85)
  *     secret KEY                     its secret key
- *     allow KEY [tcp://HOST:PORT]    a peer's public key; with an address, that of the peer listening there
+ *     allow KEY [tcp://HOST:PORT]    a peer's public key; with an address, the key of the peer that listens there
  *
  * Empty lines and lines that begin with # are ignored. Without any `allow` exactly the workers with the same key pair
  * accept each other, so one file may serve them all. The file holds a secret: it must not be readable by others than
@@ -32,7 +32,7 @@ struct transfer_keys {
 };
 
 /* Fills *ret from a file. -EINVAL: the file is wrong; the sentence names the line, if one line is at fault. -EPERM:
- * others may read the file. */
+ * others may read or write the file. */
 int transfer_keys_open(const char *path, struct transfer_keys *ret, struct err *e) MUST_CHECK;
 void transfer_keys_release(struct transfer_keys *k);
 
@@ -50,5 +50,6 @@ bool transfer_keys_allow_at(const struct transfer_keys *k, const char *key, cons
 /* Whether an `allow` has this address, spelt in the same way. */
 bool transfer_keys_name(const struct transfer_keys *k, const char *endpoint);
 
-/* The public key that the peer at this address must have: that of its `allow`, else our own. Borrowed. */
+/* Returns the public key that the peer at this address must have: the key of the `allow` with this address, else our
+ * own. Borrowed. */
 const char *transfer_keys_of(const struct transfer_keys *k, const char *endpoint);

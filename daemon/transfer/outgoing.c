@@ -115,8 +115,8 @@ void outgoing_free(struct outgoing *o)
 	o->context = NULL;
 }
 
-/* The next event of the monitor; 0: there is none. Its number is in the first two bytes, in host order
- * (zmq_socket_monitor(3)). */
+/* Returns the number of the monitor's next event; 0: there is none. The first two bytes of a report have the number, in
+ * host order (zmq_socket_monitor(3)). */
 static uint16_t take_event(struct outgoing *o)
 {
 	enum { EVENT_FRAMES = 2 };

@@ -13,7 +13,7 @@
 enum {
 	FRAMES_MAX = 2,	  /* head and body */
 	ROUTE_MAX = 8,	  /* bytes of a route; ZeroMQ makes 5 */
-	DROPPED_MAX = 16, /* the most messages dropped in a row, so that other peers get a turn */
+	DROPPED_MAX = 16, /* the most messages dropped in a row; then other sockets are looked at */
 };
 
 /* An incoming connection. */
@@ -25,8 +25,8 @@ struct incoming {
 
 struct port {
 	struct socket_options options;
-	void *context; /* ZeroMQ's context of all sockets but those of outgoing endpoints with a name */
-	void *listening; /* socket of the incoming connections; NULL: port_listen was not called */
+	void *context; /* of all sockets except outgoing ones whose endpoint has a host name */
+	void *listening; /* the socket of the incoming connections; NULL: port_listen was not called */
 	struct authenticator authenticator;
 	struct outgoing outgoing[PORT_OUTGOING];
 	struct incoming incoming[PORT_INCOMING];
@@ -167,8 +167,8 @@ void port_forget(struct port *p, uint32_t link)
 	p->incoming[link - PORT_OUTGOING].len = 0;
 }
 
-/* The link of the connection that a message came from; a new link for a new connection. PORT_NONE: no link is free.
- * head: the head of that message. */
+/* Returns the link of the connection that a message came from; a new link for a new connection. PORT_NONE: no link is
+ * free, or the route has a wrong length. head: the head of that message. */
 static uint32_t link_of_route(struct port *p, zmq_msg_t *route, zmq_msg_t *head)
 {
 	const char *address;
@@ -263,7 +263,8 @@ static int receive_incoming(struct port *p, uint32_t *ret_link, zmq_msg_t *head,
 int port_receive(struct port *p, uint32_t *ret_link, zmq_msg_t *head, zmq_msg_t *body)
 {
 	authenticator_run(&p->authenticator);
-	/* The sockets take turns, so that a peer that sends all the time does not keep the others waiting. */
+	/* Each call begins with the socket after the last one that had a message, so that a peer that sends all the
+	 * time does not keep the others waiting. */
 	for (uint32_t k = 0; k <= PORT_OUTGOING; k++) {
 		uint32_t i = (p->next + k) % (PORT_OUTGOING + 1);
 		bool outgoing = i < PORT_OUTGOING;
@@ -290,9 +291,9 @@ int port_send(struct port *p, uint32_t link, const void *head, size_t len, zmq_m
 	void *socket = p->listening;
 
 	if (link < PORT_OUTGOING) {
-		/* Without a connection ZeroMQ would keep the message and send it, late, with the next one. (Its own
-		 * remedy, ZMQ_IMMEDIATE, also drops messages that came before a connection broke and were not received
-		 * yet.) */
+		/* Without a connection ZeroMQ would keep the message and send it, too late, when there is one again.
+		 * (Its own remedy, ZMQ_IMMEDIATE, also drops messages that came before a connection broke and were not
+		 * received yet.) */
 		if (!p->outgoing[link].connected)
 			return -EHOSTUNREACH;
 		socket = p->outgoing[link].socket;

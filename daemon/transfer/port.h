@@ -8,7 +8,8 @@
  * A message is a head and a body, one frame each; the body may be empty. Messages of one link arrive in the order in
  * which they were sent, or not at all: a connection that breaks loses the messages that were under way.
  *
- * With keys every connection is encrypted (CURVE), and only peers on the list can connect. One thread.
+ * With keys every connection is encrypted (CURVE), and only peers that the key file allows can connect (keys.h). One
+ * thread.
  */
 #pragma once
 
@@ -30,28 +31,29 @@ struct port_config {
 	const struct transfer_keys *keys; /* borrowed; NULL: nothing is encrypted */
 	uint64_t largest;		  /* bytes of the largest frame that is received */
 
-	/* A connection on which nothing moves for so long is closed, and messages that wait to be sent on it are
-	 * dropped; 0: the system decides. An incoming connection is closed after 30 s at the earliest, and later if the
-	 * peer asks for it (ZeroMQ's time to live). */
+	/* The time after which a connection is closed if its peer takes no data (an incoming one after 30 s at the
+	 * earliest), or if the peer of an outgoing one does not answer ZeroMQ's heartbeats. 0: the system decides. An
+	 * incoming connection is also closed if nothing comes for the time that the peer's ZeroMQ has asked for (time
+	 * to live). Messages that wait to be sent on an incoming connection are dropped with it. */
 	uint64_t patience_ns;
 
-	/* The most messages that wait to be received from a peer, and to be sent to it; 0: 1000, and 2^14. Sending one
-	 * more gives -EHOSTUNREACH on an outgoing connection and -EAGAIN on an incoming one. */
+	/* The most messages that wait to be received from a peer, and the most that wait to be sent to it; 0: 1000 and
+	 * 2^14. Sending one more gives -EHOSTUNREACH on an outgoing connection and -EAGAIN on an incoming one. */
 	int queue;
 };
 
-/* New. */
+/* Makes a port without connections. */
 int port_open(const struct port_config *c, struct port **ret, struct err *e) MUST_CHECK;
 void port_close(struct port *p);
 
-/* Listens; may be called once. bound: the address with the port that was chosen. */
+/* Begins to listen; may be called once. Fills bound with the address, whose port the system may have chosen. */
 int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOINT_MAX],
 		struct err *e) MUST_CHECK;
 
 /* ---- outgoing connections ---- */
 
-/* Begins to connect, and tries until it succeeds. key: the public key that the listening process must have; NULL: the
- * key file decides. -ENOSPC: all PORT_OUTGOING links are in use. */
+/* Begins to connect; ZeroMQ tries until it succeeds. key: the public key that the listening process must have; NULL:
+ * the key file decides. -ENOSPC: all PORT_OUTGOING links are in use. */
 int port_connect(struct port *p, const char *endpoint, const char *key, uint32_t *ret_link,
 		 struct err *e) MUST_CHECK;
 void port_disconnect(struct port *p, uint32_t link);
@@ -59,21 +61,21 @@ void port_disconnect(struct port *p, uint32_t link);
 /* The endpoint of an outgoing connection. Borrowed until port_disconnect. */
 const char *port_endpoint(const struct port *p, uint32_t link);
 
-/* Replaces a connection by a new one and resolves its host name again; does nothing if that was resolved a moment ago
- * (outgoing.h). Needed because ZeroMQ gives a connection up for good after it received malformed data. */
+/* Replaces an outgoing connection by a new one and resolves its host name again. Does nothing if the name was resolved
+ * a moment ago (outgoing.h). Needed because ZeroMQ gives a connection up for good after it received malformed data. */
 void port_reconnect(struct port *p, uint32_t link);
 
-/* Sets the key that the peer must have and does the same: the key counts from the next connection on. False, and
- * nothing is done: the connection uses this key already, or it is too long. */
+/* Sets the key that the peer of an outgoing connection must have, and calls port_reconnect, as the key counts from the
+ * next connection on. Returns false and does nothing if the peer must have this key already, or if it is too long. */
 bool port_set_key(struct port *p, uint32_t link, const char *key);
 
-/* Whether port_wait has seen outgoing connections break since the last call of port_lost; lost[i]: that of link i did.
- * port_receive still returns messages that came before. */
+/* Returns whether port_wait has seen outgoing connections break since the last call of port_lost, and sets lost[i] if
+ * the connection of link i did. port_receive still returns messages that came before the break. */
 bool port_lost(struct port *p, bool lost[PORT_OUTGOING]);
 
 /* ---- incoming connections ---- */
 
-/* The peer's IP address, "?" when ZeroMQ does not tell it. Borrowed until port_forget. */
+/* Returns the peer's IP address, "?" when ZeroMQ does not tell it. Borrowed until port_forget. */
 const char *port_address(const struct port *p, uint32_t link);
 
 /* Frees the link for another connection. A further message of the old connection gets a new link. */
@@ -85,13 +87,13 @@ void port_forget(struct port *p, uint32_t link);
  * or timeout_ms are over (< 0: no timeout). */
 void port_wait(struct port *p, int wake_fd, int timeout_ms);
 
-/* Receives the next message. 1: head and body are the caller's, for zmq_msg_close. 0: there is none now. A malformed
+/* Receives the next message. 1: head and body are the caller's, for zmq_msg_close. 0: no message was found. A malformed
  * message (more than two frames, or none) is dropped, and so is the message of a new connection when no incoming link
  * is free. */
 int port_receive(struct port *p, uint32_t *ret_link, zmq_msg_t *head, zmq_msg_t *body);
 
-/* Sends a copy of head. If 0 is returned, body (NULL: none) is taken, and ZeroMQ frees it when the system has it.
- * -EHOSTUNREACH: there is no connection, or an outgoing one has `queue` messages waiting. -EAGAIN: an incoming one
- * has. */
+/* Sends a copy of head, and body (NULL: none). 0: body is taken, and ZeroMQ frees it when the system has it.
+ * -EHOSTUNREACH: there is no connection, or `queue` messages wait on an outgoing connection. -EAGAIN: so many wait on
+ * an incoming one. */
 int port_send(struct port *p, uint32_t link, const void *head, size_t len,
 	      zmq_msg_t *body) MUST_CHECK;

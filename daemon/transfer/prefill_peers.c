@@ -72,7 +72,7 @@ static const char *name_of(const struct prefill_peers *p, uint32_t peer)
 	return receiving_peer_name(&p->receiving, peer);
 }
 
-/* Fails the attempts at a peer where a new process answers, which knows nothing of them. */
+/* Fails the attempts at a peer that knows nothing of them, mostly because another process answers there now. */
 static void fail_restarted(struct prefill_peers *p, uint32_t peer) ON(role_transfer)
 {
 	receiving_fail_peer(&p->receiving, peer, EHOSTUNREACH, "it was started again");
@@ -127,7 +127,8 @@ static void hear_pong(struct prefill_peers *p, uint32_t peer, const struct wire_
 		note_leaving(p, peer);
 }
 
-/* The peer shuts down. Our answer tells it that everything it sent has arrived. Its prompts then go to other peers. */
+/* Handles a REFUSE by which a peer says that it shuts down. Our answer tells the peer that everything it sent has
+ * arrived. Its prompts then go to other peers. */
 static void hear_farewell(struct prefill_peers *p, uint32_t peer) ON(role_transfer)
 {
 	struct receiving *r = &p->receiving;
@@ -146,7 +147,7 @@ static void hear_refuse(struct prefill_peers *p, uint32_t peer, const struct wir
 	struct peer_info before;
 
 	switch (refuse->code) {
-	case ENOTCONN: /* the peer has no HELLO of ours, so it is another process than before */
+	case ENOTCONN: /* the peer has no HELLO of ours: it was started again, or it has forgotten us */
 		if (peers_lost(r->peers, peer, r->worker->now_ns))
 			fail_restarted(p, peer);
 		return;
@@ -224,8 +225,8 @@ void prefill_peers_leave(struct prefill_peers *p)
 
 /* ---- time ---- */
 
-/* Called after each HELLO; sent: it could be sent. Logs once that the peer is silent. When the peer's HELLO comes,
- * hear_hello logs that too. */
+/* Logs once that a peer has been silent for too long. Called after each HELLO to it; sent: the HELLO could be sent.
+ * When the peer's own HELLO comes, hear_hello logs that too. */
 static void note_silence(struct prefill_peers *p, uint32_t peer, bool sent) ON(role_transfer)
 {
 	const struct worker *w = p->receiving.worker;
@@ -250,7 +251,7 @@ static void note_silence(struct prefill_peers *p, uint32_t peer, bool sent) ON(r
 					   : ", or it wants a --transfer-key");
 }
 
-/* Updates the counter of peers that take prompts. */
+/* Counts the peers that take prompts, for the metrics. */
 static void count_peers(const struct receiving *r) ON(role_transfer)
 {
 	uint32_t n = 0;

@@ -7,7 +7,7 @@
 struct prefill_peers {
 	struct receiving receiving;
 	struct prefill_link {
-		/* time of the first HELLO since the peer's last message; 0: none was sent since */
+		/* time of our first HELLO (also one that could not be sent) since the peer's last message; 0: none */
 		uint64_t silent_ns;
 		bool said_silent; /* its silence was logged */
 		bool leaves;	  /* the peer has said that it shuts down */
@@ -26,20 +26,20 @@ int prefill_peers_add(struct prefill_peers *p, const char *endpoint, const char 
 void prefill_peers_remove(struct prefill_peers *p, uint32_t peer, const char *why)
 	ON(role_transfer);
 
-/* A message came on a link, even one that cannot be read. */
+/* Notes that a message came on a link, also one that cannot be read. */
 void prefill_peers_seen(struct prefill_peers *p, uint32_t link) ON(role_transfer);
 
-/* Handles a message. Its frames are moved into a note that needs them. */
+/* Handles a message. head and body, its frames, move into a note if the message is a WINDOW that is accepted. */
 void prefill_peers_hear(struct prefill_peers *p, uint32_t link, const struct wire_message *m,
 			zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer);
 
-/* Takes peers whose connections broke for dead, and fails the attempts there; lost[i]: the connection of link i
- * broke. */
+/* Marks peers whose connections broke as Dead (peers.h), and fails the attempts there. lost[i]: the connection of link
+ * i broke. */
 void prefill_peers_lost(struct prefill_peers *p, const bool lost[PORT_OUTGOING]) ON(role_transfer);
 
 /* Sends HELLOs and PINGs that are due, and fails the attempts at silent peers and overdue deliveries. Returns the time
  * at which it has to be called again. */
 uint64_t prefill_peers_tick(struct prefill_peers *p) ON(role_transfer);
 
-/* Tells the peers that this worker shuts down. */
+/* Tells the Registered peers (peers.h) that this worker shuts down. */
 void prefill_peers_leave(struct prefill_peers *p) ON(role_transfer);

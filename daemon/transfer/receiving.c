@@ -56,8 +56,8 @@ int receiving_open(struct receiving *r, struct worker *w, struct err *e)
 	if (getrandom(&random, sizeof(random), 0) < 0 ||
 	    !(r->peers = peers_new(random.seed, w->config.heartbeat_ns)))
 		return err_no_memory(e);
-	/* Makes ids that differ after a restart. They are not made from the seed of the hash tables, which peers must
-	 * not learn. */
+	/* A random number to count from, so that ids differ after a restart. It is not made from the seed of the hash
+	 * tables, which peers must not learn. */
 	r->last_delivery = random.delivery >> 16 << 16;
 	return 0;
 }
@@ -85,7 +85,7 @@ bool receiving_is_busy(const struct receiving *r, uint32_t peer)
 
 /* ---- ending attempts ---- */
 
-/* The peer will compute no more tokens of the attempt: they no longer count as its load. */
+/* Takes the attempt's tokens off the load of its peer, which will compute no more of them. */
 static void unload_peer(struct receiving *r, const struct attempt *a)
 {
 	peers_done(r->peers, peer_of(r, a), a->n_tokens);
@@ -101,11 +101,12 @@ static void say_abort(struct receiving *r, const struct attempt *a) ON(role_tran
 {
 	const struct wire_message m = {.type = WIRE_ABORT, .delivery = delivery_id(a->delivery)};
 
-	/* A peer that this message cannot reach forgets the delivery together with the connection. */
+	/* A peer that cannot be reached forgets the delivery when it forgets the connection. */
 	(void)!worker_say(r->worker, a->link, &m, NULL);
 }
 
-/* Whether the attempt failed only because a worker shuts down, before any data came. That is counted as no failure. */
+/* Whether the attempt failed only because a worker shuts down, before any data came. Such an attempt is not counted in
+ * prompts_failed. */
 static bool was_given_back(const struct attempt *a)
 {
 	struct delivery_counts counts;
@@ -164,8 +165,8 @@ static void end_complete(struct receiving *r, struct attempt *a) ON(role_transfe
 
 /* ---- handing over ---- */
 
-/* Sends PREPARE to one peer. False: it could not be sent, or memory is short. n_cached: pages that the peer is thought
- * to have. */
+/* Makes an attempt and sends its PREPARE to one peer. n_cached: pages that the peer is thought to have cached. False:
+ * there is no attempt, as the message could not be sent or memory is short. */
 static bool ask_peer(struct receiving *r, struct prompt *p, uint32_t peer, uint32_t n_cached)
 	ON(role_transfer)
 {
@@ -224,7 +225,8 @@ void receiving_drop(struct receiving *r, uint64_t number)
 
 /* ---- receiving ---- */
 
-/* Sends NOTE_DATA. The frames move into the note, so the pointers of its window and data are made to point there. */
+/* Sends NOTE_DATA, or fails the delivery if memory is short. The frames move into the note, so the pointers of its
+ * window and data are made to point there. */
 static void note_data(struct receiving *r, struct attempt *a, zmq_msg_t *head, zmq_msg_t *body)
 	ON(role_transfer)
 {

@@ -1,6 +1,6 @@
 /* Prompts that a decode worker hands to prefill workers: sends PREPARE to the peer that peers_choose names, checks
- * the WINDOW and STATUS messages that come, and ends each attempt with a note to the engine thread. Only the transfer
- * thread. */
+ * the WINDOW and STATUS messages that come, and ends each attempt with a note to the engine thread, unless that thread
+ * has dropped it. Only the transfer thread. */
 #pragma once
 
 #include "daemon/transfer/worker.h"
@@ -16,21 +16,21 @@ struct receiving {
 
 /* A prompt for which no peer was chosen yet. */
 struct prompt {
-	uint64_t attempt, tried; /* as in struct transfer_ask */
+	uint64_t attempt, tried; /* as in struct transfer_ask; `tried` grows */
 	uint32_t n_tokens, n_have, n_choices;
 	struct wire_key *keys; /* [n_keys] owned */
 	uint32_t n_keys;
 	struct buf frame;	   /* PREPARE, whose delivery is set when it is sent */
-	struct transfer_note *end; /* moves into the attempt; owned until then */
+	struct transfer_note *end; /* the attempt's last note; owned until there is an attempt */
 };
 
-/* Copies *ask; any thread. -ENOMEM, -EINVAL. Call prompt_release also after an error. */
+/* Fills *p with copies of all that *ask has. Any thread. -ENOMEM, -EINVAL. Call prompt_release also after an error. */
 int prompt_init(struct prompt *p, const struct transfer_ask *ask, struct err *e) MUST_CHECK;
 void prompt_release(struct prompt *p);
 
 int receiving_open(struct receiving *r, struct worker *w, struct err *e) MUST_CHECK;
 
-/* The peer's endpoint, for log messages. Borrowed until the peer is removed. */
+/* Returns the peer's endpoint, for log messages. Borrowed until the peer is removed. */
 const char *receiving_peer_name(const struct receiving *r, uint32_t peer);
 
 /* Whether an attempt at this peer is under way. */
@@ -40,7 +40,7 @@ bool receiving_is_busy(const struct receiving *r, uint32_t peer) ON(role_transfe
  * sends NOTE_LOST. */
 void receiving_ask(struct receiving *r, struct prompt *p) ON(role_transfer);
 
-/* Aborts an attempt that the engine thread no longer wants. */
+/* Aborts an attempt that the engine thread no longer wants. Does nothing if the attempt has ended. */
 void receiving_drop(struct receiving *r, uint64_t number) ON(role_transfer);
 
 /* Handles a WINDOW or STATUS of an attempt. The frames of an accepted WINDOW are moved into a note. */

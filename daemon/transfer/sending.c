@@ -72,7 +72,7 @@ static void fail_unreachable(struct sending *s, struct attempt *a) ON(role_trans
 	delivery_fail(a->delivery, s->worker->now_ns, EHOSTUNREACH, "the decode worker is gone");
 }
 
-/* Sends the STATUS of success when ZeroMQ was given all data and the first tokens are known. Ends the attempt when its
+/* Sends the STATUS of success if ZeroMQ was given all data and the first tokens are known. Ends the attempt if its
  * delivery has ended. */
 static void go_on(struct sending *s, struct attempt *a) ON(role_transfer)
 {
@@ -117,7 +117,8 @@ void sending_fail(struct sending *s, uint64_t attempt, const struct err *why)
 	go_on(s, a);
 }
 
-/* Called by ZeroMQ, mostly on a thread of its own: the system has the data, or will never get them. */
+/* Gives a parcel back to the transfer thread. ZeroMQ calls it, mostly on a thread of its own, when the system has the
+ * data or will never get them. */
 static void return_parcel(void *data, void *hint)
 {
 	struct transfer_parcel *p = hint;
@@ -129,8 +130,8 @@ static void return_parcel(void *data, void *hint)
 	worker_wake(s->worker);
 }
 
-/* Sends a parcel as a WINDOW. 0: return_parcel is called when the parcel was sent, or when it cannot be. -errno:
- * return_parcel is not called. */
+/* Sends a parcel as a WINDOW; if that fails, the delivery fails. 0: return_parcel is called, when the parcel was sent
+ * or because it cannot be sent. -errno: return_parcel is not called. */
 static int send_parcel(struct sending *s, struct attempt *a, struct transfer_parcel *p)
 	ON(role_transfer)
 {
@@ -211,8 +212,8 @@ void sending_unreadable(struct sending *s, uint32_t link, uint64_t delivery, con
 	say_failed(s, link, delivery, EBADMSG, e.text);
 }
 
-/* Computes the keys of the prompt's whole pages, for the gossip: none if the cache is not used, and fewer if memory is
- * short. */
+/* Computes the keys of the prompt's whole pages, for the gossip. There are none if the cache is not used or memory is
+ * short, and none or fewer if a hash fails. */
 static void name_pages(struct sending *s, struct attempt *a, const struct wire_prepare *p)
 {
 	uint32_t P = s->worker->hello.layout.page_tokens, n = p->n_tokens / P;
@@ -243,7 +244,7 @@ static int check_prepare(const struct sending *s, const struct wire_prepare *p, 
 }
 
 /* Makes an attempt and the note that announces it. `admit` is asked last, because an admitted prompt counts until its
- * attempt ends. */
+ * attempt ends. -errno with a sentence: the prompt is refused. */
 static int new_attempt(struct sending *s, uint32_t link, const struct wire_message *m,
 		       struct attempt **ret, struct transfer_note **ret_note, struct err *e)
 	ON(role_transfer)

@@ -7,30 +7,33 @@
 
 struct sending {
 	struct worker *worker; /* borrowed */
-	uint64_t last_number;  /* of the last attempt */
+	uint64_t last_number;  /* the number of the last attempt */
 	int32_t *page;	       /* [page_tokens] work space; owned */
 	struct gossip gossip;  /* keys of pages that the prompts left in the cache */
-	/* struct transfer_parcel that ZeroMQ has sent, or dropped; pushed by ZeroMQ's threads */
+	/* struct transfer_parcel that ZeroMQ has sent or dropped; pushed by ZeroMQ's threads, or by the transfer thread
+	 * if a parcel cannot be sent */
 	struct queue returned;
 };
 
 int sending_open(struct sending *s, struct worker *w, struct err *e) MUST_CHECK;
 
-/* Frees the members, after worker_close: calls `done` of the parcels that ZeroMQ had. */
+/* Frees the members, and calls `done` of the parcels that ZeroMQ had. Call it after worker_close. */
 void sending_close(struct sending *s);
 
-/* Handles a PREPARE. head moves into the note if the prompt is passed on to the engine thread. */
+/* Handles a PREPARE: passes the prompt on to the engine thread, and moves head into the note; or tells the decode
+ * worker that the delivery has failed. */
 void sending_prepare(struct sending *s, uint32_t link, const struct wire_message *m,
 		     zmq_msg_t *head) ON(role_transfer);
 
-/* A message came that cannot be read and names an unknown delivery. It may have been a PREPARE, so the decode worker
+/* Answers a message that cannot be read and names an unknown delivery. It may have been a PREPARE, so the decode worker
  * is told that the delivery has failed. */
 void sending_unreadable(struct sending *s, uint32_t link, uint64_t delivery, const struct err *why)
 	ON(role_transfer);
 
-/* Tasks of the engine thread for an attempt, which may have ended meanwhile. sending_parcel: sends p as a WINDOW, or
- * calls its `done` at once. sending_draws: these are the first tokens [n_draws]. sending_fail: the prompt will not be
- * computed. */
+/* What the engine thread asks for an attempt, which may have ended meanwhile. sending_parcel: sends p as a WINDOW; if
+ * it cannot, calls its `done` at once. sending_draws: keeps a copy of the first tokens [n_draws], and sends them after
+ * all data. sending_fail: fails the attempt, as the prompt will not be computed. The last two do nothing if the attempt
+ * has ended. */
 void sending_parcel(struct sending *s, struct transfer_parcel *p) ON(role_transfer);
 void sending_draws(struct sending *s, uint64_t attempt, const struct draw_result *draws,
 		   uint32_t n_draws, uint32_t n_cached) ON(role_transfer);

@@ -1,6 +1,6 @@
 /*
- * ZeroMQ sockets as every connection between workers needs them: limits, CURVE keys, heartbeats; and whole messages.
- * Source: zmq_setsockopt(3), RFC 26/CurveZMQ.
+ * Makes ZeroMQ sockets as every connection between workers needs them, with limits, CURVE keys and heartbeats; and
+ * receives whole messages. Source: zmq_setsockopt(3), RFC 26/CurveZMQ.
  */
 #pragma once
 
@@ -15,33 +15,36 @@ enum { SOCKET_PATIENCE_MS = 30000 };
 struct socket_options {
 	const struct transfer_keys *keys; /* borrowed; NULL: nothing is encrypted */
 	uint64_t largest;		  /* bytes of the largest frame that is received */
-	/* The most messages that wait to be received from a peer, and to be sent to it; 0: 1000, and 2^14. */
+	/* the most messages that wait to be received from a peer, and the most that wait to be sent to it; 0: 1000 and
+	 * 2^14 */
 	int queue;
-	int patience_ms; /* a connection on which nothing moves for so long is closed; 0: the system decides */
+	int patience_ms; /* the time after which a connection on which nothing moves is closed; 0: the system decides */
 };
 
-/* New; type: ZMQ_DEALER or ZMQ_ROUTER; v6: whether it uses IPv6. NULL: zmq_errno says why, or the context is NULL. */
+/* Makes a socket. type: ZMQ_DEALER or ZMQ_ROUTER; v6: whether it uses IPv6. NULL: zmq_errno says why, or the context is
+ * NULL. */
 void *socket_new(void *context, int type, bool v6, const struct socket_options *o);
 
-/* Encrypts the connections of a socket; call it before the socket connects or listens. The first: to a peer with this
- * public key. The second: from peers that the authenticator accepts. Both do nothing without keys. -1: zmq_errno says
- * why. */
+/* Encrypt the connections of a socket; call them before the socket connects or listens. socket_encrypt_to: the socket
+ * will connect to a peer with this public key. socket_encrypt_from: it will listen for peers that the authenticator
+ * accepts. Both do nothing without keys. -1: zmq_errno says why. */
 int socket_encrypt_to(void *socket, const struct socket_options *o,
 		      const char *server_key) MUST_CHECK;
 int socket_encrypt_from(void *socket, const struct socket_options *o) MUST_CHECK;
 
-/* Closes an idle connection after patience_ms, and asks the peer to do the same (ZMTP heartbeats). */
+/* Makes ZeroMQ send heartbeats (ZMTP), close a connection when no answer comes for patience_ms, and ask the peer to do
+ * so too when no heartbeat comes. Does nothing if patience_ms is 0. */
 void socket_keep_alive(void *socket, const struct socket_options *o);
 
 void socket_set_int(void *socket, int option, int value);
 
-/* Whether a socket for this endpoint has to use IPv6: for an IPv6 address, a name or *. */
+/* Whether a socket for this endpoint has to use IPv6, as it must for an IPv6 address, a name and *. */
 bool socket_needs_v6(const char *endpoint);
 
 /* Fills *e from zmq_errno and returns -errno. */
 int socket_error(struct err *e, const char *what);
 
-/* Receives one whole message into frames[max] without waiting. Returns the number of its frames, which may exceed max
- * (frames beyond are dropped); 0: there is no message. Frames are the caller's, for frames_close. */
+/* Receives one whole message without waiting. Puts its first max frames into `frames`, for frames_close, and drops the
+ * others. Returns the number of all its frames, which may exceed max; 0: there is no message. */
 size_t frames_take(void *socket, zmq_msg_t *frames, size_t max);
 void frames_close(zmq_msg_t *frames, size_t n);

@@ -25,7 +25,7 @@ int trace_open(struct trace *t, const char *path, struct err *e)
 			close(fd);
 		return err_set(e, code, "--transfer-trace %s: %s", path, strerror(code));
 	}
-	/* one write a line, so that a reader sees whole lines */
+	/* Each line is one write, so that a reader sees whole lines. */
 	setvbuf(t->file, NULL, _IOLBF, 0);
 	return 0;
 }

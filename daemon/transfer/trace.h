@@ -1,7 +1,7 @@
 /*
- * The file of --transfer-trace has a line for each event of a delivery. Its fields, separated by tabs: nanoseconds of
- * the monotonic clock, event, delivery (hexadecimal), first layer, layers, first token, tokens, bytes. A line that
- * cannot be written is lost, which is logged.
+ * Writes the file of --transfer-trace, a line for each event of a delivery. The fields of a line, separated by tabs,
+ * are: nanoseconds of the monotonic clock, event, delivery (hexadecimal), first layer, number of layers, first token,
+ * number of tokens, bytes. A line that cannot be written is lost, which is logged.
  */
 #pragma once
 
@@ -18,10 +18,11 @@ struct trace {
 	struct log_limit said_error;
 };
 
-/* Opens the trace file; `path` is borrowed, and NULL turns the trace off. -errno with a sentence. */
+/* Opens the trace file; `path` is borrowed. NULL: no trace is written. -errno with a sentence. */
 int trace_open(struct trace *t, const char *path, struct err *e) MUST_CHECK;
 void trace_close(struct trace *t);
 
-/* Writes a line. w NULL: the event concerns the whole prompt, and the fields from the first layer on are 0. */
+/* Writes a line; does nothing without a trace file. w NULL: the event concerns the whole prompt, and the fields from
+ * the first layer on are 0. */
 void trace_write(struct trace *t, uint64_t ns, const char *event, uint64_t delivery,
 		 const struct wire_window *w);

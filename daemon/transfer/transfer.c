@@ -31,8 +31,8 @@ struct transfer {
 	struct queue tasks;
 	/* struct transfer_parcel, pushed by the engine thread or a thread of the driver */
 	struct queue parcels;
-	struct prefill_peers prefill; /* of a decode worker */
-	struct decode_peers decode;   /* of a prefill worker */
+	struct prefill_peers prefill; /* used by a decode worker alone */
+	struct decode_peers decode;   /* used by a prefill worker alone */
 	struct directory directory;
 };
 
@@ -183,14 +183,14 @@ static void end_failed(struct transfer *t) ON(role_transfer)
 		receiving_end_failed(&t->prefill.receiving);
 }
 
-/* A message that cannot be read fails only the delivery that it names. */
+/* Handles a message that cannot be read: fails the delivery that it names, and nothing else. */
 static void hear_unreadable(struct transfer *t, uint32_t link, zmq_msg_t *head, const struct err *e)
 	ON(role_transfer)
 {
 	uint64_t delivery = wire_delivery(zmq_msg_data(head), zmq_msg_size(head));
 	struct attempt *a = delivery ? attempt_of_delivery(&t->worker, link, delivery) : NULL;
 
-	/* If no attempt is concerned, it is logged at level debug only, so that a peer cannot fill the log. */
+	/* A message that concerns no attempt is logged at level debug only, so that a peer cannot fill the log. */
 	if (!a) {
 		log_debug("transfer: a message that cannot be read: %s", e->text);
 		if (delivery && is_prefill(t))
@@ -268,7 +268,7 @@ static void exchange(struct transfer *t) ON(role_transfer)
 	while (!atomic_load(&w->quit)) {
 		uint64_t next;
 
-		/* The flush comes before the tasks: prompts whose end is noted below were cached after it. */
+		/* The flush comes before the tasks, because prompts that end in take_tasks were cached after it. */
 		if (atomic_exchange(&t->flushed, false) && is_prefill(t))
 			decode_peers_flushed(&t->decode);
 		if (is_prefill(t) && atomic_load(&w->draining))
@@ -308,7 +308,7 @@ static void *transfer_main(void *arg)
 		log_error("transfer: the model has no name, so this worker talks to no peer: %s",
 			  e.text);
 	}
-	/* If the worker's identity is unknown, tasks are still taken, so that every attempt ends. */
+	/* Without the hash of `identify` no message is exchanged, but tasks are taken, so that every attempt ends. */
 	while (!atomic_load(&w->quit)) {
 		take_tasks(t);
 		wait_until(w, w->now_ns + UINT64_C(1000000000));
@@ -331,7 +331,7 @@ static void *transfer_main(void *arg)
 
 static void release(struct transfer *t)
 {
-	/* closes the port: ZeroMQ gives back the parcels that it still has */
+	/* This closes the port, and ZeroMQ gives back the parcels that it still has. */
 	worker_close(&t->worker);
 	if (is_prefill(t))
 		decode_peers_close(&t->decode);

@@ -10,9 +10,9 @@
  *                                                                                  NOTE_SENT
  *
  * On the left is a decode worker, on the right a prefill worker; both have such a thread. An *attempt* is one try to
- * have a prompt computed by one peer; its number is chosen by the decode worker's engine thread, and on the other side
- * by the prefill worker's transfer thread. An attempt that transfer_ask began ends with one NOTE_CAME or NOTE_LOST,
- * unless it is dropped. An attempt that a NOTE_ASKED announced ends with one NOTE_SENT or NOTE_DROPPED.
+ * have a prompt computed by one peer. Each side gives it a number of its own: the decode worker's engine thread, and
+ * the prefill worker's transfer thread. An attempt that transfer_ask began ends with one NOTE_CAME or NOTE_LOST, unless
+ * it is dropped. An attempt that a NOTE_ASKED announced ends with one NOTE_SENT or NOTE_DROPPED.
  *
  * The engine thread calls these functions, unless one says otherwise; config.wake tells it that there is a note. The
  * transfer thread never waits for a device, and the engine thread never for a network.
@@ -32,25 +32,27 @@ int transfer_start(const struct transfer_config *config, struct transfer **ret,
  * called when it returns. NULL is allowed. */
 void transfer_stop(struct transfer *t);
 
-/* The worker takes no new prompts: a prefill worker tells its peers and the registry at once. Attempts that are under
- * way go on. config.admit has to refuse new ones. */
+/* Makes a prefill worker tell its peers and the registry at once that it takes no new prompts; on a decode worker it
+ * does nothing. Attempts that are under way go on. config.admit has to refuse new ones. */
 void transfer_drain(struct transfer *t);
 
-/* The cache was flushed: peers learn in their next PONG that nothing is cached here. No attempt may be under way. */
+/* Makes a prefill worker tell its peers, in the next PONG to each, that its cache was flushed; on a decode worker it
+ * does nothing. No attempt may be under way. */
 void transfer_forget(struct transfer *t);
 
 /* ---- notes ---- */
 
-/* The next note, the caller's to free; NULL: there is none now. */
+/* Takes the next note, which the caller frees; NULL: there is none now. */
 struct transfer_note *transfer_next(struct transfer *t);
 
 /* ---- decode ---- */
 
-/* Everything is copied. -ENOMEM; -EINVAL: no peer would accept the PREPARE. */
+/* Begins an attempt: asks a peer to compute a prompt. Everything is copied. -ENOMEM; -EINVAL: no peer would accept the
+ * PREPARE. */
 int transfer_ask(struct transfer *t, const struct transfer_ask *ask, struct err *e) MUST_CHECK;
 
-/* The attempt is no longer wanted. Notes of it may still come, until the transfer thread has taken this task; the
- * caller ignores them. */
+/* Drops an attempt that is no longer wanted. The transfer thread does that a little later, so notes of the attempt may
+ * still come; the caller ignores them. */
 void transfer_drop(struct transfer *t, uint64_t attempt);
 
 /* ---- prefill ---- */
@@ -58,10 +60,10 @@ void transfer_drop(struct transfer *t, uint64_t attempt);
 /* Sends a parcel, which stays borrowed until its `done` is called. Any thread. */
 void transfer_parcel(struct transfer *t, struct transfer_parcel *p);
 
-/* Sends the first tokens when all data of the attempt have been sent. n_cached: prompt tokens that this worker had
- * cached. -ENOMEM. */
+/* Sends a copy of the first tokens, after all data of the attempt. n_cached: prompt tokens that this worker had cached.
+ * Returns 0 or -ENOMEM. */
 int transfer_draws(struct transfer *t, uint64_t attempt, const struct draw_result *draws,
 		   uint32_t n_draws, uint32_t n_cached) MUST_CHECK;
 
-/* Tells the decode worker that the prompt will not be computed. NOTE_DROPPED follows. */
+/* Tells the decode worker that the prompt will not be computed. NOTE_DROPPED follows, unless the attempt has ended. */
 void transfer_fail(struct transfer *t, uint64_t attempt, const struct err *why);

@@ -27,9 +27,9 @@ struct transfer_config {
 	 * early with an error when *cancel becomes true. */
 	int (*identify)(void *arg, const atomic_bool *cancel, uint8_t model[WIRE_ID],
 			struct err *e);
-	void (*wake)(void *arg); /* wakes the engine thread; any thread calls it */
+	void (*wake)(void *arg); /* wakes the engine thread; the transfer thread calls it */
 	/* prefill: admits a prompt, which the daemon then counts as a call until the attempt's last note was taken.
-	 * False: it takes no more prompts. The transfer thread calls it. */
+	 * False: the worker takes no more prompts. The transfer thread calls it. */
 	bool (*admit)(void *arg);
 	void *arg; /* argument of all three functions */
 	struct transfer_counters *counters;
@@ -41,8 +41,8 @@ enum transfer_note_type {
 	NOTE_DROPPED, /* prefill: the attempt has failed, or the decode worker gave it up */
 	NOTE_SENT,    /* prefill: everything was sent */
 	NOTE_DATA,    /* decode: a WINDOW came; its data are to be written to the device */
-	NOTE_CAME, /* decode: the first tokens; all data have arrived, in the notes before this one */
-	NOTE_LOST, /* decode: the attempt has failed, or there was no peer to ask */
+	NOTE_CAME,    /* decode: the first tokens came, and all data, which are in earlier notes */
+	NOTE_LOST,    /* decode: the attempt has failed, or there was no peer to ask */
 };
 
 /* Every link (port.h) is below this number. */
@@ -53,25 +53,26 @@ struct transfer_note {
 	enum transfer_note_type type;
 	uint64_t attempt;
 	uint32_t link;		     /* ASKED: the link to the decode worker */
-	struct wire_prepare prepare; /* ASKED: points into head */
-	struct wire_window window;   /* DATA: points into head */
-	/* DATA: [wire_window_bytes] the bytes of the window's runs; points into body */
+	struct wire_prepare prepare; /* ASKED: its arrays lie in head */
+	struct wire_window window;   /* DATA: its runs lie in head */
+	/* DATA: [wire_window_bytes] the bytes of the runs of `window`; points into body */
 	const void *data;
 	struct draw_result *draws; /* [n_draws] CAME; owned */
 	uint32_t n_draws;
-	/* LOST: the peers that were tried for this prompt, this one included (bit i: peer i); pass them to the next
-	 * transfer_ask. The same bits as in transfer_ask mean that no peer was left to try. */
+	/* LOST: the peers that were tried for this prompt, also by this attempt (bit i: peer i). The next transfer_ask
+	 * for the prompt needs them. If transfer_ask was given the same bits, no peer was left to try. */
 	uint64_t tried;
 	zmq_msg_t head, body; /* ASKED, DATA; transfer_note_free closes them */
 };
 
-void transfer_note_free(struct transfer_note *n); /* any thread; NULL is nothing */
+/* Frees a note; NULL is allowed. Any thread. */
+void transfer_note_free(struct transfer_note *n);
 
 /* A prompt that a decode worker wants to have computed by a peer. */
 struct transfer_ask {
-	uint64_t attempt; /* chosen by the engine thread, not in use */
+	uint64_t attempt; /* a number that the engine thread chooses; no other attempt has it now */
 	struct wire_prepare prepare;
-	const struct wire_key *keys; /* [n_keys] the keys of the prompt's whole pages */
+	const struct wire_key *keys; /* [n_keys] content keys of the prompt's whole pages */
 	uint32_t n_keys;
 	uint64_t tried; /* peers not to ask, from the last NOTE_LOST for this prompt; 0 at first */
 };
@@ -80,12 +81,13 @@ struct transfer_ask {
 struct transfer_parcel {
 	struct queue_node node;
 	uint64_t attempt;
-	struct wire_window window; /* the transfer thread sets its sequence */
+	struct wire_window window; /* the transfer thread sets window.sequence */
 	void *data;		   /* [bytes] the raw frame */
 	uint64_t bytes;
-	/* called once, on any thread: this structure, the runs of `window` and `data` are the caller's again */
+	/* Called once, on any thread: this structure, the runs of `window` and `data` belong to the caller of
+	 * transfer_parcel again. */
 	void (*done)(struct transfer_parcel *p);
-	/* for the trace: when the data had been read from the device, and when ZeroMQ had sent them */
+	/* for the trace: the times when the data had been read from the device, and when ZeroMQ had sent them */
 	uint64_t read_ns, sent_ns;
 	void *owner; /* used by the transfer thread alone */
 };

@@ -10,7 +10,7 @@
 #include "protocol/transfer/peers.h"
 #include "protocol/transfer/wire.h"
 
-/* An outgoing link without a connection is connected again after so long. */
+/* The time without a connection after which worker_reached connects a link again. */
 #define RECONNECT_NS ((uint64_t)3 * 1000000000)
 
 static void fill_hello(struct worker *w)
@@ -82,7 +82,7 @@ void worker_wake(struct worker *w)
 	uint64_t one = 1;
 
 	if (write(w->wake_fd, &one, sizeof(one)) < 0)
-		return; /* fails only when the counter is full; then the thread wakes anyway */
+		return; /* it fails only when the counter is full, and then the thread wakes anyway */
 }
 
 /* ---- messages ---- */

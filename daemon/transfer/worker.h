@@ -1,5 +1,6 @@
 /* State of the transfer thread in either role: its own HELLO, the port, the notes to the engine thread, and the
- * attempts. Only the transfer thread calls these functions, unless one says otherwise.
+ * attempts. Only the transfer thread calls these functions, except worker_open, worker_close and worker_free, and those
+ * that name another thread.
  *
  * Layers of daemon/transfer, each using only those below it:
  *
@@ -7,7 +8,7 @@
  *     directory.c                          the registry: announces a prefill worker, finds prefill workers
  *     prefill_peers.c   decode_peers.c     the connected peers: of a decode worker; of a prefill worker
  *     receiving.c       sending.c          prompts handed over: on the decode worker; on the prefill worker
- *     worker.c, trace.c                    parts that both roles use
+ *     worker.c, trace.c                    what both roles use
  *     port.c                               connections
  *     outgoing.c        authenticator.c    one outgoing connection; which incoming ones are accepted
  *     socket.c          keys.c endpoint.c  ZeroMQ sockets; key files; addresses */
@@ -44,7 +45,8 @@ struct attempt {
 	uint32_t n_keys;
 	/* prefill: prompt tokens that were cached here; set with the first tokens */
 	uint32_t n_cached;
-	/* The note that ends the attempt, made at its beginning so that its end needs no memory. Owned. */
+	/* The note that ends the attempt. It is there from the attempt's beginning, so that the attempt can end without
+	 * memory. Owned. */
 	struct transfer_note *end;
 };
 
@@ -60,26 +62,28 @@ struct worker {
 	atomic_bool draining, quit; /* any thread sets them, once */
 	int wake_fd;		    /* eventfd: readable when the thread has work */
 	struct queue notes;	    /* notes to the engine thread */
-	_Atomic uint32_t n_asked;   /* how many of them are NOTE_ASKEDs */
+	_Atomic uint32_t n_asked;   /* how many NOTE_ASKEDs are in `notes` */
 	struct {
-		uint64_t unreached_ns; /* when messages began to fail; 0: they can be sent */
-		bool said_version;     /* it was logged that the peer has another version */
+		/* time of the first message that could not be sent, since one was sent or the link was connected again;
+		 * 0: none */
+		uint64_t unreached_ns;
+		bool said_version; /* it was logged that the peer has another version */
 	} outgoing[PORT_OUTGOING];
 };
 
 int worker_open(struct worker *w, const struct transfer_config *config, struct err *e) MUST_CHECK;
 
-/* Closes the port; afterwards no thread of ZeroMQ calls return_parcel (sending.c). Attempts must have ended.
- * worker_free does the rest. */
+/* worker_close: closes the port; afterwards no thread of ZeroMQ calls return_parcel (sending.c). All attempts must have
+ * ended. worker_free: frees the rest, after worker_close. */
 void worker_close(struct worker *w);
 void worker_free(struct worker *w);
 
-/* Any thread: ends the thread's wait. */
+/* Wakes the transfer thread, if it waits. Any thread. */
 void worker_wake(struct worker *w);
 
 /* ---- messages ---- */
 
-/* Encodes and sends a message; body as in port_send. Returns -EHOSTUNREACH or -EAGAIN as port_send does, or an error
+/* Encodes and sends a message; body as in port_send. Returns 0, -EHOSTUNREACH or -EAGAIN as port_send does, or an error
  * of wire_encode, which is logged. */
 int worker_say(struct worker *w, uint32_t link, const struct wire_message *m, zmq_msg_t *body)
 	ON(role_transfer) MUST_CHECK;
@@ -90,51 +94,54 @@ void worker_refuse(struct worker *w, uint32_t link, int code, const char *text) 
 /* Sends REFUSE with ESHUTDOWN: because this worker shuts down, or as the answer to a peer that does. */
 void worker_farewell(struct worker *w, uint32_t link) ON(role_transfer);
 
-/* To be called after a message on an outgoing link; reached: it could be sent. After 3 s in which none could, the link
- * is connected again. */
+/* Notes whether a message on an outgoing link could be sent (`reached`). Connects the link again when none could be
+ * sent for 3 s. */
 void worker_reached(struct worker *w, uint32_t link, bool reached) ON(role_transfer);
 
-/* A message of another version came on an outgoing link; logs that once for each process there. */
+/* Logs that a message of another version came on an outgoing link: once, until worker_forget_link. */
 void worker_other_version(struct worker *w, uint32_t link, const struct err *why) ON(role_transfer);
 
-/* An outgoing link is new, or its peer is another process: forgets what the two functions above have noted. */
+/* Forgets what the two functions above have noted of an outgoing link. To be called when the link gets a peer, and when
+ * that peer becomes Registered (peers.h). */
 void worker_forget_link(struct worker *w, uint32_t link);
 
-/* Warns if the key file has an `allow`, but none with the address that an option names: the peer there must then have
- * our own key. */
+/* Warns if the key file has lines with `allow`, but none with the address that an option names. The peer at that
+ * address is then expected to have our own key. */
 void worker_key_assumed(const struct worker *w, const char *option, const char *endpoint);
 
 /* ---- attempts ---- */
 
-/* A new attempt, already in the list. Takes the delivery; NULL: out of memory, and the delivery is freed. */
+/* Makes an attempt, which is in worker.attempts at once. Takes the delivery. NULL: out of memory; the delivery is freed
+ * then. */
 struct attempt *attempt_new(struct worker *w, uint64_t number, uint32_t link, struct delivery *d)
 	ON(role_transfer);
 void attempt_free(struct attempt *a);
 
-/* Sends the attempt's last note, of this type, and frees the attempt. */
+/* Sends the attempt's note `end`, with this type, to the engine thread, and frees the attempt. */
 void attempt_end(struct worker *w, struct attempt *a, enum transfer_note_type type)
 	ON(role_transfer);
 
-/* The attempt that has this delivery, or this number; NULL: there is none. Deliveries of different links may have the
- * same id. */
+/* Both return an attempt; NULL: there is none. The first finds it by link and delivery id, because deliveries of
+ * different links may have the same id. The second finds it by its number. */
 struct attempt *attempt_of_delivery(struct worker *w, uint32_t link, uint64_t delivery)
 	ON(role_transfer);
 struct attempt *attempt_of_number(struct worker *w, uint64_t number) ON(role_transfer);
 
-/* Fails all deliveries of a link; PORT_NONE: of all links. The role then ends those attempts (attempt_next_failed). */
+/* Fails all deliveries of a link; PORT_NONE: of all links. The caller then ends their attempts
+ * (attempt_next_failed). */
 void attempts_fail(struct worker *w, uint32_t link, int code, const char *why) ON(role_transfer);
 
-/* Fails the deliveries whose deadline has come. Returns the next deadline. */
+/* Fails the deliveries whose deadline has come. Returns the next deadline, UINT64_MAX if there is none. */
 uint64_t attempts_tick(struct worker *w) ON(role_transfer);
 
-/* An attempt whose delivery has failed; NULL: there is none. */
+/* Returns an attempt whose delivery has failed; NULL: there is none. */
 struct attempt *attempt_next_failed(struct worker *w) ON(role_transfer);
 
 /* ---- notes ---- */
 
-/* A new note; NULL: out of memory. */
+/* Makes a note. NULL: out of memory. Any thread. */
 struct transfer_note *note_new(enum transfer_note_type type, uint64_t attempt);
 void note_send(struct worker *w, struct transfer_note *n); /* takes n */
 
-/* The next note, the caller's to free; NULL: there is none. On the engine thread. */
+/* Takes the next note, which the caller frees; NULL: there is none. Called on the engine thread. */
 struct transfer_note *note_next(struct worker *w);

@@ -1,5 +1,5 @@
-/* A model as it lies on disk, whatever the file format: tensors with name, shape, stored type and bytes, and the
- * texts that come with them. Only formats/ handles the files themselves.
+/* A model as it lies on disk, whatever the file format: tensors with name, shape, stored type and bytes, and the texts
+ * that come with them. What depends on a file format is in formats/.
  *
  * A format is a struct checkpoint_format (formats/format.h) and a row of the table in checkpoint.c. */
 #pragma once
@@ -8,8 +8,8 @@
 #include "base/err.h"
 #include "engine/checkpoint/tensor.h"
 
-/* Texts as Hugging Face's files have them. A format that stores the same data in another form converts them to this
- * one. */
+/* The texts of a model, in the forms that Hugging Face's files have. A format that stores the same data in another form
+ * converts it. */
 enum checkpoint_part {
 	CHECKPOINT_CONFIG,     /* config.json */
 	CHECKPOINT_GENERATION, /* generation_config.json */
@@ -25,31 +25,31 @@ void checkpoint_text_release(struct checkpoint_text *t);
 
 struct checkpoint;
 
-/* Opens the checkpoint at `path`. Nothing is read yet, so any of its parts may be missing. New; -ENOENT, -ENOTDIR or
- * another errno names the path. */
+/* Opens the checkpoint at `path`; *ret is new. Nothing is read yet, so texts or tensors may be missing. -ENOENT,
+ * -ENOTDIR or another errno: the sentence names the path. */
 int checkpoint_open(const char *path, struct checkpoint **ret, struct err *e) MUST_CHECK;
 void checkpoint_close(struct checkpoint *k);
 
-/* The path with which it was opened, borrowed. */
+/* Returns the path with which the checkpoint was opened, borrowed. */
 const char *checkpoint_path(const struct checkpoint *k);
 
-/* Reads one text. New in *ret, to be released also on failure; -ENOENT: there is no such text; -EFBIG, -EINVAL or
- * another errno names the file. */
+/* Reads one text. The caller releases *ret, also after an error. -ENOENT: there is no such text. -EFBIG, -EINVAL or
+ * another errno: the sentence names the file. */
 int checkpoint_read(const struct checkpoint *k, enum checkpoint_part part,
 		    struct checkpoint_text *ret, struct err *e) MUST_CHECK;
 
-/* All tensors, sorted by name. The first call maps the files and checks them. Borrowed until the checkpoint is
+/* Lists all tensors, sorted by name. The first call maps the files and checks them. Borrowed until the checkpoint is
  * closed. -ENOENT: there are none, or a file is missing; -EINVAL: a file is wrong. */
 int checkpoint_tensors(struct checkpoint *k, const struct tensor **ret, size_t *ret_n,
 		       struct err *e) MUST_CHECK;
 
-/* Visits every file that may decide the tensors' bytes, by its absolute path and by its name inside the checkpoint,
- * which stays the same when the checkpoint is moved. A visitor's negative result ends the walk and is returned;
+/* Visits every file that may decide the tensors' bytes: by its absolute path, and by its name inside the checkpoint,
+ * which stays the same when the checkpoint is moved. A visitor's negative result ends the walk and is returned.
  * -ENOENT: there are no files. */
 typedef int checkpoint_visit(void *user, const char *path, const char *name, struct err *e);
 int checkpoint_files(const struct checkpoint *k, checkpoint_visit *visit, void *user,
 		     struct err *e) MUST_CHECK;
 
-/* Copies the files beside weights and config.json (tokenizer, chat template, generation defaults) into a directory,
- * as Hugging Face's files. */
+/* Copies the texts other than config.json (tokenizer, chat template, generation defaults) into a directory, as Hugging
+ * Face's files. Texts that the checkpoint lacks are left out. */
 int checkpoint_copy_texts(const struct checkpoint *k, const char *dir, struct err *e) MUST_CHECK;

@@ -1,6 +1,6 @@
-/* Typed values of a JSON object's keys, with messages that name file and key. The source keeps the first error; from
- * then on the typed reads treat every key as missing, so a caller checks once, at the end. A key that is null counts as
- * missing. */
+/* Reads typed values of a JSON object's keys, with messages that name file and key. The source keeps the first error;
+ * from then on the typed reads treat every key as missing, so a caller checks once, at the end. A key that is null
+ * counts as missing. */
 #pragma once
 
 #include <jansson.h>
@@ -20,17 +20,18 @@ struct config_source {
 /* Notes an error, unless there is one already. Its sentence is "FILE: KEY WHAT", with the path before the key. */
 void config_fail(struct config_source *s, int code, const char *key, const char *what);
 
-/* The value of a key, borrowed; NULL when it is missing. */
+/* Returns the value of a key, borrowed; NULL: the key is missing. */
 const json_t *config_value(const struct config_source *s, const char *key);
 
-/* The key's value; `missing` if the key is missing. A value of another type is an error, as is a number below min or
- * above max; config_real allows min itself only if `closed`. */
+/* Return the key's value, or `missing` if the key is missing. A value of another type is an error, and so is a number
+ * below min or above max; config_real allows min itself only if `closed`. */
 uint32_t config_whole(struct config_source *s, const char *key, uint32_t min, uint32_t max,
 		      uint32_t missing);
 bool config_truth(struct config_source *s, const char *key, bool missing);
 double config_real(struct config_source *s, const char *key, double min, double max, bool closed,
 		   double missing);
 
-/* Refuse every value of the key but this one, because the engine computes only this one. The key may be missing. */
+/* Note an error if the key has another value than this one, because the engine computes only this one. The key may be
+ * missing. */
 void config_only_truth(struct config_source *s, const char *key, bool wanted);
 void config_only_word(struct config_source *s, const char *key, const char *wanted);

@@ -20,7 +20,7 @@ enum { NAMES_MAX = 1 << 30, SMALL_FILE_MAX = 256 << 20 };
 
 /* Where the numbers of a tensor come from. */
 struct item {
-	uint32_t expert; /* the number of the expert, if the tensor belongs to one */
+	uint32_t expert; /* number of the expert, if the tensor belongs to one; else 0 */
 	struct layout layout;
 };
 
@@ -40,7 +40,7 @@ struct export
 
 /* ---- which tensors ---- */
 
-/* Lists a tensor, or one for each expert. */
+/* Lists a tensor, or one for each expert. Does nothing if the layer has none of its weights. */
 static void list_tensor(struct export *x, const struct family_tensor *t, const char *prefix,
 			uint32_t layer)
 {
@@ -63,8 +63,8 @@ static void list_tensor(struct export *x, const struct family_tensor *t, const c
 	}
 }
 
-/* Lists the tensors of a layer. Of several sets with the same weights, it takes the first, which the family's own files
- * have. */
+/* Lists the tensors of a layer. If several sets have the same weights, it takes the first, because the family's own
+ * files have that one. */
 static void list_layer(struct export *x, uint32_t layer)
 {
 	bool listed[WEIGHT_ROLES] = {false};
@@ -84,7 +84,7 @@ static void list_layer(struct export *x, uint32_t layer)
 
 static int list_model(struct export *x, struct err *e)
 {
-	/* At most one tensor for each weight and expert. */
+	/* There is at most one tensor for each weight and expert. */
 	size_t most = 0;
 
 	for (size_t i = 0; i < (size_t)x->c->n_layers * WEIGHT_ROLES; i++)
@@ -125,7 +125,7 @@ static int produce(size_t index, void *data, void *user, struct err *e)
 	return 0;
 }
 
-/* The end of the run of tensors, from `first` on, that fits into one file. */
+/* Returns the end of the run of tensors, from `first` on, that fit into one file; a file has at least one. */
 static size_t end_of_shard(const struct export *x, size_t first, uint64_t shard_bytes)
 {
 	uint64_t bytes = x->tensors[first].bytes;
@@ -244,7 +244,7 @@ int weights_export(const struct weights *w, const struct model_config *c, const 
 		r = make_directory(out_dir, e);
 	if (r == 0)
 		r = write_shards(&x, shard_bytes ? shard_bytes : SHARD_BYTES, e);
-	/* Written last: a directory with a config.json is a whole checkpoint. */
+	/* config.json is written last, so a directory that has one has all weights. */
 	if (r == 0)
 		r = file_write_in(out_dir, "config.json", config, strlen(config), e);
 	arena_release(&x.names);

@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The rows of section i in a group, of a weight with `taken` rows in earlier sections. */
+/* Returns the number of rows that section i has in a group. The sections before it have `taken` rows of its weight
+ * w. */
 static uint64_t section_rows(const struct family_tensor *t, uint32_t i, const struct weight *w,
 			     uint64_t taken, uint64_t groups, const struct model_config *c)
 {

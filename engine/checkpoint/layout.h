@@ -1,4 +1,4 @@
-/* The place of the weights' rows in a tensor, for the sizes of a configuration.
+/* Says where the rows of weights are in a tensor, for the sizes of a configuration.
  *
  * The rows of a tensor are `groups` groups of `stride` rows. A section (families/family.h) has `rows` rows of every
  * group, from the group's row `first` on. A tensor of one plain weight is one group. Reading and exporting both use
@@ -11,27 +11,29 @@
 struct layout_section {
 	const struct weight *weight; /* borrowed */
 	uint64_t first, rows;
-	uint64_t start; /* the weight's first row in this tensor */
+	uint64_t start; /* the row of the weight with which the section begins */
 };
 
 struct layout {
 	uint64_t groups, stride, cols;
-	/* true: group i has rows of expert i; false: a section's rows of one group follow those of the group before */
+	/* true: group i has the rows of expert i. false: a section's rows in one group follow, in the weight, the
+	 * section's rows in the group before */
 	bool experts;
 	struct layout_section sections[TENSOR_SECTIONS_MAX];
 	uint32_t n_sections;
-	uint64_t shape[3]; /* shape of the tensor */
+	uint64_t shape[3]; /* [n_dims] shape of the tensor */
 	uint32_t n_dims;
 	uint32_t n_tensors; /* number of tensors: one, or one for each expert */
 };
 
-/* Computes the layout. False: this layer has none of the tensor's weights. `table`: see weights.h. */
+/* Computes the layout of a tensor. False: this layer has none of the tensor's weights. `table`: the weights of all
+ * layers (weights.h). */
 bool layout_of(const struct family_tensor *t, const struct model_config *c,
 	       const struct weight *table, uint32_t layer, struct layout *ret);
 
-/* Whether the layer may hold tensors of the set. */
+/* Returns whether the layer is of a kind that has tensors of the set. */
 bool layout_has_set(const struct tensor_set *set, const struct model_config *c, uint32_t layer);
 
 /* Writes the name of a tensor to out [TENSOR_NAME_MAX + 1]: prefix, then t->name with the expert's number in place of
- * '*'; cut if it is too long. */
+ * '*'. A name that is too long is cut. */
 void layout_name(const struct family_tensor *t, const char *prefix, uint32_t expert, char *out);

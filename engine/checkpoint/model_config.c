@@ -1,5 +1,5 @@
-/* Reads config.json. Keys and defaults are those of the configuration classes of transformers, which leave out keys
- * that equal the default when they save a nested configuration. families/ has the differences between families. */
+/* Reads config.json. Keys and defaults are those of the configuration classes of transformers. When such a class saves
+ * a nested configuration, it leaves out keys that equal the default. families/ has the differences between families. */
 #include "engine/checkpoint/model_config.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ static const struct key {
 #undef KEY
 };
 
-/* Reads the keys of one part. A missing key leaves the family's default in its field. */
+/* Reads the keys of one part of a model (enum part). A missing key leaves the family's default in its field. */
 static void read_keys(struct config_source *s, enum part part, struct model_config *c)
 {
 	for (const struct key *k = keys; k < keys + ARRAY_SIZE(keys); k++) {
@@ -71,8 +71,8 @@ static void read_keys(struct config_source *s, enum part part, struct model_conf
 
 /* ---- parts of a model ---- */
 
-/* RoPE's keys are in rope_parameters, or in older files in rope_scaling or flat. Of the two objects only one is read,
- * rope_scaling unless it is missing or empty; its keys override flat ones. */
+/* Reads RoPE's keys. They are in rope_parameters, or in older files in rope_scaling or flat. Of the two objects only
+ * one is read: rope_scaling, unless it is missing or empty. Its keys override flat ones. */
 static void read_rope(struct config_source *s, struct model_config *c)
 {
 	const json_t *scaling = config_value(s, "rope_scaling"), *v;
@@ -128,7 +128,7 @@ static void read_delta(struct config_source *s, struct model_config *c)
 			    "must be a multiple of linear_num_key_heads");
 }
 
-/* Reads the sizes of the kinds of MLPs that layers have, and sets those of the others to 0. */
+/* Reads the sizes of the kinds of MLPs that the layers have, and sets the sizes of the other kinds to 0. */
 static void read_mlps(struct config_source *s, struct model_config *c)
 {
 	if (c->n_layers_of[LAYER_MOE]) {
@@ -185,7 +185,8 @@ static void read_text(struct config_source *s, struct model_config *c)
 
 /* ---- end tokens and sampling defaults ---- */
 
-/* Reads eos_token_id, a number or a list. True: the key was there. */
+/* Reads eos_token_id, a number or a list. Returns whether the key is there. After an earlier error it reads nothing and
+ * returns false. */
 static bool read_end_tokens(struct config_source *s, struct model_config *c)
 {
 	const json_t *v = config_value(s, "eos_token_id");
@@ -212,8 +213,8 @@ static bool read_end_tokens(struct config_source *s, struct model_config *c)
 	return true;
 }
 
-/* Reads the defaults of a request, like vLLM with --generation-config auto. do_sample is not read: it only tells
- * transformers' own generate() whether to draw. */
+/* Reads the sampling defaults of requests, like vLLM with --generation-config auto. do_sample is not read: it only
+ * tells transformers' own generate() whether to draw. */
 static void read_sampling(struct config_source *s, struct model_config *c)
 {
 	const json_t *top_k = config_value(s, "top_k");

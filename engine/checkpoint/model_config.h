@@ -2,10 +2,11 @@
  * mathematics is either read, or refused unless it has the one value that this engine computes, so that a model which
  * would be computed wrongly does not load. A missing key has the default of transformers; families/ has these.
  *
- * Limits that every result keeps: hidden and intermediate sizes are 1 to 65536, not only multiples of 16; heads at most
- * 4096 of each kind, head sizes multiples of 16 up to 256, query heads a multiple of key heads, value heads a multiple
- * of the delta layers' key heads; conv_kernel 2 to 8; at most 4096 experts and 32 a token; vocabulary below 2^24. No
- * product of a weight's sizes overflows 64 bits, and no width 32 bits. Any kind of mixer or MLP may be absent. */
+ * Every result keeps these limits: hidden and intermediate sizes are 1 to 65536, not only multiples of 16; heads at
+ * most 4096 of each kind, head sizes multiples of 16 up to 256, query heads a multiple of key heads, value heads a
+ * multiple of the delta layers' key heads; conv_kernel 2 to 8; at most 4096 experts and 32 a token; vocabulary below
+ * 2^24. No product of a weight's sizes overflows 64 bits, and no width 32 bits. Any kind of mixer or MLP may be absent.
+ * The sizes of Gated DeltaNet are 0 in families without it, and the sizes of a kind of MLP in models without it. */
 #pragma once
 
 #include <stdbool.h>
@@ -69,9 +70,10 @@ struct model_config {
 int model_config_read(const struct checkpoint *k, struct model_config *ret,
 		      struct err *e) MUST_CHECK;
 
-/* Reads it from the checkpoint at a path. */
+/* Opens the checkpoint at a path, reads its configuration and closes it. */
 int model_config_open(const char *path, struct model_config *ret, struct err *e) MUST_CHECK;
 
-/* Reads it from memory; generation may be NULL. `name` stands for the file in messages. */
+/* Reads a configuration from the texts of config.json and of generation_config.json, which may be NULL. `name` stands
+ * for the first file in messages. */
 int model_config_parse(const char *name, const char *json, size_t len, const char *generation,
 		       size_t generation_len, struct model_config *ret, struct err *e) MUST_CHECK;

@@ -48,7 +48,7 @@ uint64_t pack_matrix_bytes(const struct kernels *k, uint64_t panels, uint64_t co
 	return panels * 16 * K * (kernels_shape(k)->bf16 ? 2 : 4);
 }
 
-/* The position of element k of row r in a panel. */
+/* Returns the position of element k of row r in a panel. */
 static uint64_t packed_index(enum kernel_packing packing, uint64_t k, uint64_t r)
 {
 	switch (packing) {
@@ -82,7 +82,7 @@ void pack_panel(const void *rows, uint64_t K, bool bf16, enum kernel_packing pac
 		}
 }
 
-/* Writes the panels of a part. */
+/* Writes the panels of a part (pack_internal.h) into a matrix that is not coded. */
 static void write_part(struct packer *p, cl_mem buffer, const struct pack_part *part, bool bf16)
 {
 	enum kernel_packing packing = bf16 ? kernels_packing(p->kernels) : KERNEL_PACK_PANELS;
@@ -215,7 +215,7 @@ static uint64_t rows_of(const struct weight *w, uint32_t n)
 	return rows;
 }
 
-/* Panels of a matrix that n weights share; of experts, panels of one expert's matrix. */
+/* Returns the panels of a matrix that n weights share; of experts, the panels of one expert. */
 static uint64_t panels_of(const struct weight *w, uint32_t n)
 {
 	uint64_t panels = 0;
@@ -243,7 +243,7 @@ uint64_t pack_may_save(const struct kernels *k, const struct weight *w, uint32_t
 	return coded ? pack_bytes(k, w, n) / 4 : 0;
 }
 
-/* Lists the parts of a matrix that n weights share, expert by expert: parts [n * experts]. */
+/* Lists the parts of a matrix that n weights share, one for each expert and weight: parts [experts * n]. */
 static void make_parts(const struct weight *w, uint32_t n, uint32_t layer, struct pack_part *parts)
 {
 	uint64_t first = 0;

@@ -1,8 +1,8 @@
-/* Writes weights to device memory, in the layouts that the kernels read.
+/* Writes weights to device memory, in the layouts that the kernels read. Elements are the kernels' bf16 or floats.
  *
  *     matrix   panels of 16 rows, K columns each (padded to 16), in the order that the kernel set wants
  *              (kernels_packing). Several weights may share one matrix: one behind the other (a fused
- *              projection, experts), or by turns panel by panel (gate and up). Each is padded to whole
+ *              projection, experts), or with panels that alternate (gate and up). Each is padded to whole
  *              panels with zeros.
  *     floats   a matrix of floats whatever the set's elements are, in plain panels; the rows of weights
  *              that share it follow each other (a router's experts, then the shared expert's gate).
@@ -22,24 +22,26 @@ struct packer {
 	cl_command_queue queue;
 	const struct weights *weights;
 	struct kernels *kernels;
-	uint64_t saved;	  /* bytes that coding has saved */
-	uint64_t plain;	  /* further bytes that the weights would take without coding */
+	uint64_t saved;	  /* bytes that coding has saved of the planned buffers */
+	uint64_t plain;	  /* bytes that the weights would take in addition if none were coded */
 	struct err error; /* the first error; code 0: none */
 };
 
-/* How many of the n weights, counted from the first, share the first one's buffer. */
+/* Returns how many of the n weights, counted from the first, share the first one's buffer: itself and its
+ * neighbours. */
 uint32_t pack_sharing(const struct weight *w, uint32_t n);
 
-/* The first: bytes of the buffer that n such weights share. The second: how many of these coding (kernels/coded.h)
- * may save, at most. */
+/* pack_bytes returns the bytes of the buffer that n weights share, pack_may_save how many of them coding
+ * (kernels/coded.h) may save at most. */
 uint64_t pack_bytes(const struct kernels *k, const struct weight *w, uint32_t n);
 uint64_t pack_may_save(const struct kernels *k, const struct weight *w, uint32_t n);
 
 /* Fills the buffer that n weights of a layer share; padding is zero. layer: 0 for weights outside all layers. Errors
- * are kept in p->error. */
+ * are kept in p->error; after one it does nothing. */
 void pack_buffer(struct packer *p, cl_mem buffer, const struct weight *w, uint32_t n,
 		 uint32_t layer);
 
-/* Maps the first `bytes` of a buffer for writing all of them; NULL (and p->error): it failed. */
+/* Maps the first `bytes` of a buffer, all of which the caller then writes. NULL: it failed, or there was an error
+ * before (p->error). */
 void *pack_map(struct packer *p, cl_mem buffer, uint64_t bytes);
 void pack_unmap(struct packer *p, cl_mem buffer, void *mapped);

@@ -1,7 +1,7 @@
 /* Coded matrices (kernels/coded.h). The size of a coded panel is known only after it was coded, so panels are appended
- * one behind the other, in the order of their parts; a table has the place of each. The buffer is planned for the
- * largest size of every panel. Its end stays unwritten, and a CPU's memory that is never written is never taken from
- * the system. */
+ * one behind the other, in the order of their parts (struct pack_part); a table at the beginning has the place of each.
+ * The buffer is planned for the largest size of every panel. So its end stays unwritten, and a CPU's memory that is
+ * never written is never taken from the system. */
 #include "engine/checkpoint/pack_internal.h"
 
 #include <assert.h>
@@ -12,13 +12,14 @@
 #include "kernels/cl_error.h"
 #include "kernels/coded.h"
 
-/* Panels that are coded at the same time, each into memory of its own. */
+/* The number of panels of a batch. Threads code them side by side, each panel into memory of its own. */
 enum { BATCH = 256 };
 
 struct batch {
 	const struct packer *packer;
 	const struct pack_part *part;
-	/* the part's panels in KERNEL_PACK_PAIRS, if it is synthetic; NULL: its rows are to be read */
+	/* the part's panels in KERNEL_PACK_PAIRS, if its weight is synthetic; NULL: its rows are read from the
+	 * checkpoint */
 	const uint16_t *made;
 	uint64_t first;	     /* the batch's first panel: its number in the part */
 	uint64_t K;	     /* columns, padded to 16 */
@@ -49,8 +50,7 @@ static void code_one(void *arg, size_t i)
 	free(pairs);
 }
 
-/* Makes the panels of a synthetic weight in `stage` by a kernel, and maps them; NULL (and the packer's error): it
- * failed. */
+/* Makes the uncoded panels of a synthetic weight in `stage` by a kernel, and maps them. NULL: it failed (p->error). */
 static const uint16_t *make(struct packer *p, const struct weight *w,
 			    const struct weight_synthesis *s, cl_mem stage)
 {
@@ -67,7 +67,8 @@ static const uint16_t *make(struct packer *p, const struct weight *w,
 	return m;
 }
 
-/* New: a buffer that holds the uncoded panels of any one part; NULL (and the packer's error): it failed. */
+/* New: a buffer in which a kernel makes the uncoded panels of synthetic weights, before they are coded. It has room for
+ * any one of the parts (struct pack_part). NULL: it failed (p->error). */
 static cl_mem new_stage(struct packer *p, const struct pack_part *parts, size_t n_parts)
 {
 	uint64_t most = 0;
@@ -87,7 +88,9 @@ static cl_mem new_stage(struct packer *p, const struct pack_part *parts, size_t 
 	return NULL;
 }
 
-/* Appends a part's panels to the matrix at m, of which *used bytes are used. Returns the number of panels. */
+/* Codes the panels of a part (struct pack_part) and appends them to the matrix at m, of which *used bytes are used;
+ * *used grows. Returns the number of panels. `stage`: as new_stage made it, for synthetic weights. Errors are kept in
+ * p->error. */
 static uint64_t append(struct packer *p, const struct pack_part *part, struct batch *b,
 		       cl_mem stage, uint8_t *m, uint64_t *used)
 {

@@ -18,7 +18,7 @@ struct resolver {
 	struct arena *arena;
 	const struct tensor *list; /* [n] */
 	size_t n;
-	bool *used; /* [n]: tensors of list that hold weights */
+	bool *used; /* [n] whether a tensor of list holds weights */
 	struct err *e;
 };
 
@@ -39,7 +39,8 @@ static struct weight_source *source_of(struct resolver *r, enum weight_role role
 	return &r->sources[(size_t)layer * WEIGHT_ROLES + role];
 }
 
-/* The stretch to be filled in next: a new one of the weight, or that of the expert. NULL: out of memory. */
+/* Returns the stretch that is to be filled in next: that of the expert if w has experts, else a new one. NULL: out of
+ * memory. */
 static struct weight_rows *new_part(struct resolver *r, const struct weight *w, uint32_t expert)
 {
 	struct weight_source *s = source_of(r, w->role, w->layer);
@@ -59,7 +60,7 @@ static struct weight_rows *new_part(struct resolver *r, const struct weight *w, 
 }
 
 /* Checks that t can be read and has the shape of the layout, marks it as used and notes the rows that it holds.
- * `expert`: the number of the expert, if the tensor belongs to one. */
+ * `expert`: the number of the expert, if the tensor belongs to one; else 0. */
 static int claim(struct resolver *r, const struct tensor *t, const struct layout *l,
 		 uint32_t expert)
 {
@@ -120,7 +121,7 @@ static int missing(const struct resolver *r, const struct family_tensor *t, uint
 	return err_set(r->e, ENOENT, "%s: tensor %s is missing", r->path, name);
 }
 
-/* Finds a tensor, or one for each expert, and marks it as used. */
+/* Finds a tensor, or one for each expert, and marks it as used. Does nothing if the layer has none of its weights. */
 static int resolve_tensor(struct resolver *r, const struct family_tensor *want, uint32_t layer)
 {
 	struct layout l;
@@ -147,7 +148,7 @@ static int resolve_set(struct resolver *r, const struct tensor_set *set, uint32_
 	return error;
 }
 
-/* The first of the family's sets that can hold this weight, and its tensor there. */
+/* Returns the tensor that holds this weight in the first of the family's sets that has the weight. */
 static const struct family_tensor *own_tensor(const struct resolver *r, enum weight_role role,
 					      uint32_t layer)
 {
@@ -180,7 +181,8 @@ static int resolve_layer(struct resolver *r, uint32_t layer)
 
 /* ---- the whole model ---- */
 
-/* Looks for the head under three prefixes. A tied checkpoint may hold it too, if it equals the embedding. */
+/* Looks for the head under three prefixes. If it is tied to the embedding, the checkpoint may lack it; if the
+ * checkpoint has it, it must equal the embedding. */
 static int resolve_lm_head(struct resolver *r, const struct tensor *embed)
 {
 	static const char *const prefixes[] = {"", "language_model.", "model.language_model."};
@@ -248,8 +250,8 @@ static bool is_foreign(const char *name)
 }
 
 /* Refuses a checkpoint with names that only quantised ones have: FP8 and NVFP4 scales, GPTQ, AWQ, compressed-tensors,
- * bitsandbytes. Called before the model's weights are looked for, some of which such a checkpoint lacks, so that the
- * error is this one. */
+ * bitsandbytes. It is called before the model's weights are looked for. Such a checkpoint lacks some of them, and an
+ * error about a missing weight would say less. */
 static int refuse_quantised(struct resolver *r)
 {
 	static const char *const suffixes[] = {

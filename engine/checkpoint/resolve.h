@@ -1,7 +1,8 @@
 /* Finds the weights of a model in a checkpoint: the tensors that hold the rows of each, by the names of the family.
  *
- * The vision tower and the multi-token-prediction head are ignored. Any other tensor without a use is an error,
- * because a checkpoint with biases, more layers or quantised weights is not a model that this engine computes. */
+ * The vision tower, the multi-token-prediction head and the constants of RoPE (inv_freq, in older files) are ignored.
+ * Any other tensor without a use is an error, because a checkpoint with biases, more layers or quantised weights is not
+ * a model that this engine computes. */
 #pragma once
 
 #include "base/arena.h"
@@ -19,14 +20,14 @@ struct weight_rows {
 	uint64_t start, group, stride;
 };
 
-/* One weight of a layer. An expert weight has a stretch for each expert; another one up to TENSOR_SECTIONS_MAX
- * stretches, in the order of their starts. */
+/* Where the rows of one weight of a layer are. The weight of experts has a stretch for each expert. Any other has up to
+ * TENSOR_SECTIONS_MAX stretches, in the order of their starts. */
 struct weight_source {
 	struct weight_rows *parts;
 	uint32_t n_parts; /* 0: the layer has no such weight */
 };
 
-/* Fills sources [n_layers][WEIGHT_ROLES], which are zeros before; stretches come from the arena. -ENOENT, -EINVAL,
- * -ENOTSUP: the sentence names file and tensor. */
+/* Fills sources [n_layers][WEIGHT_ROLES], which are zeros before. Their stretches come from the arena and borrow the
+ * checkpoint's tensors. -ENOENT, -EINVAL, -ENOTSUP: the sentence names a tensor, and its file or the checkpoint. */
 int resolve_weights(struct checkpoint *k, const struct model_config *c, const struct weight *table,
 		    struct arena *arena, struct weight_source *sources, struct err *e) MUST_CHECK;

@@ -4,11 +4,11 @@
 
 #include "base/macros.h"
 
-/* Conversions work on blocks of constant length, so that compilers vectorise them at -O2 too, and through memcpy,
- * because no format aligns its data. */
+/* Loops of constant length, BLOCK elements at a time, are vectorised by compilers at -O2 too. Data is read through
+ * memcpy, because no format aligns it. (The blocks of stored_type.h are others.) */
 enum { BLOCK = 32 };
 
-/* Exact for every f16 number: a multiplication corrects the exponent's bias and also turns subnormal numbers into
+/* Converts any f16 number, exactly: a multiplication corrects the exponent's bias and also turns subnormal numbers into
  * normal ones; infinities and NaN get the largest exponent. */
 static inline float float_of_f16(uint16_t bits)
 {
@@ -80,7 +80,7 @@ uint16_t bf16_of_float(float x)
 
 void stored_read(const struct stored_type *t, const void *from, size_t n, bool bf16, void *out)
 {
-	enum { PART = 256 }; /* a multiple of every block */
+	enum { PART = 256 }; /* a multiple of every type's `elements` */
 	float part[PART];
 	uint16_t *half = out;
 

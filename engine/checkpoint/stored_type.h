@@ -11,25 +11,25 @@
 struct stored_type {
 	const char *name;	  /* as safetensors writes it: "BF16" */
 	uint32_t elements, bytes; /* elements and bytes of a block */
-	/* Widens n elements, a multiple of a block's, exactly; `from` has any alignment. NULL: the type is known, but
-	 * this engine does not compute with it. */
+	/* Converts n elements to floats without loss; n is a multiple of `elements`, and `from` has any alignment.
+	 * NULL: the type is known, but this engine does not compute with it. */
 	void (*to_float)(const void *from, float *out, size_t n);
 };
 
-/* The type of that name, static; NULL: there is none. */
+/* Returns the type of that name, static; NULL: there is none. */
 const struct stored_type *stored_type_find(const char *name);
 
-/* Bytes of n elements, a multiple of a block's. */
+/* Returns the bytes of n elements; n is a multiple of t->elements. */
 static inline uint64_t stored_bytes(const struct stored_type *t, uint64_t n)
 {
 	return n / t->elements * t->bytes;
 }
 
-/* Converts n elements, a multiple of a block's, to floats or to bf16. Rounding to bf16 is to nearest even, so numbers
- * that are bf16 already do not change. The type must have a to_float. */
+/* Converts n elements to floats or to bf16; n is a multiple of t->elements. Rounding to bf16 is to nearest even, so
+ * numbers that are bf16 already do not change. The type must have a to_float. */
 void stored_read(const struct stored_type *t, const void *from, size_t n, bool bf16, void *out);
 
-/* To nearest, ties to even; NaN becomes a quiet NaN. */
+/* Rounds to the nearest bf16 number, ties to even; NaN becomes a quiet NaN. */
 uint16_t bf16_of_float(float x);
 
 static inline float float_of_bf16(uint16_t bits)

@@ -6,7 +6,7 @@
 #include "engine/checkpoint/stored_type.h"
 #include "kernels/generic/synthetic.clh"
 
-/* The nearest number with 8 significant bits (ties go up), which synthetic.clh needs for exact products. */
+/* Returns the nearest number with 8 significant bits (ties go up), because synthetic.clh needs exact products. */
 static float round_scale(double scale)
 {
 	float f = (float)scale;
@@ -44,7 +44,7 @@ void synthetic_row(const struct weight_synthesis *s, uint64_t row, uint64_t cols
 {
 	uint64_t first = row * cols, word = 0;
 
-	/* Four neighbouring elements share a word. */
+	/* Four neighbouring elements share a word of the hash. */
 	for (uint64_t i = 0; i < cols; i++) {
 		uint64_t index = first + i;
 

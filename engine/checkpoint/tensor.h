@@ -15,7 +15,7 @@ struct tensor {
 	const struct stored_type *type;
 };
 
-/* The tensor of that name in a list that is sorted by name; NULL: there is none. */
+/* Returns the tensor of that name in a list that is sorted by name; NULL: there is none. */
 const struct tensor *tensor_find(const struct tensor *list, size_t n, const char *name);
 
 bool name_ends_in(const char *name, const char *end);

@@ -31,17 +31,18 @@ enum weight_role {
 	WEIGHT_EXPERT_GATE,
 	WEIGHT_EXPERT_UP,
 	WEIGHT_EXPERT_DOWN,
-	WEIGHT_SHARED_GATE, /* of the shared expert; in a dense layer of the MLP */
+	WEIGHT_SHARED_GATE, /* of the shared expert; in a dense layer, of its MLP */
 	WEIGHT_SHARED_UP,
 	WEIGHT_SHARED_DOWN,
 	WEIGHT_SHARED_ROUTER, /* the gate that weighs the shared expert */
 	WEIGHT_ROLES,
 };
 
-/* The form of a weight on the device (pack.h). */
+/* The form of a weight on the device (pack.h). Elements are the numbers with which the kernels compute: bf16 or floats,
+ * as the option --dtype says. */
 enum pack_form {
 	PACK_STACKED, /* a matrix of elements, in panels of 16 rows */
-	/* as STACKED, but by turns with the weights of the same buffer, panel by panel */
+	/* as STACKED, but the panels of the weights in the same buffer alternate */
 	PACK_TURNS,
 	PACK_FLOATS,	/* a matrix of floats, whatever the elements are */
 	PACK_LOOKUP,	/* rows of elements, one behind the other */
@@ -51,18 +52,20 @@ enum pack_form {
 	PACK_TRANSPOSE, /* floats, [rows, cols] as [cols, rows]: convolution taps */
 };
 
-/* One weight that a layer of a model has: a row of a table in engine/layers. Weights of the whole model count as
- * layer 0's. Neighbours in a table that name the same buffer share it (pack.h).
+/* One weight that a layer of a model has: a row of a table in engine/layers. Weights of the whole model count as layer
+ * 0's. Neighbours in a table that name the same buffer share it (pack.h).
  *
- * Random values of a synthetic weight: a matrix has a gain, and is uniform with standard deviation gain / sqrt(cols),
- * so that inputs near 1 give outputs near the gain. A vector has no gain and is uniform in offset +- range. */
+ * Random values of a synthetic weight: a matrix has a gain, and its values are uniform with standard deviation gain /
+ * sqrt(cols), so that inputs near 1 give outputs near the gain. A vector has no gain (0), and its values are uniform in
+ * offset +- range. */
 struct weight {
 	enum weight_role role;
 	int at;		     /* its buffer: AT_* of kernels/step.h */
 	enum pack_form form; /* its form in the buffer */
 	uint64_t rows, cols;
 	float gain, offset, range;
-	uint32_t experts; /* number of experts, each with such a matrix; 1: not of experts */
+	/* number of experts, each with such a matrix; 1: it belongs to no expert */
+	uint32_t experts;
 	uint32_t layer;
 };
 

@@ -1,5 +1,5 @@
-/* Weights by role. resolve.c finds the tensors of all rows when the checkpoint is opened, so a row is found by a lookup
- * in a table. */
+/* Weights by role. weights_open lets resolve.c find the tensors of all rows, so a row is later found by a lookup in a
+ * table. */
 #include "engine/checkpoint/weights.h"
 
 #include <assert.h>
@@ -11,12 +11,13 @@
 #include "engine/checkpoint/resolve.h"
 #include "engine/checkpoint/synthetic.h"
 
-#define PARTS_MAX ((size_t)1 << 30) /* bytes of the sources' parts */
+#define PARTS_MAX ((size_t)1 << 30) /* bytes of all stretches of rows (struct weight_rows) */
 
 struct weights {
-	struct weight *table;	       /* owned, [n_layers][WEIGHT_ROLES] */
-	struct weight_source *sources; /* owned, the same; NULL when synthetic */
-	struct arena arena;	       /* the sources' parts */
+	struct weight *table; /* owned, [n_layers][WEIGHT_ROLES] */
+	/* owned, [n_layers][WEIGHT_ROLES] too; NULL: weights are synthetic */
+	struct weight_source *sources;
+	struct arena arena; /* the stretches of the sources */
 	uint64_t seed;
 	bool tied; /* the head is the embedding, also with synthetic weights */
 };

@@ -3,8 +3,8 @@
  * A role names one logical matrix of one layer (and expert). A table [n_layers][WEIGHT_ROLES] lists the weights of a
  * model with their sizes; rows = 0: the layer has no such weight. (layers_weights of engine/layers, a room above this
  * one, makes the table.) Opening finds each weight in the checkpoint, under any prefix and in any form that the family
- * allows (interleaved projections, packed experts, a tied embedding), and checks every shape before a row is read. A
- * row is then handed out where it lies and as it is stored, or converted.
+ * allows (interleaved projections, packed experts, a tied embedding), and checks every shape before a row is read.
+ * weights_view then gives a row as it is stored, without a copy, and weights_row converts it.
  *
  * Synthetic weights have the same calls, except weights_view. Each element is a pure function of (seed, role, layer,
  * expert, row, column), which a kernel computes too (kernels/generic/synthetic.clh), so that host and device produce
@@ -28,22 +28,22 @@ struct weights;
 int weights_open(struct checkpoint *k, const struct model_config *c, const struct weight *table,
 		 struct weights **ret, struct err *e) MUST_CHECK;
 
-/* Random weights. New; the table is copied. */
+/* Makes random weights; *ret is new. The table is copied. -ENOMEM is the only error. */
 int weights_synthetic(uint64_t seed, const struct model_config *c, const struct weight *table,
 		      struct weights **ret) MUST_CHECK;
 void weights_close(struct weights *w);
 
-/* The table of all weights, borrowed. */
+/* Returns the table of all weights, borrowed. */
 const struct weight *weights_all(const struct weights *w);
 
-/* The weight of a role in a layer, borrowed; NULL: the layer has none. */
+/* Returns the weight of a role in a layer, borrowed; NULL: the layer has none. */
 const struct weight *weights_find(const struct weights *w, enum weight_role role, uint32_t layer);
 
 /* In the calls below, layer and expert are 0 where they do not apply, and the layer must have the weight. The calls
  * only read, so several threads may make them at the same time. */
 
-/* A row as it is stored: its elements, of this type, begin at data, which has any alignment. Borrowed from the
- * checkpoint's mapping. Not for synthetic weights. */
+/* A row as it is stored: its elements begin at data, which has any alignment. Borrowed from the checkpoint's mapping.
+ * Not for synthetic weights. */
 struct weight_view {
 	const struct stored_type *type;
 	const void *data;
@@ -51,10 +51,10 @@ struct weight_view {
 struct weight_view weights_view(const struct weights *w, enum weight_role role, uint32_t layer,
 				uint32_t expert, uint64_t row);
 
-/* Converts a row to floats, or to bf16, into out [columns]. Also for synthetic weights. */
+/* Converts a row of stored or synthetic weights to floats, or to bf16, into out [columns]. */
 void weights_row(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
 		 uint64_t row, bool bf16, void *out);
 
-/* The parameters with which a kernel makes a synthetic weight. False: the weights are not synthetic. */
+/* Computes the parameters with which a kernel makes a synthetic weight. False: the weights are not synthetic. */
 bool weights_synthesis(const struct weights *w, enum weight_role role, uint32_t layer,
 		       uint32_t expert, struct weight_synthesis *ret);

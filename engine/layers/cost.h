@@ -1,5 +1,6 @@
-/* The costs of layers, for the roofline (engine/roofline.h says which bytes and operations count). Those of weights,
- * their products, KV and states follow from the tables of weights and parts; these types are for the rest. */
+/* The costs of layers, for the roofline (engine/roofline.h says which bytes and operations count). The costs of
+ * weights, their products, KV and states follow from the tables of weights and parts (weights.h, part.h). These types
+ * are for the rest. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +8,8 @@
 
 /* Sums over the rows of a step. */
 struct cost_step {
-	double element; /* bytes of an element */
+	/* bytes of an element of weights, KV and some activations: 2 (bf16) or 4 */
+	double element;
 	double tokens, prefill_tokens;
 	double rows, resumed; /* resumed: rows with earlier tokens, which read a state */
 	double prefill_rows, prefill_resumed;
@@ -18,8 +20,8 @@ struct cost_step {
 /* The work of one launch. */
 struct roofline_work {
 	double bytes, flops;
-	/* The operands of its products are elements. roofline_kernel clears this unless elements are bf16, which
-	 * devices multiply faster. */
+	/* The operands of its products are elements of the model's type. roofline_kernel clears this unless that type
+	 * is bf16, which devices multiply faster. */
 	bool elements;
 	bool int8; /* the operands of its products are int8; `bytes` leaves out their scales */
 };

@@ -32,10 +32,10 @@ static void weights(const struct model_config *c, struct layer_weights *ret)
 		{WEIGHT_DELTA_OUT, AT_OUT_PROJ, PACK_STACKED, D, value, .gain = 0.5f},
 		/* columns: the oldest input first */
 		{WEIGHT_DELTA_CONV, AT_CONV, PACK_TRANSPOSE, qkv, c->conv_kernel, .gain = 1},
-		/* if synthetic, exp(w) is 1 to 16 */
+		/* if synthetic, exp(w) is about 1 to 16 */
 		{WEIGHT_DELTA_A_LOG, AT_NEG_A, PACK_MINUS_EXP, 1, Hv, .offset = 1.390625f,
 		 .range = 1.375f},
-		/* if synthetic, softplus(w) is 0.001 to 0.1 */
+		/* if synthetic, softplus(w) is about 0.001 to 0.1 */
 		{WEIGHT_DELTA_DT_BIAS, AT_DT_BIAS, PACK_VECTOR, 1, Hv, .offset = -4.59375f,
 		 .range = 2.328125f},
 		/* this norm multiplies by w, not by 1 + w, in every family */
@@ -131,7 +131,7 @@ static double channels(const struct model_config *c)
 	       (double)c->n_value_heads * c->value_head_dim;
 }
 
-/* FLOP of the recurrence for one token. Each element of a head's state S takes 1 for its decay and 2 each for S^T k,
+/* FLOP of the recurrence for one token: for each element of a head's state S, 1 for its decay and 2 each for S^T k,
  * k u^T and S^T q. */
 static double recurrence_flops(const struct model_config *c)
 {
@@ -143,7 +143,8 @@ static double flops(const struct model_config *c, const struct cost_step *s)
 	return s->tokens * (recurrence_flops(c) + 2 * channels(c) * c->conv_kernel);
 }
 
-/* Bytes that the recurrence moves for so many tokens in so many rows, of which `resumed` read a state. */
+/* Returns the bytes that the recurrence moves for so many tokens in so many rows. `resumed` of the rows read a state;
+ * all write one. */
 static double recurrence_bytes(const struct model_config *c, const struct cost_step *s,
 			       double tokens, double rows, double resumed)
 {

@@ -1,6 +1,6 @@
-/* Kinds of layers. A layer is a mixer followed by an MLP, each of a kind (enum layer_kind). What differs between kinds
- * stands in one file of this folder for each, as a struct layer_ops. Through these model.c walks over the layers, with
- * the same code for all kinds. */
+/* Kinds of layers. A layer is a mixer followed by an MLP, each of a kind (enum layer_kind). Each kind has one file in
+ * this folder with a struct layer_ops, which has all that differs between kinds. model.c walks over the layers through
+ * these structs, with the same code for all kinds. */
 #pragma once
 
 #include "engine/layers/cost.h"
@@ -12,7 +12,7 @@
 #include "kernels/profile.h"
 
 /* Buffers that all layers share. The numbers below AT_LAYERS are the AT_* of kernels/step.h, by which a step in one
- * launch finds its buffers; these follow. */
+ * launch finds its buffers; the numbers here follow them. */
 enum {
 	BUFFER_STEP = AT_LAYERS, /* the step table */
 	/* the first of BUFFERS_MIXER work buffers; each kind of mixer defines their meaning */
@@ -25,7 +25,8 @@ enum {
 	BUFFERS,
 };
 
-/* A batch of splits: those of n_rows rows from first_row on. */
+/* The splits (ranges of a row's keys, generic/attention_decode.cl) that one launch computes: all splits of n_rows rows
+ * from first_row on. */
 struct split_batch {
 	cl_int splits_at; /* position of its first split in the step table */
 	uint32_t n_splits, first_row, n_rows;
@@ -34,7 +35,7 @@ struct split_batch {
 /* One step: numbers of tokens, rows and so on, and the positions of the sections of its step table (kernels/step.h). */
 struct model_step {
 	uint32_t n_tokens, n_prefill_tokens;
-	/* n_logits: rows of logits for the draws; n_scores: tokens that are scored */
+	/* n_logits: rows of logits for the draws; n_scores: tokens of prompts whose log-probabilities are asked for */
 	uint32_t n_rows, n_prefill_rows, n_tiles, n_logits, n_draws, n_scores;
 	cl_int tokens_at, positions_at, token_rows_at, rows_at, tiles_at, logits_at, draws_at;
 	cl_int score_rows_at, scores_at;   /* [n_scores] each */
@@ -48,7 +49,9 @@ struct model_step {
 struct layer_run {
 	struct kernels *kernels;
 	const cl_mem *all; /* [BUFFERS] */
-	const cl_mem *own; /* [AT_LAYER_COUNT] the layer's buffers, by AT_*; NULL: it has none */
+	/* [AT_LAYER_COUNT] the layer's own buffers, by AT_*; an element is NULL if the layer does not have that
+	 * buffer */
+	const cl_mem *own;
 	const struct model_step *step;
 };
 
@@ -67,23 +70,25 @@ struct layer_ops {
 	void (*shape)(const struct model_config *c, struct kernel_shape *k);
 	/* Lists the weights of a layer. */
 	void (*weights)(const struct model_config *c, struct layer_weights *ret);
-	/* Lists the work buffers for T tokens in so many rows; returns their number. */
+	/* Lists the work buffers of a step with at most T tokens in at most so many rows; returns their number. */
 	uint32_t (*scratch)(const struct kernels *k, uint32_t T, uint32_t rows,
 			    struct layer_scratch ret[LAYER_SCRATCH_MAX]);
-	/* Lists the parts (part.h) that a layer keeps of a sequence; element: bytes of an element of its pages. Returns
-	 * their number. NULL: the kind keeps nothing of a sequence. */
+	/* Lists the parts (part.h) that a layer keeps of a sequence; returns their number. element: bytes of a number
+	 * in its pages. NULL: the kind keeps nothing of a sequence. */
 	uint32_t (*parts)(const struct model_config *c, uint32_t element, uint32_t page_tokens,
 			  struct layer_part ret[LAYER_PARTS_MAX]);
 	/* Launches the kernels of a mixer or an MLP. A mixer reads normed rows (AT_H) and adds to the residual stream
-	 * (AT_X). An MLP reads the residual stream, adds to it and norms the rows for the next mixer. */
+	 * (AT_X). An MLP reads the residual stream, adds to it and norms the rows for what follows: the next mixer or
+	 * the head. */
 	void (*forward)(const struct layer_run *r);
 	/* Appends the layer's phases to the work list of a decode step in one launch. */
 	void (*phases)(struct phase_list *l, uint32_t layer);
-	/* A row for each operation of `phases`: the buffers that it reads and writes. The last row is OP_END. For a test. */
+	/* A list for a test: for each operation of `phases`, the buffers that it reads and writes. The last row is
+	 * OP_END. */
 	const struct phase_order *order;
-	/* FLOP of a layer apart from the products with its weights. NULL: none. */
+	/* Returns the FLOP of a layer without the products with its weights. NULL: there is no other FLOP. */
 	double (*flops)(const struct model_config *c, const struct cost_step *s);
-	/* The work of a launch of one of the kind's own kernels. False: the kernel is not one of them. */
+	/* Computes the work of a launch of one of the kind's own kernels. False: the kernel is not one of them. */
 	bool (*kernel)(const struct model_config *c, const struct cost_step *s,
 		       const struct kernel_timing *l, struct roofline_work *ret);
 };

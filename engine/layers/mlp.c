@@ -4,8 +4,8 @@
 
 #include "base/macros.h"
 
-/* Up to so many tokens, one ticket chooses the experts of all tokens and sorts the rows. A phase of its own for the
- * choice would cost more. */
+/* In a step of up to so many tokens, one ticket chooses the experts of all tokens and sorts the rows. A phase of its
+ * own for the choice would cost more. */
 enum { TOPK_SORT_TOKENS = 3 };
 
 uint32_t mlp_scratch(const struct kernels *k, uint32_t T, uint32_t rows,
@@ -61,7 +61,7 @@ void mlp_forward(const struct layer_run *r)
 			    all[BUFFER_DUMP], T);
 }
 
-/* Only a model with one kind of MLPs has decode steps in one launch. */
+/* Only a model with one kind of MLPs has decode steps in one launch, so mlps[0] is that kind. */
 void mlp_phases(struct phase_list *l, uint32_t layer)
 {
 	const struct kernel_mlp *m = &l->shape->mlps[0];
@@ -92,7 +92,7 @@ const struct phase_order mlp_order[] = {
 };
 #undef B
 
-/* The cost of one of an MLP's two products: gate and up together (matrices 2), or down (1). */
+/* Computes the work of one of an MLP's two products: gate and up together (matrices 2), or down (1). */
 static void product_cost(const struct model_config *c, const struct cost_step *s,
 			 const struct kernel_timing *l, double matrices, struct roofline_work *ret)
 {

@@ -1,5 +1,6 @@
 /* The two kinds of MLPs share everything but their sizes and weights: a dense MLP is computed as a shared expert
- * without other experts, by the same kernels. These are members of their struct layer_ops. */
+ * without other experts, by the same kernels. The struct layer_ops of both kinds has the functions and the table
+ * below. */
 #pragma once
 
 #include "engine/layers/layer.h"

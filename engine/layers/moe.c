@@ -1,5 +1,5 @@
-/* Experts, of which a router chooses some for each token, beside a shared expert that computes every token
- * (kernels/generic/moe_route.cl, moe_gemm.cl). */
+/* Experts, of which a router chooses some for each token. If the model has a shared expert, it computes every token
+ * too (kernels/generic/moe_route.cl, moe_gemm.cl). */
 #include "base/macros.h"
 #include "engine/layers/mlp.h"
 

@@ -16,10 +16,10 @@ struct layer_part {
 
 enum { LAYER_PARTS_MAX = 3 };
 
-/* The parts of a layer of the model; returns their number. */
+/* Lists the parts that a layer of the model keeps of a sequence; returns their number. */
 uint32_t layer_parts(const struct model_config *c, uint32_t layer, uint32_t element,
 		     uint32_t page_tokens, struct layer_part ret[LAYER_PARTS_MAX]);
 
-/* Bytes of a KV page, or of a state slot, over all layers. */
+/* Returns the bytes of a KV page, or of a state slot, over all layers. */
 uint64_t layer_part_bytes(const struct model_config *c, uint32_t element, uint32_t page_tokens,
 			  enum tier_kind kind);

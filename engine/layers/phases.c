@@ -4,7 +4,8 @@
 
 #include "base/macros.h"
 
-/* The least bytes of weights that a ticket should read: counting tickets then costs about a hundredth of the time. */
+/* About the bytes of weights that a ticket reads, unless a single tile reads more. Counting tickets then costs about a
+ * hundredth of the time. */
 enum { TICKET_BYTES = 64 << 10 };
 
 void phase_add(struct phase_list *l, int op, uint32_t layer, uint64_t columns, uint64_t rows,

@@ -1,6 +1,8 @@
 /*
  * The phases of a decode step in one launch (kernels/generic/decode_step.cl), as layers append them to its work list.
- * Pure: numbers in, ints out.
+ * A phase is one operation of one layer, cut into columns x rows of *tiles*. (The kernels call them parts; they have
+ * nothing to do with those of part.h.) A ticket is what a group takes at once: some tiles of one row. Pure: numbers in,
+ * ints out.
  */
 #pragma once
 
@@ -9,11 +11,11 @@
 #include "kernels/step.h"
 #include "kernels/kernels.h"
 
-/* The sizes in which the kernels cut their work. */
+/* The sizes of the tiles of products, from the kernels' cut. */
 struct decode_cut {
-	uint32_t columns;	 /* columns of a part of a product */
-	uint32_t rows;		 /* rows of a part */
-	uint32_t router_columns; /* columns of a part of the router */
+	uint32_t columns;	 /* columns of a tile of a product */
+	uint32_t rows;		 /* rows of a tile of a product */
+	uint32_t router_columns; /* columns of a tile of the router */
 };
 
 struct phase_list {
@@ -24,19 +26,23 @@ struct phase_list {
 	uint64_t tickets;
 };
 
-/* Appends the phase of an operation on columns x rows parts; a ticket takes `take` neighbouring columns of one row. */
+/* Appends the phase of an operation of columns x rows tiles; a ticket takes up to `take` neighbouring tiles of one
+ * row. */
 void phase_add(struct phase_list *l, int op, uint32_t layer, uint64_t columns, uint64_t rows,
 	       uint64_t take);
 
-/* Appends the phase of a product with N columns, each a sum of K terms, over `rows` row blocks or tasks of experts. */
+/* Appends the phase of a product with N columns, each a sum of K terms. rows: the rows of tiles, one for each row block
+ * (below) or each task of experts (kernels/generic/moe_route.cl). */
 void phase_add_product(struct phase_list *l, int op, uint32_t layer, uint64_t N, uint64_t K,
 		       uint64_t rows);
 
-/* The number of row blocks of a product over n rows. */
+/* Returns the number of row blocks of a product over n rows. A row block has as many rows as a tile; the last may have
+ * fewer. */
 uint64_t phase_row_blocks(const struct phase_list *l, uint32_t n);
 
-/* The buffers that an operation reads and writes: bits 1 << AT_* of those that all layers share. PHASE_OWN stands for
- * the parts that its layer keeps; the weights of layers are left out. A test checks work lists with them. */
+/* The buffers that an operation reads and writes. Bit 1 << AT_* stands for a buffer that all layers share, PHASE_OWN
+ * for the buffers of the parts (part.h) that the operation's layer keeps. The weights of layers are left out. A test
+ * checks work lists with this. */
 #define PHASE_OWN (1u << AT_LAYERS)
 struct phase_order {
 	int op;

@@ -30,7 +30,8 @@ struct weight layer_norm(const struct model_config *c, enum weight_role role, ui
 void layer_weights_of_ends(const struct model_config *c, struct layer_weights *ret)
 {
 	uint64_t D = c->hidden_size, V = c->vocab_size;
-	/* A synthetic embedding has the standard deviation 1, or that of a head if it is the head too. */
+	/* The values of a synthetic embedding have the standard deviation 1, or that of a head if the embedding is the
+	 * head too. */
 	const float head = 2.5f, embed = c->tie_word_embeddings ? head : sqrtf((float)D);
 	const struct weight all[] = {
 		{WEIGHT_EMBED, AT_EMBED, PACK_LOOKUP, V, D, .gain = embed},

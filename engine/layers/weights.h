@@ -15,14 +15,16 @@ struct layer_weights {
 	uint32_t n;
 };
 
-/* Lists those of the n weights whose numbers of rows and columns are not 0. The layer does not have the others. */
+/* Sets *ret to those of the n weights that have rows and columns. A table has 0 rows or columns for a weight that the
+ * model lacks. */
 void layer_weights_set(struct layer_weights *ret, const struct weight *rows, size_t n);
 
-/* A table's row for the weight of a norm over n numbers, in the family's convention (w or 1 + w). */
+/* Returns the row of a table for the weight of a norm over n numbers, in the family's convention (w or 1 + w). */
 struct weight layer_norm(const struct model_config *c, enum weight_role role, uint64_t n, int at);
 
 /* Lists the weights outside all layers: embedding, final norm, head. */
 void layer_weights_of_ends(const struct model_config *c, struct layer_weights *ret);
 
-/* New: the table for weights_open and weights_synthetic. NULL: out of memory. */
+/* Makes the table of all weights, [layer * WEIGHT_ROLES + role], for weights_open and weights_synthetic; the caller
+ * frees it. NULL: out of memory. */
 struct weight *layers_weights(const struct model_config *c) MUST_CHECK;

@@ -1,7 +1,7 @@
 /*
  * The bytes of one item in host memory. References are counted, because the store's host tier, its queue to the disk
- * and the caller share a block; the last one frees it. The bytes are written once, before the block is put into the
- * store.
+ * and the caller share a block; the block is freed with its last reference. The bytes are written once, before the
+ * block is put into the store.
  */
 #pragma once
 
@@ -16,7 +16,7 @@ struct store_block {
 	atomic_uint refs;
 };
 
-/* New, with one reference; NULL when out of memory. */
+/* Makes a block with one reference; NULL when out of memory. */
 struct store_block *store_block_new(size_t bytes) MUST_CHECK;
 
 /* Adds a reference, and returns the block. */

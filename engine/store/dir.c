@@ -33,7 +33,8 @@ static void try_lock(struct store_dir *d, struct err *ret_why)
 		err_set(ret_why, errno, "%s cannot be written: %s", d->path, strerror(errno));
 		return;
 	}
-	/* DIR is locked too, because a user can delete the lock file. Some file systems cannot lock directories. */
+	/* DIR is locked too, because a user can delete the lock file. Some file systems cannot lock directories, so
+	 * only a lock of another process counts as a failure. */
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0 ||
 	    (flock(d->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)) {
 		if (errno == EWOULDBLOCK)
@@ -91,7 +92,7 @@ int store_dir_renew(struct store_dir *d, struct err *e)
 	if (r < 0)
 		return r;
 	/* Replaces the descriptors but keeps their numbers, because the reader thread may be using them. A lock lasts
-	 * as long as any descriptor of it is open. */
+	 * as long as any copy of its descriptor is open, so closing `new` does not end it. */
 	if (!store_dir_owned(&new))
 		r = err_set(e, why.code, "%s", why.text);
 	else if (dup3(new.lock_fd, d->lock_fd, O_CLOEXEC) < 0 || dup3(new.fd, d->fd, O_CLOEXEC) < 0)
@@ -130,7 +131,7 @@ void store_dir_path(const struct store_place *p, char ret[STORE_DIR_PATH_MAX])
 	snprintf(ret, STORE_DIR_PATH_MAX, "%016" PRIx64 "/%.2s/%s", p->directory, name, name);
 }
 
-/* The number that a name of n hex digits stands for; false: the name has another form. */
+/* Reads the number that a name of n hex digits stands for; false: the name has another form. */
 static bool parse_directory(const char *name, size_t n, uint64_t *ret)
 {
 	char *end;
@@ -174,7 +175,8 @@ static int see_file(struct listing *l, int fd, const char *name)
 	return 0;
 }
 
-/* Calls `step` for every name in the directory at/name; does nothing if that is no directory. */
+/* Calls `step` for every name in the directory at/name, until one returns another number than 0, and returns that.
+ * Returns 0 without a call if the directory cannot be opened. */
 static int each(struct listing *l, int at, const char *name,
 		int (*step)(struct listing *l, int fd, const char *name))
 {

@@ -9,7 +9,7 @@
  *         NAME.partial          an item that is being written; when no owner runs, a leftover
  *
  * Files have mode 0600, directories 0700. Nothing else in DIR is touched. A symbolic link to a directory is followed,
- * so that a part of the tree may lie on another disk; a symbolic link in place of an item's file is damage.
+ * so that some of them may lie on another disk; a symbolic link in place of an item's file is not followed.
  */
 #pragma once
 
@@ -22,7 +22,7 @@
 #include "engine/store/identity.h"
 
 struct store_dir {
-	char *path;			/* path from the option; freed with the struct */
+	char *path;			/* the path from the option; owned */
 	int fd, lock_fd;		/* lock_fd -1: this process is not the owner */
 	struct cache_identity identity; /* of this process's items; zero before it is known */
 };
@@ -34,7 +34,8 @@ struct store_place {
 	uint32_t depth; /* tokens from the prompt's beginning to the item's end */
 };
 
-/* The path of a file below DIR; the size includes the terminating 0. */
+/* store_dir_path writes the path of an item's file, relative to DIR. Its size with the terminating 0 is
+ * STORE_DIR_PATH_MAX or less. */
 enum { STORE_DIR_PATH_MAX = 16 + 1 + 2 + 1 + STORE_FILE_NAME_MAX };
 void store_dir_path(const struct store_place *p, char ret[STORE_DIR_PATH_MAX]);
 
@@ -55,18 +56,19 @@ static inline bool store_dir_owned(const struct store_dir *d)
 	return d->lock_fd >= 0;
 }
 
-/* The directory of d->identity, as in struct store_place. */
+/* Returns the directory of d->identity, as a number like in struct store_place. */
 uint64_t store_dir_own(const struct store_dir *d);
 
 /* Calls `see` for the file of every item, with its size and the time of its last use. If `see` returns a negative
- * number, the walk ends and returns it. An owner also deletes leftovers. Directories that cannot be read are skipped.
- * If anything but a regular file has an item's name, it is skipped; one line of the log counts these. */
+ * number, the walk ends and returns it. An owner also deletes leftovers (*.partial). Directories that cannot be read
+ * are skipped. So is anything with an item's name that is not a regular file; one line of the log has the number of
+ * these. */
 int store_dir_list(struct store_dir *d,
 		   int (*see)(void *arg, const struct store_place *p, uint64_t bytes,
 			      uint64_t used_ns),
 		   void *arg) MUST_CHECK;
 
-/* About the disk space that a file of this size takes, in bytes. */
+/* Returns about how much disk space a file of this size takes, in bytes. */
 uint64_t store_dir_cost(uint64_t file_bytes);
 
 /* Writes the file of an item with this process's identity and sets its time to used_ns; fills in h->payload_sum.
@@ -80,7 +82,7 @@ int store_dir_write(struct store_dir *d, struct store_file_header *h, const void
 int store_dir_read(struct store_dir *d, const struct tier_item *item, uint32_t depth,
 		   uint32_t page_tokens, void *payload, uint64_t bytes, struct err *e) MUST_CHECK;
 
-/* The first deletes a file, the second sets its time; both are for owners. Failures are ignored. Deleting the last file
- * of another identity deletes its directories too. */
+/* store_dir_remove deletes a file, and its directories too if they belong to another identity and are empty then.
+ * store_dir_touch sets a file's time. Both are for owners and ignore failures. */
 void store_dir_remove(struct store_dir *d, const struct store_place *p);
 void store_dir_touch(struct store_dir *d, const struct store_place *p, uint64_t used_ns);

@@ -13,7 +13,7 @@ enum { VERSION = 1, DIGEST = 32 };
 
 static const char magic[8] = "TIGONKV1";
 
-/* Positions of the fields: the table in file.h. */
+/* Positions of the fields, as in the table of file.h. */
 enum {
 	AT_MAGIC = 0,
 	AT_VERSION = 8,
@@ -103,7 +103,8 @@ int store_file_build(const struct store_file_header *h, const struct cache_ident
 	return store_file_sum(out, bytes - STORE_FILE_SUM, out + bytes - STORE_FILE_SUM);
 }
 
-/* Checks magic, version, sizes, checksum and identity, before any other field is read. Returns the number of tokens. */
+/* Checks magic, version, sizes, checksum and identity, before any other field is read. Returns the number of tokens, or
+ * a negative error. */
 static int check_frame(const uint8_t *p, size_t len, const struct cache_identity *identity,
 		       uint32_t tokens_max, struct err *e)
 {
@@ -137,7 +138,7 @@ static int check_frame(const uint8_t *p, size_t len, const struct cache_identity
 	return (int)n;
 }
 
-/* Checks that the fields fit together. A header with a right checksum can fail this. */
+/* Checks that the fields fit together. Even a header with a right checksum can fail this. */
 static int check_fields(const struct store_file_header *h, const int32_t *tokens, struct err *e)
 {
 	struct content_key key;

@@ -23,7 +23,7 @@
  *
  *     <key, 32 hex>-<origin, 16>-<origin of the page before, 16>-<depth, 8>.kv or .state
  *
- * Every part of a file or a name is checked before it is used. Pure: no system calls. */
+ * Every field of a file or a name is checked before it is used. Pure: no system calls. */
 #pragma once
 
 #include <stdbool.h>
@@ -51,19 +51,20 @@ struct store_file_header {
 	uint8_t payload_sum[STORE_FILE_SUM];
 };
 
-/* SHA-256, cut to 16 bytes. -EFAULT when the library of hashes fails. */
+/* Computes the SHA-256 of the data, cut to 16 bytes. -EFAULT when the library of hashes fails. */
 int store_file_sum(const void *data, size_t len, uint8_t ret[STORE_FILE_SUM]) MUST_CHECK;
 
-/* Size of a header with n_tokens tokens, in bytes. */
+/* Returns the size of a header with n_tokens tokens, in bytes. */
 size_t store_file_header_bytes(uint32_t n_tokens);
 
 /* Writes the header to out [store_file_header_bytes(h->n_tokens)]. -EFAULT like store_file_sum. */
 int store_file_build(const struct store_file_header *h, const struct cache_identity *identity,
 		     uint8_t *out) MUST_CHECK;
 
-/* Checks the first `len` bytes of a file and reads the header from them. A page's tokens go to tokens [tokens_max],
- * and ret->tokens points there. -EBADMSG with the reason: the header is damaged, of another version or of another
- * identity, or the key is not that of the page's tokens. -EFAULT as above. After an error ret is untouched. */
+/* Checks the first `len` bytes of a file and reads the header from them. A page's tokens go to tokens [tokens_max], and
+ * ret->tokens points there. -EBADMSG with the reason: the header is damaged, of another version or of another identity,
+ * it has more than tokens_max tokens, or the key is not that of the page's tokens. -EFAULT as above. After an error ret
+ * is untouched. */
 int store_file_parse(const void *bytes, size_t len, const struct cache_identity *identity,
 		     int32_t *tokens, uint32_t tokens_max, struct store_file_header *ret,
 		     struct err *e) MUST_CHECK;

@@ -99,8 +99,8 @@ void store_index_remove(struct store_index *x, struct store_entry *entry)
 	free(entry);
 }
 
-/* The page without which this item is useless: the page before, or of a state the page at whose end it is. False: there
- * is none, or it is not known. */
+/* Finds the page without which this item is useless: the page before, or for a state the page at whose end it is.
+ * False: there is none, or it is not known. */
 static bool page_before(const struct store_entry *entry, struct tier_item *ret)
 {
 	const struct tier_item *item = &entry->place.item;
@@ -115,7 +115,8 @@ static bool page_before(const struct store_entry *entry, struct tier_item *ret)
 	return true;
 }
 
-/* The node of the list before which a new item is inserted; `offset` is that of the list's node in an entry. */
+/* Returns the node of the list `tier` before which a new item is inserted (index.h). offset: the place of the list's
+ * nodes in struct store_entry. */
 static struct list *place_in(const struct store_index *x, const struct store_entry *entry,
 			     struct list *tier, size_t offset)
 {

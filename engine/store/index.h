@@ -47,14 +47,14 @@ struct store_index {
 	struct list host, disk;
 	struct list touch; /* entries that were used since their file's time was set */
 	uint64_t host_items, host_bytes;
-	uint64_t serials; /* the last number of a file */
+	uint64_t serials; /* the number that the newest file got */
 	/* monotonic time; the caller sets it when items are put, used or written */
 	uint64_t now_ns;
 	uint64_t own_files;  /* number of files that are not foreign */
 	uint64_t disk_bytes; /* bytes of all files */
 };
 
-/* New, and fast up to about n_items items. -ENOMEM. */
+/* Makes an empty index, which is fast up to about n_items items (at most four million). -ENOMEM. */
 int store_index_init(struct store_index *x, uint64_t n_items) MUST_CHECK;
 
 /* Hands every entry to `drop`, which frees it, and frees the map. */
@@ -67,7 +67,7 @@ void store_index_drain(struct store_index *x, void (*each)(void *arg, struct sto
 
 struct store_entry *store_index_find(const struct store_index *x, const struct tier_item *item);
 
-/* A new entry without block, job and file; in the map unless foreign. NULL: out of memory. */
+/* Makes an entry without block, job and file, and puts it into the map unless foreign. NULL: out of memory. */
 struct store_entry *store_index_add(struct store_index *x, const struct store_place *place,
 				    bool foreign) MUST_CHECK;
 
@@ -87,9 +87,9 @@ void store_index_unfile(struct store_index *x, struct store_entry *entry);
 /* Notes that the entry is used now. */
 void store_index_touch(struct store_index *x, struct store_entry *entry);
 
-/* The entry to evict first; NULL: there is none. */
+/* Returns the entry to evict first; NULL: there is none. */
 struct store_entry *store_index_oldest_host(const struct store_index *x);
 struct store_entry *store_index_oldest_disk(const struct store_index *x);
 
-/* Takes an entry off the list of files whose time has to be set. NULL: the list is empty. */
+/* Takes the next entry off the list of files whose time has to be set, and returns it. NULL: the list is empty. */
 struct store_entry *store_index_next_touched(struct store_index *x);

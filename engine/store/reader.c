@@ -4,13 +4,14 @@
 #include <stdlib.h>
 
 /* Deletes a damaged file if this process is the owner, and forgets it unless the index has another file for the item by
- * now. Called without the lock, returns with it. */
+ * now. Called without the lock, and returns with it. */
 static void drop_file(struct store *s, const struct store_place *place, uint64_t serial, int error,
 		      struct err *why)
 {
 	struct store_entry *entry;
 
-	/* Deleted before it is forgotten: while the index has this file, the writer writes no other in its place. */
+	/* The file is deleted before it is forgotten: while the index has this file, the writer writes no other in its
+	 * place. */
 	if (store_dir_owned(&s->dir) && error != -ENOENT)
 		store_dir_remove(&s->dir, place);
 	store_lock(s);
@@ -29,7 +30,8 @@ static bool is_damage(int error)
 	       error == -ENOTDIR;
 }
 
-/* Reads the file of an entry. Called with the lock and returns with it, but releases it while reading. */
+/* Reads the file of an entry and puts the block or the error into the event. Called with the lock and returns with it,
+ * but releases it while reading. */
 static void read_entry(struct store *s, struct pending_event *ev, const struct store_place *place,
 		       uint64_t serial)
 {
@@ -80,7 +82,8 @@ static void answer(struct store *s, struct pending_event *ev)
 	store_push_event(s, ev);
 }
 
-/* Does one piece of work. Called with the lock and returns with it. False: there was nothing to do. */
+/* Frees one entry, or evicts one block, or answers one get. Called with the lock and returns with it. False: there was
+ * nothing to do. */
 static bool read_something(struct store *s)
 {
 	struct store_entry *entry;

@@ -65,7 +65,7 @@ void store_forget(struct store *s, struct store_entry *entry, const struct err *
 	store_index_remove(&s->index, entry);
 }
 
-/* An entry that was made before the identity was known does not have the number of its directory. */
+/* The entry itself does not have the number of its directory if it was made before the identity was known. */
 struct store_place store_place_of(const struct store *s, const struct store_entry *entry)
 {
 	struct store_place p = entry->place;
@@ -120,7 +120,8 @@ struct store_block *store_end_job(struct store *s, struct store_job *job)
 		s->beside_bytes -= b->bytes;
 	if (job->entry)
 		job->entry->job = NULL;
-	/* The caller has several puts to make, so it is not woken before half of the queue's budget is free. */
+	/* The caller is likely to have several puts to make, so it is not woken before half of the queue's budget is
+	 * free. */
 	if (s->puts_wait && s->beside_bytes <= s->config.queue_bytes / 2) {
 		s->puts_wait = false;
 		s->news = true;

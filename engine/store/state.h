@@ -1,11 +1,11 @@
-/* The state that the caller's thread and the store's two threads share, and the operations on it. Inside
+/* The data that the caller's thread and the store's two threads share, and the operations on them. Inside
  * engine/store/ only.
  *
  *     store.c    opens and closes; the functions that the engine thread calls
- *     writer.c   the writer thread: opens the disk tier, writes jobs in their order, evicts and deletes files, sets the
- *                times of files that were used
- *     reader.c   the reader thread: answers gets from files; evicts blocks from host memory, because the writer may be
- *                busy hashing weights
+ *     writer.c   the writer thread: opens the disk tier, writes jobs in their order, evicts files, deletes those of
+ *                forgotten items, sets the times of files that were used
+ *     reader.c   the reader thread: answers gets from files, deletes damaged files; evicts blocks from host memory,
+ *                because the writer may be busy hashing weights
  *
  * One lock guards the index, the queues and the events. No thread holds it during a system call on files, or while it
  * frees a block. */
@@ -46,11 +46,12 @@ struct store {
 	struct store_index index;
 	struct list jobs;      /* oldest first */
 	uint64_t beside_bytes; /* bytes of blocks that jobs keep and the host tier does not */
-	struct list requests;  /* gets for the reader: pending_event.node, oldest first */
-	struct list events;    /* events to be polled: pending_event.node, oldest first */
+	struct list requests;  /* gets for the reader, oldest first; linked by pending_event.node */
+	struct list events;    /* events to be polled, oldest first; linked by pending_event.node */
 	/* entries that are not in the index, whose files the writer deletes; linked by .disk */
 	struct list doomed;
-	struct list trash; /* entries that are not in the index, which the reader frees; by .host */
+	/* entries that are not in the index, which the reader frees; linked by .host */
+	struct list trash;
 	enum store_disk disk;
 	uint64_t stamp;	       /* the newest time that any file was given */
 	uint64_t paused_until; /* end of the pause, while `failing`; on the monotonic clock */
@@ -69,10 +70,10 @@ void *store_reader_main(void *arg);
 
 void store_lock(struct store *s);
 
-/* Releases the lock. Calls config.wake if there is an event to poll, or if store_ready can be asked again. */
+/* Releases the lock. Calls config.wake if there is a new event to poll, or if store_ready can be asked again. */
 void store_unlock(struct store *s);
 
-/* Frees an entry that is not in the index, with its block. Needs no lock. */
+/* Frees an entry that is not in the index, and gives its reference to its block back. Needs no lock. */
 void store_drop_entry(void *arg, struct store_entry *entry);
 
 /* ---- all below under the lock ---- */
@@ -88,38 +89,39 @@ void store_push_event(struct store *s, struct pending_event *ev);
 void store_tell(struct store *s, enum store_event_type type, const struct store_place *p,
 		const struct err *why);
 
-/* The size of the payload of an item of this kind, in bytes. */
+/* Returns the size of the payload of an item of this kind, in bytes. */
 uint64_t store_payload(const struct store *s, enum tier_kind kind);
 
-/* The place of an entry's file, whether it has one or not. */
+/* Returns the place of an entry's file, whether it has one or not. */
 struct store_place store_place_of(const struct store *s, const struct store_entry *entry);
 
 /* Notes a use of the entry. If this process is the owner, the writer will set the time of the entry's file. */
 void store_note_use(struct store *s, struct store_entry *entry);
 
-/* Removes an entry that has no block, job and file any more, and makes a STORE_GONE unless it is foreign. Does nothing
- * if it has any of them. */
+/* Removes and frees an entry that has no block, job and file any more, and makes a STORE_GONE with this reason unless
+ * it is foreign (index.h). Does nothing if the entry has a block, a job or a file. */
 void store_forget(struct store *s, struct store_entry *entry, const struct err *why);
 
 /* Makes the writer delete the file of an entry that is not in the index; takes the entry. */
 void store_doom(struct store *s, struct store_entry *entry);
 
-/* Whether one more block of this size may wait to be written outside the host tier. The first one always may. */
+/* Returns whether one more block of this size may wait to be written outside the host tier. The first one always
+ * may. */
 bool store_queue_has_room(const struct store *s, uint64_t bytes);
 
 /* Notes that the host tier does not have the job's block. */
 void store_keep_beside(struct store *s, struct store_job *job);
 
-/* The oldest job, which stays in the queue; NULL: the queue is empty. */
+/* Returns the oldest job, which stays in the queue; NULL: the queue is empty. */
 struct store_job *store_first_job(struct store *s);
 
-/* Ends a job, whether it was written or not: it leaves the queue and is freed. The reference to its block passes to
- * the caller. An entry without block and file is the caller's to remove. */
+/* Ends a job, whether it was written or not: it leaves the queue and is freed. Returns its block, whose reference
+ * passes to the caller. If the job's entry now has neither a block nor a file, the caller must remove it. */
 struct store_block *store_end_job(struct store *s, struct store_job *job);
 
-/* Takes the block of an entry from the host tier; its reference passes to the caller. A job that waits to write the
- * block keeps it if the queue has room, else the job ends unwritten. */
+/* Takes the block of an entry from the host tier; its reference passes to the caller. If a job waits to write this
+ * block, the job keeps it if the queue has room, else the job ends unwritten. */
 struct store_block *store_unkeep(struct store *s, struct store_entry *entry);
 
-/* Adds the entry's block to the event. False: the block is not in memory. */
+/* Adds a reference to the entry's block to the event. False: the block is not in memory, and nothing was done. */
 bool store_answer_from_memory(struct store *s, struct pending_event *ev, struct store_entry *entry);

@@ -42,7 +42,7 @@ static void free_store(struct store *s)
 	free(s);
 }
 
-/* The pause after a failed write. */
+/* The pause after a failed write, unless the config has another. */
 #define RETRY_NS 60000000000u
 
 static struct store *new_store(const struct store_config *c)
@@ -236,8 +236,8 @@ bool store_ready(struct store *s, uint64_t more)
 	bool ready;
 
 	store_lock(s);
-	/* An item that fits into the host tier needs no room in the queue, and one that cannot be written need not
-	 * wait. */
+	/* An item that fits into the host tier needs no room in the queue. If nothing can be written, waiting does not
+	 * help. */
 	ready = bytes <= s->config.host_bytes || !may_write(s) || (!more && !s->beside_bytes) ||
 		s->beside_bytes + more + bytes <= s->config.queue_bytes;
 	s->puts_wait = !ready;
@@ -295,7 +295,8 @@ void store_touch(struct store *s, const struct tier_item *items, uint32_t n)
 	store_unlock(s);
 }
 
-/* Hands an entry that has left the map to the store's threads, which free its block and delete its file. */
+/* Hands an entry that has left the map to one of the store's threads, which frees it: to the writer if this process is
+ * the owner and the entry has a file, which the writer deletes, else to the reader. */
 static void clear_entry(void *arg, struct store_entry *entry)
 {
 	struct store *s = arg;

@@ -7,29 +7,29 @@
  * One thread (the engine's) calls the store, and never waits for a disk. Two threads of the store do the slow work;
  * the results are events that the caller polls. An item is named by its content (prefix_cache/tiers.h) and never
  * changes, so an item with the right name is the right item. Every byte of a file is checked before it is handed out.
- * A file that fails a check is deleted, and its item counts as missing.
+ * A file that fails a check counts as missing, and the owner (below) deletes it.
  *
  * Host memory. A block can be got as soon as it was put. Above `host_bytes` the least recently used blocks are
- * evicted. A block that is evicted before it is written stays in the queue, as long as such blocks have at most
- * `queue_bytes` (one of any size may stay); else it is lost unwritten.
+ * evicted (index.h has the order). A block that is evicted before it is written stays in the queue, as long as such
+ * blocks have at most `queue_bytes` (one of any size may stay); else it is lost unwritten.
  *
  * Disk. A directory has one owner, which holds the locks of DIR and DIR/lock (flock). Only the owner writes, deletes
  * and evicts files, also those of other identities. Another process on the same directory reads the files that it
  * finds when it starts.
  *
- * Files are written in the order of the puts, under a temporary name, and then renamed. A file is there less than a
- * second after its put, unless the disk is slower than the puts; then the queue fills and store_ready tells the caller
- * to wait. There is no fsync: a file that a power failure damages fails its checks later.
+ * Files are written in the order of the puts, under a temporary name, and then renamed. Usually a file is there less
+ * than a second after its put. If the disk is slower than the puts, the queue fills; without a host tier store_ready
+ * then tells the caller to wait. There is no fsync: a file that a power failure damages fails its checks later.
  *
  * When a write fails (no space, read-only, broken), the store logs it once, stops writing for a minute and tries
- * again; meanwhile the queue waits. An item is given up when its write failed twice, or once for a reason that
- * concerns its own file only. If the directory was deleted, the next write creates it again.
+ * again, that item last; meanwhile the queue waits. An item is given up when its write failed twice, or once for a
+ * reason that concerns its own file only. If the directory was deleted, the next write creates it again.
  *
- * The times of the files record when they were used. Above `disk_bytes` the least recently used files are deleted,
- * whatever identity they have.
+ * The times of the files record when they were used. Above `disk_bytes` the owner deletes the least recently used
+ * files, whatever identity they have.
  *
- * Hashing the weights for the identity may need a minute. Until then puts are queued, and no item can be read from
- * disk. */
+ * Hashing the weights for the identity may need a minute. Until it is known puts are queued, and no item can be read
+ * from disk. */
 #pragma once
 
 #include <stdatomic.h>
@@ -65,12 +65,13 @@ struct store_config {
 
 #define STORE_QUEUE_BYTES (1ull << 30) /* the default of queue_bytes */
 
-/* New; the config is copied. Starts the threads. If only the last component of the directory is missing, it is
- * created (mode 0700). Fails if the directory cannot be created or read. */
+/* Opens a store: copies the config, opens the directory and starts the threads. If only the last component of the
+ * directory is missing, it is created (mode 0700). Fails if the directory cannot be created or opened, or if memory or
+ * threads are short. */
 int store_open(const struct store_config *c, struct store **ret, struct err *e) MUST_CHECK;
 
-/* Writes the queue until it is empty or timeout_ns have passed, and frees the store. Events that were not polled are
- * dropped; the caller's references to blocks stay valid. */
+/* Writes the queue until it is empty or timeout_ns have passed, and frees the store; NULL: does nothing. Events that
+ * were not polled are dropped; the caller's references to blocks stay valid. */
 void store_close(struct store *s, uint64_t timeout_ns);
 
 /* ---- items; one thread (the engine's) ---- */
@@ -84,15 +85,16 @@ struct store_put {
 };
 
 /* Adds an item. An item that is known already counts as used; its bytes are kept or written only where they are
- * missing. 0: the item is known, until STORE_GONE is polled for it or store_clear is called. -ENOBUFS: there is no
- * room for it (no host tier, and the queue is full or nothing can be written). -ENOMEM. */
+ * missing. 0: the item is known, until STORE_GONE is polled for it or store_clear is called. -ENOBUFS: there is no room
+ * for it (it does not fit into the host tier, and the queue is full or nothing can be written). -ENOMEM. */
 int store_put(struct store *s, const struct store_put *p) MUST_CHECK;
 
-/* Whether another item may be put, if the caller has `more` bytes of items that it will put as well. False: the disk
- * is too slow for the puts, so the caller should wait; config.wake is called when it is time to ask again. */
+/* Returns whether another item may be put, if the caller has `more` bytes of items that it will put as well. False: the
+ * disk is too slow for the puts, so the caller should wait; config.wake is called when it is time to ask again. Always
+ * true with a host tier that has room for an item, or if nothing can be written. */
 bool store_ready(struct store *s, uint64_t more);
 
-/* Whether the item is known: in memory, queued or on disk. */
+/* Returns whether the item is known: in memory, queued or on disk. */
 bool store_has(struct store *s, const struct tier_item *item);
 
 /* Asks for an item's bytes: a STORE_GOT with this tag will come, also if they cannot be read. -ENOENT: the item is
@@ -106,13 +108,13 @@ int store_get(struct store *s, const struct tier_item *item, void *tag) MUST_CHE
 void store_touch(struct store *s, const struct tier_item *items, uint32_t n);
 
 /* Forgets all items of this identity; an owner's writer thread deletes their files. No STORE_GONE comes for them, and
- * no STORE_FOUND for a file from before. Gets that wait for the reader thread fail; a get that it has answered, or
- * whose file it is reading, ends as if nothing had happened. */
+ * no STORE_FOUND for a file from before. Gets that wait for the reader thread fail. A get that this thread has
+ * answered, or whose file it is reading, ends as if nothing had happened. */
 void store_clear(struct store *s);
 
 enum store_event_type {
 	STORE_FOUND, /* the item was on disk when the store was opened */
-	/* the item is in no tier any more; why.text is the damage, and is empty after an eviction */
+	/* the item is in no tier any more; why.text is the damage if that is the reason, else empty */
 	STORE_GONE,
 	STORE_GOT, /* answers a store_get */
 };
@@ -124,14 +126,15 @@ struct store_event {
 	/* Except for `why`, the members below belong to STORE_GOT. */
 	void *tag;
 	struct store_block *block; /* a reference for the caller; NULL on failure */
-	/* 0; -ENOENT: evicted or cleared meanwhile; -EBADMSG: as in store_dir_read; -EIO, -ENOMEM or another errno of
-	 * reading */
+	/* 0; -ENOENT: evicted, cleared or deleted meanwhile; -EBADMSG: as in store_dir_read; -EIO, -ENOMEM or another
+	 * errno of reading */
 	int error;
 	bool from_disk; /* the block was read from a file */
 	struct err why; /* the reason for the error, for a log line */
 };
 
-/* The oldest event; false: there is none. When an item turns out damaged, its STORE_GONE comes before its STORE_GOT. */
+/* Takes the oldest event; false: there is none. When an item turns out damaged, its STORE_GONE comes before its
+ * STORE_GOT. */
 bool store_poll(struct store *s, struct store_event *ret);
 
 /* ---- statistics; any thread ---- */
@@ -148,8 +151,9 @@ enum store_disk {
 struct store_stats {
 	enum store_disk disk;
 	uint64_t host_items, host_bytes;
-	uint64_t disk_items;		     /* files of this identity */
-	uint64_t disk_bytes;		     /* bytes of all files below dir */
+	uint64_t disk_items; /* files of this identity */
+	/* bytes of these files; for an owner with those of other identities */
+	uint64_t disk_bytes;
 	uint64_t queued_items, queued_bytes; /* items to be written */
 	/* Counts since the store was opened. */
 	uint64_t host_hits, disk_hits, failed_gets;
@@ -160,5 +164,5 @@ struct store_stats {
 
 void store_stats(struct store *s, struct store_stats *ret);
 
-/* "ready", "read-only", ... */
+/* Returns its name in GET /cache: "ready", "read-only", ... */
 const char *store_disk_name(enum store_disk d);

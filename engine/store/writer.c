@@ -13,14 +13,15 @@ enum { LINES_MAX = 8 };
 
 /* ---- opening ---- */
 
-/* A time for a file, later than that of any other, so that the order of use survives a restart. */
+/* Returns a time for a file, later than every time that this process gave to a file before, so that the order of use
+ * survives a restart. */
 static uint64_t next_stamp(struct store *s)
 {
 	s->stamp = MAX(s->stamp + 1, clock_read_ns(CLOCK_REALTIME));
 	return s->stamp;
 }
 
-/* The size of the file of an item of this kind. */
+/* Returns the size of the file of an item of this kind. */
 static uint64_t file_bytes(const struct store *s, enum tier_kind kind)
 {
 	return store_file_header_bytes(kind == TIER_PAGE ? s->config.page_tokens : 0) +
@@ -178,7 +179,7 @@ static void end_job(struct store *s, struct store_job *job)
 	store_block_put(b);
 }
 
-/* Deletes the least recently used file. Called with the lock and returns with it. False: there is no file. */
+/* Deletes the file that the index evicts first. Called with the lock and returns with it. False: there is no file. */
 static bool evict_file(struct store *s)
 {
 	struct store_entry *entry = store_index_oldest_disk(&s->index);
@@ -214,7 +215,7 @@ static void pause_writing(struct store *s, const struct err *why)
 	s->paused_until = clock_now_ns() + s->config.retry_ns;
 }
 
-/* Whether an error concerns this one file and no other. */
+/* Returns whether an error of writing concerns this one file and no other. */
 static bool concerns_one_file(int error)
 {
 	return error == -EISDIR || error == -ENOTDIR || error == -ENOTEMPTY || error == -ELOOP ||
@@ -243,7 +244,8 @@ static void forget_files(struct store *s)
 	}
 }
 
-/* Handles the success of a job's write. Called with the lock and returns with it. */
+/* Notes that a job's file was written; deletes the file if the item was forgotten meanwhile. Called with the lock and
+ * returns with it. */
 static void note_written(struct store *s, struct store_job *job, uint64_t cost)
 {
 	const struct store_place place = {store_dir_own(&s->dir), job->header.item,
@@ -264,7 +266,8 @@ static void note_written(struct store *s, struct store_job *job, uint64_t cost)
 	s->stats.written_bytes += job->block->bytes;
 }
 
-/* Handles the failure of a job's write. True: the job is in the queue again. */
+/* Notes that a job's file could not be written. Gives the item up if the error concerns this file only. Otherwise
+ * pauses writing and, after its first failure, queues the job again. Returns whether the job is in the queue again. */
 static bool note_unwritten(struct store *s, struct store_job *job, int error, const struct err *why)
 {
 	if (concerns_one_file(error)) {
@@ -273,7 +276,7 @@ static bool note_unwritten(struct store *s, struct store_job *job, int error, co
 		if (error != -ECANCELED)
 			pause_writing(s, why);
 		if (job->entry && !job->failed && !s->closing) {
-			/* Goes to the end of the queue, in case the item itself is at fault. */
+			/* The job goes to the end of the queue, in case the item itself is at fault. */
 			job->failed = true;
 			list_append(&s->jobs, &job->node);
 			return true;
@@ -326,7 +329,8 @@ static bool is_paused(const struct store *s)
 	       clock_now_ns() < s->paused_until;
 }
 
-/* The job to deal with now, or NULL. A job whose item was forgotten does not wait for the end of a pause. */
+/* Returns the oldest job; NULL: there is none, or it has to wait for the end of a pause. A job whose item was forgotten
+ * does not wait. */
 static struct store_job *next_job(struct store *s)
 {
 	struct store_job *job = store_first_job(s);
@@ -334,7 +338,8 @@ static struct store_job *next_job(struct store *s)
 	return job && job->entry && is_paused(s) ? NULL : job;
 }
 
-/* Does one piece of work. Called with the lock and returns with it. False: there was nothing to do. */
+/* Deletes one file of a forgotten item, or deals with one job, or evicts one file, or sets the time of one file. Called
+ * with the lock and returns with it. False: there was nothing to do. */
 static bool write_something(struct store *s)
 {
 	struct store_entry *entry;

@@ -1,14 +1,14 @@
 /*
- * Full attention over a paged KV cache: what happens to q, k, v before it, and the attention itself.
+ * Full attention over a paged KV cache: the preparation of q, k and v, and the attention itself.
  *
- * attention_prepare (a group a token and head; first the HEADS query heads, then the KV_HEADS KV heads):
+ * attention_prepare (one group for each token and head; first the HEADS query heads, then the KV_HEADS KV heads):
  *
  *     q = rope(norm(q, wq)), k = rope(norm(k, wk)), v as it is
  *
  *     norm is RMSNorm over HD; rope turns the pairs (j, j + ROT/2) of the first ROT dimensions. q goes to a buffer of
  *     floats; k and v go into their pages, rounded to elem_t. A gate stays where the projection left it.
  *
- * attention (a group a tile and KV head; a tile is at most TILE_TOKENS consecutive tokens of a row):
+ * attention (one group for each tile and KV head; a tile is at most TILE_TOKENS consecutive tokens of a row):
  *
  *     out = softmax(q k^T * HD^-1/2, causal) v * sigmoid(gate)       without ATTENTION_GATE the last factor is left out
  *
@@ -28,11 +28,12 @@
  *
  * All sums are in float: a score is one chain over the head's dimensions, an output one chain over the keys.
  * Global size: attention_prepare T x (HEADS + KV_HEADS) groups, attention tiles x KV_HEADS.
- * Options: attention.clh, ROT (rotary dimensions), EPS, TILE_TOKENS. Reference: reference_rms_norm, reference_rope, reference_attention.
+ * Options: attention.clh, ROT (rotary dimensions), EPS, TILE_TOKENS.
+ * Reference: reference_rms_norm, reference_rope, reference_attention.
  */
 #include "attention.clh"
 
-/* Prepares one head of token t. out [HD]: work space. */
+/* Prepares one head of token t (head HEADS + g is KV head g). out [HD]: work space. */
 GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const int *step, int rows_at,
 					    int token_rows_at, __global const float *proj,
 					    __global const float *wq, __global const float *wk,
@@ -83,7 +84,7 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 	}
 }
 
-#define QUERIES      (TILE_TOKENS * SHARERS)    /* queries of a tile: token-major, then head */
+#define QUERIES      (TILE_TOKENS * SHARERS)    /* queries of a tile, token by token, all heads of each */
 #define PASS_QUERIES MIN_(QUERIES, 4)           /* queries that share one pass over a block's keys */
 #define KEYS      64
 #define KEY_STEPS CEIL_(KEYS, WIDTH)
@@ -91,9 +92,9 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 #define HD_UNROLL MIN_(HD_STEPS, 4)
 
 /*
- * Prefetches n elements, on an x86 CPU. A page of a KV head is PAGE x HD elements in one piece, too short for the
- * processor's own prefetcher. A block's values are prefetched while its keys are used, and the next block's keys while
- * its values are used.
+ * Prefetches n elements on an x86 CPU, elsewhere does nothing. A page of a KV head is PAGE x HD neighbouring elements,
+ * too few for the processor's own prefetcher. A block's values are prefetched while its keys are used, and the next
+ * block's keys while its values are used.
  */
 #if LANES == 1 && defined(__x86_64__)
 #define FETCH(p, n)                                                                                \
@@ -105,7 +106,8 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 #define FETCH(p, n) (void)(p)
 #endif
 
-/* Attention of tile `index` to KV head g. p [QUERIES][KEYS]: the scores of a block, then their weights. */
+/* Computes attention of tile `index` to KV head g. p [QUERIES][KEYS]: work space, the scores of a block, then the
+ * weights. */
 GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step, int rows_at, int tiles_at,
 				    __global const float *proj, __global const float *q,
 				    __global const elem_t *k_pages, __global const elem_t *v_pages,
@@ -134,7 +136,7 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 		__global const elem_t *next_k = k_pages + ((ulong)step[row[ROW_PAGES_AT] + next / PAGE] * KV_HEADS + g) * HD * PAGE +
 						next % PAGE;
 
-		/* Scores: one chain over the head's dimensions a query and key. */
+		/* Scores: for each query and key one chain over the head's dimensions. */
 		for (uint i0 = 0; i0 < n_queries; i0 += PASS_QUERIES) {
 			__global const float *qi[PASS_QUERIES];
 			floatv s[PASS_QUERIES][KEY_STEPS];
@@ -215,7 +217,7 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 				for (uint key = 0; key < keys; key++) {
 					floatv vk[HD_UNROLL];
 
-					if (i0 == 0 && s0 == 0) /* the next block's keys, which are one piece if a page is a block */
+					if (i0 == 0 && s0 == 0) /* the next block's keys; all if a page is one block */
 						FETCH(next_k + key * HD, HD);
 
 #pragma unroll

@@ -3,11 +3,11 @@
  * and KV head most of a GPU would be idle. So a row's keys are cut into splits of SPLIT_TOKENS at absolute positions,
  * and each split has its own group (Dao et al. 2023, "Flash-Decoding for long-context inference").
  *
- * attention_split (a group a split and KV head): of the split's keys, for each query head of the KV head
+ * attention_split (one group for each split and KV head): from the split's keys, for each query head of the KV head
  *
  *     most = max s, total = sum exp(s - most), partial = sum exp(s - most) v,    s = q k HD^-1/2
  *
- * attention_combine (a group a row and query head): the row's splits, in the order of their positions
+ * attention_combine (one group for each row and query head): from the row's splits, in the order of their positions
  *
  *     out = sum exp(most - M) partial / sum exp(most - M) total * sigmoid(gate),    M = max most
  *
@@ -22,9 +22,9 @@
  *     proj        [T, ATTENTION_LD] float (attention.clh), for the gates; in
  *     out         [T, HEADS * HD] elem_t; out
  *
- * All sums are in float. A score is D_PARTS chains over the head's dimensions, an output of a split KEY_PARTS chains over its
- * keys, each added up in order. All cuts are at places that depend on the shape alone, so a query's bits depend on neither
- * the step nor the batch.
+ * All sums are in float. A score is D_PARTS chains over the head's dimensions, an output of a split KEY_PARTS chains
+ * over its keys; the sums of the chains (`parts`) are then added up in order. Which term goes to which chain depends on
+ * the shape alone, so a query's bits depend on neither the step nor the batch.
  *
  * Global size: attention_split splits of a batch x KV_HEADS groups, attention_combine rows of a batch x HEADS. Options:
  * attention.clh; LANES at least 64. Reference: reference_attention.
@@ -32,15 +32,15 @@
 #include "attention.clh"
 #include "quads.clh"
 
-#define KEY_QUADS    (SPLIT_TOKENS / 4) /* four neighbouring keys are one load */
+#define KEY_QUADS    (SPLIT_TOKENS / 4) /* one load takes four neighbouring keys */
 #define D_PARTS	     (LANES / KEY_QUADS)
 #define COLUMN_QUADS (HD / 4)
 #define KEY_PARTS    (LANES / COLUMN_QUADS)
-#define BLOCK	     64 /* keys that are sure to lie in one page */
-#define CHUNK	     MIN_(SHARERS, 4) /* query heads whose parts are added up at a time */
-#define LOADS	     4		      /* of a lane, on their way at the same time */
+#define BLOCK	     64 /* so many keys from a multiple of it on lie in one page */
+#define CHUNK	     MIN_(SHARERS, 4) /* query heads whose `parts` are added up at a time */
+#define LOADS	     4		      /* a lane has so many under way at the same time */
 
-/* Four neighbouring elements, at a place that is a multiple of four. */
+/* Loads four neighbouring elements as floats; the index of the first is a multiple of four. */
 #if BF16
 static inline float4 load_4(__global const elem_t *p)
 {
@@ -53,11 +53,11 @@ static inline float4 load_4(__global const elem_t *p)
 }
 #endif
 
-/* KV head g of the page of a position, as an index into [pages, KV_HEADS]. */
+/* The index in [pages, KV_HEADS] of KV head g in the page of a position. */
 #define HEAD_AT(position) ((ulong)pages[(position) / PAGE] * KV_HEADS + g)
 
-/* scores [SHARERS][SPLIT_TOKENS] of the split's keys: `keys` of them from position `first` on. Work space: queries
- * [SHARERS][HD], parts [LANES * 4 * CHUNK]. */
+/* Computes scores [SHARERS][SPLIT_TOKENS] of the split's `keys` keys, the first of which is at position `first`. Work
+ * space: queries [SHARERS][HD], parts [LANES * 4 * CHUNK]. */
 GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, uint keys,
 				 __global const elem_t *k_pages, __global const float *q, LOCAL float *queries,
 				 LOCAL float *scores, LOCAL float *parts)
@@ -104,7 +104,8 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 	}
 }
 
-/* Combines the x of 32 neighbouring lanes (0 .. 31, 32 .. 63, ...); each of them gets the result of its 32 lanes. */
+/* Defines a function that combines the x of each 32 neighbouring lanes (0 .. 31, 32 .. 63, ...) and returns the result
+ * to all of these lanes. */
 #define OF_32(name, combine)                                                                       \
 	GROUP_FUNCTION float name(float x, LOCAL float *scratch)                                   \
 	{                                                                                          \
@@ -125,7 +126,8 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 OF_32(sum_of_32, ADD_)
 OF_32(max_of_32, fmax)
 
-/* Turns scores into weights, 0 where there is no key; 32 lanes take a query. stats: [SHARERS, 2], most and total. */
+/* Turns scores into weights, 0 where there is no key, and writes most and total of each query to stats [SHARERS, 2]. 32
+ * lanes take a query. */
 GROUP_FUNCTION void split_weights(uint keys, LOCAL float *scores, __global float *stats, LOCAL float *scratch)
 {
 	for (uint i0 = 0; i0 < SHARERS; i0 += LANES / 32) {
@@ -150,7 +152,7 @@ GROUP_FUNCTION void split_weights(uint keys, LOCAL float *scores, __global float
 	}
 }
 
-/* partial [SHARERS, HD]: the split's values, weighted and added up. Work space: parts. */
+/* Writes the weighted sum of the split's values for each query to partial [SHARERS, HD]. Work space: parts. */
 GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, uint keys,
 				 __global const elem_t *v_pages, LOCAL const float *weights, __global float *partial,
 				 LOCAL float *parts)
@@ -210,7 +212,7 @@ __kernel GROUP_SIZE void attention_split(__global const int *restrict step, int 
 	__global const int *pages = step + row[ROW_PAGES_AT];
 	uint first = (uint)split[SPLIT_NUMBER] * SPLIT_TOKENS;
 	uint keys = MIN_((uint)row[ROW_START] + 1 - first, (uint)SPLIT_TOKENS);
-	ulong head = (ulong)slot * HEADS + g * SHARERS; /* the first of the sharers */
+	ulong head = (ulong)slot * HEADS + g * SHARERS; /* the group's first query head in [slots, HEADS] */
 
 	split_scores(pages, g, first, keys, k_pages, q + ((ulong)row[ROW_TOKEN] * HEADS + g * SHARERS) * HD, queries,
 		     weights, parts);

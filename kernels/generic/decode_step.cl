@@ -2,12 +2,13 @@
  * that run share the work of all layers.
  *
  * The work list (kernels/step.h; engine/decode_work.c writes it) is a sequence of phases. A phase is one operation on
- * one layer, cut into tickets; tickets are numbered through all phases. A group takes the next ticket, waits until
- * all tickets of earlier phases are done, does the ticket's parts (up to PHASE_TAKE neighbouring columns of one row),
- * and counts the ticket as done. A ticket waits for lower ones alone, and groups that already run have taken all of
- * those. So any number of groups suffices, even one, and no group has to be resident for another.
+ * one layer. Its work is columns times rows of parts, which tickets share out; tickets are numbered through all phases.
+ * A group takes the next ticket, waits until all tickets of earlier phases are done, does the ticket's parts (up to
+ * PHASE_TAKE neighbouring columns of one row), and counts the ticket as done. A ticket waits for lower ones alone, and
+ * groups that already run have taken all of those. So any number of groups suffices, even one, and no group has to be
+ * resident for another.
  *
- * The functions of the other kernels do each part, so the bits are those of separate launches.
+ * A part is done by the functions of the other kernels, so the bits are those of separate launches.
  *
  * A kernel has far fewer arguments than a model has matrices. So buffers are passed as addresses, which the kernel
  * `address` writes once: at[i] is the address of buffer i. The address of a buffer does not change while it lives.
@@ -16,9 +17,9 @@
  *     step      the step table (kernels/step.h) with the work list at work_at, whose counters are written; in and out
  *     at        [AT_LAYERS + layers * AT_LAYER_COUNT] ulong, device addresses (kernels/step.h); out of address, then in
  *
- * Sums and their precision: as in the files below. Global size: any number of groups; address one. Options: those of
- * the files below (kernels/programs.c). Reference: separate launches, bit by bit (tests/test_runner.c), and those of
- * the files below. */
+ * Sums and their precision: as in the files that are included. Global size: any number of groups; `address`: one group.
+ * Options: those of these files (kernels/programs.c). Reference: separate launches, bit by bit (tests/test_runner.c),
+ * and the references of these files. */
 #define STEP /* leaves out the __kernels of these files: only their functions are needed */
 #include "embed.cl"
 #include "norm.cl"
@@ -32,10 +33,10 @@
 #include "delta_decode.cl"
 #endif
 
-/* Waiting for other groups. The system may run another program in place of the group whose ticket all others wait
- * for. So a group that has waited for longer than a part takes lets other threads run (sched_yield); otherwise all
- * would spin until the system's next time slice. */
-#define PATIENCE 256 /* turns of `pause` */
+/* Waits a moment for other groups. The system may run another program in place of the group whose ticket all others
+ * wait for. So a group that has waited for longer than a part takes lets other threads run (sched_yield); otherwise all
+ * would spin until the system's next time slice. turn: how often the group has waited before. */
+#define PATIENCE 256 /* how often a group waits by `pause` before it calls sched_yield */
 #if defined(__x86_64__) && defined(__linux__)
 #define WAIT(turn)                                                                                 \
 	do {                                                                                       \
@@ -54,7 +55,7 @@
 #define PREFETCH(p) ((void)(p), mem_fence(CLK_GLOBAL_MEM_FENCE))
 #endif
 
-/* The number of a panel's cache lines, about. */
+/* About the number of cache lines of a panel. */
 #if BF16 && PACKING == 3
 #define PANEL_LINES(K) ((K)*24 / 64)
 #else
@@ -64,17 +65,17 @@
 /* One part of a phase, column x of its row y, and the memory that its group has for it. */
 struct part {
 	__global const int *step, *work;
-	__global const ulong *at, *layer; /* addresses of all buffers, of the layer's own */
+	__global const ulong *at, *layer; /* `at`: addresses of all buffers; `layer`: of the layer's own */
 	uint x, y;
 	LOCAL float *memory; /* [MEMORY] */
 	LOCAL float *scratch;
 };
 
-/* Buffers of a part p. */
+/* Buffer i of all layers, and buffer i of the layer of a part p. */
 #define GLOBAL_AT(type, i) ((__global type *)p->at[i])
 #define LAYER_AT(type, i)  ((__global type *)p->layer[i])
 
-/* The weights of an operation that is a product with one matrix; 0: it is not. */
+/* Returns the weights of an operation that is a product with one matrix, 0 for any other operation. */
 static inline __global const elem_t *product_weights(const struct part *p, int op)
 {
 	switch (op) {
@@ -87,7 +88,7 @@ static inline __global const elem_t *product_weights(const struct part *p, int o
 	return 0;
 }
 
-/* The terms of each sum of such a product. */
+/* Returns the number of terms of each sum of such a product. */
 static inline uint product_terms(int op)
 {
 	switch (op) {
@@ -126,8 +127,8 @@ GROUP_FUNCTION void product(const struct part *p, int op, __global const elem_t 
 	gemm_store_group(p->x, p->y, GLOBAL_AT(elem_t, AT_H), K, W, to, N, M, N, K);
 }
 
-/* Norms row y of the residual stream into h and h32; with row_at >= 0 the row whose number is at row_at + y of the step
- * table. */
+/* Norms row y of the residual stream into row y of h and h32. With row_at >= 0 it norms another row: its number is at
+ * row_at + y of the step table. */
 GROUP_FUNCTION void norm(const struct part *p, int row_at, __global const float *w)
 {
 	rms_norm_group(p->y, p->step, row_at, GLOBAL_AT(float, AT_X), w, GLOBAL_AT(elem_t, AT_H),
@@ -144,7 +145,8 @@ GROUP_FUNCTION void embed_part(const struct part *p)
 }
 
 #if HEADS
-/* Prepares a KV head and the query heads that share it, then attends to it; a tile is one token. */
+/* Prepares KV head x of token y and the query heads that share it, then computes their attention. A tile is one
+ * token. */
 GROUP_FUNCTION void attention_part(const struct part *p)
 {
 	for (uint i = 0; i <= SHARERS; i++) {
@@ -172,7 +174,8 @@ GROUP_FUNCTION void delta_part(const struct part *p)
 }
 #endif
 
-/* All parts of a row compute its norm, each for itself, so that none has to wait for another. They write equal values. */
+/* Norms row y and computes its router logits in the columns of part x. Each part of a row computes the norm for itself,
+ * so that it need not wait for another part. They write equal values. */
 GROUP_FUNCTION void router_part(const struct part *p)
 {
 	norm(p, -1, LAYER_AT(float, AT_POST_NORM));
@@ -183,7 +186,7 @@ GROUP_FUNCTION void router_part(const struct part *p)
 #endif
 }
 
-/* Chooses the experts of n tokens from `first` on. */
+/* Chooses the experts of n tokens from `first` on. Does nothing for a dense MLP. */
 GROUP_FUNCTION void topk_part(const struct part *p, uint first, uint n)
 {
 #if EXPERTS
@@ -240,7 +243,7 @@ GROUP_FUNCTION void do_part(const struct part *p, int op)
 	}
 }
 
-/* The most memory that an operation needs. */
+/* The floats of LOCAL memory that the operation with most of it needs. */
 #define MEMORY_0 MAX_(EXPERTS, 1)
 #if HEADS
 #define MEMORY_1 MAX_(MEMORY_0, MAX_(HD, QUERIES * KEYS))
@@ -253,8 +256,8 @@ GROUP_FUNCTION void do_part(const struct part *p, int op)
 #define MEMORY MEMORY_1
 #endif
 
-/* Waits until all tickets before `first` are done. Weights do not depend on them, so those that part p reads first
- * are prefetched meanwhile. */
+/* Waits until all tickets before `first` are done. If the operation is a product, part p's weights are prefetched
+ * meanwhile: they do not depend on these tickets. */
 GROUP_FUNCTION void wait_for(volatile __global int *done, int first, const struct part *p, __global const int *phase)
 {
 	__global const elem_t *W = product_weights(p, phase[PHASE_OP]);
@@ -276,7 +279,7 @@ __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global c
 	__global const int *work = step + work_at;
 	volatile __global int *next = step + work_at + WORK_NEXT, *done = step + work_at + WORK_DONE;
 	__global const int *phase = work + WORK_INTS;
-	int ready = -1; /* the first ticket of the phase that has been waited for */
+	int ready = -1; /* the first ticket of the last phase for which the group has waited */
 	LOCAL float memory[MEMORY];
 	LOCAL int mine[1];
 	GROUP_SCRATCH(scratch);
@@ -313,7 +316,7 @@ __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global c
 	}
 }
 
-/* Writes at[i], the address of a buffer. */
+/* Writes the device address of a buffer to at[i]. */
 __kernel GROUP_SIZE void address(__global uchar *buffer, __global ulong *at, uint i)
 {
 	if (LANE == 0)

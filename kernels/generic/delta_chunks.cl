@@ -1,9 +1,9 @@
 /*
- * delta_prefill on a GPU (delta_prefill.cl has the formulas). The part of a chunk that does not depend on the state is
- * computed for all chunks at once. The columns of a state do not depend on each other, so groups share them out.
+ * delta_prefill on a GPU (delta_prefill.cl has the formulas). What does not depend on the state is computed for all
+ * chunks at once. The columns of a state do not depend on each other, so groups share them out.
  *
- *     delta_chunk   of each chunk and value head: G, P and the inverse T of I + A
- *     delta_scan    of each row, value head and block of BLOCK columns of the state, chunk after chunk:
+ *     delta_chunk   for each chunk and value head: G, P and the inverse T of I + A
+ *     delta_scan    for each row, value head and block of BLOCK columns of the state, chunk after chunk:
  *
  *                       R_i = beta_i (v_i - e^G_i (k_i S)),  V' = T R,  O_i = e^G_i (q_i S) + sum_j P_ij V'_j
  *                       S <- e^G_C S + sum_i e^(G_C - G_i) k_i V'_i^T
@@ -15,8 +15,8 @@
  *
  *     step, proj, qs, ks, gates, ring, state   as in delta_prefill.cl; in, and ring and state out
  *     vs        [T, HV * DV] float, v; in, then O; out
- *     work      [chunks, HV, WORK] float: T [C][C] | P [C][C] | G [C], chunks numbered through the rows; out of delta_chunk,
- *               into delta_scan
+ *     work      [chunks, HV, WORK] float: T [C][C] | P [C][C] | G [C], chunks numbered through the rows; out of
+ *               delta_chunk, into delta_scan
  *     first_row, n_rows   rows of the step table: first_row, first_row + 1, ...
  *
  * All sums are in float, each a chain over ascending tokens or dimensions, whatever the row and the step.
@@ -27,17 +27,18 @@
 #include "quads.clh"
 
 #define C	 64
-#define C_LD	 (C + 4) /* of [C][C] in local memory: rows begin in different banks */
-#define SLICE	 32	 /* dimensions of q and k that are in local memory at a time */
+#define C_LD	 (C + 4) /* row stride of [C][C] in local memory: rows begin in different banks */
+#define SLICE	 32	 /* dimensions of q and k that delta_scan has in local memory at a time */
 #define SLICE_LD (SLICE + 4)
-#define HALF_SLICE 16 /* SLICE of delta_chunk */
+#define HALF_SLICE 16 /* the same in delta_chunk */
 #define HALF_LD	 (HALF_SLICE + 4)
 #define BLOCK	 16
-#define ROWS	 4 /* of a lane, in a tile of C rows and 16 columns */
+#define ROWS	 4 /* rows of a lane, in a tile of C rows and 16 columns */
 #define WORK	 (2 * C * C + C)
 #define LOCAL_2  (2 * C * SLICE_LD) /* two slices, or one [C][C] */
 
-/* The row of a chunk; *chunk becomes its number in the row. n_rows: there are fewer chunks. */
+/* Returns the row that chunk *chunk of all rows is in, and sets *chunk to its number in that row. Returns n_rows if
+ * there are fewer chunks. */
 static inline uint row_of_chunk(__global const int *rows, uint n_rows, uint *chunk)
 {
 	uint r = 0;
@@ -52,7 +53,7 @@ static inline uint row_of_chunk(__global const int *rows, uint n_rows, uint *chu
 	return r;
 }
 
-/* Copies C rows of x, `stride` apart: `width` columns from c0 on. Rows from n on and columns from `columns` on become
+/* Copies C rows of x, `stride` apart: `width` columns from c0 on. x has n rows and `columns` columns; the others become
  * zeros. */
 GROUP_FUNCTION void load_slice(LOCAL float *to, uint to_ld, __global const float *x, uint stride, uint n, uint c0,
 			       uint width, uint columns)
@@ -67,7 +68,7 @@ GROUP_FUNCTION void load_slice(LOCAL float *to, uint to_ld, __global const float
 	}
 }
 
-/* G [C] and beta [C] of a chunk of n tokens. From n on G is the last token's, and beta is 0. */
+/* Computes G [C] and beta [C] of a chunk of n tokens. From n on G is the last token's, and beta is 0. */
 GROUP_FUNCTION void chunk_gates(__global const float *gates, uint n, LOCAL float *G, LOCAL float *beta)
 {
 	FOR_ITEMS (i, C) {
@@ -90,7 +91,8 @@ GROUP_FUNCTION void chunk_gates(__global const float *gates, uint n, LOCAL float
 #define TILES	   (C / TILE)
 #define TILE_ITEMS CEIL_(TILE * TILE * (TILES - 1), LANES) /* elements of a lane */
 
-/* Of invert: puts the lanes' sums into block column j below its diagonal, after every lane has read what they replace. */
+/* For invert: puts the lanes' sums into block column j below its diagonal block, after every lane has read the elements
+ * that they replace. */
 #define PUT_SUMS()                                                                                 \
 	do {                                                                                       \
 		BARRIER();                                                                         \
@@ -99,13 +101,13 @@ GROUP_FUNCTION void chunk_gates(__global const float *gates, uint n, LOCAL float
 		BARRIER();                                                                         \
 	} while (0)
 
-/* (I + A)^-1 in the place of A [C][C_LD], which is zero on its diagonal and above. */
+/* Replaces A [C][C_LD], which is zero on its diagonal and above, by (I + A)^-1. */
 GROUP_FUNCTION void invert(LOCAL float *A)
 {
 	uint b = LANE / TILE * TILE, column = LANE % TILE;
 	float x[TILE], sum[TILE_ITEMS];
 
-	/* The blocks on the diagonal, a lane a column. */
+	/* Inverts the blocks on the diagonal, one lane for each column. */
 	if (LANE < C)
 #pragma unroll
 		for (uint i = 0; i < TILE; i++) {
@@ -120,7 +122,7 @@ GROUP_FUNCTION void invert(LOCAL float *A)
 		for (uint i = 0; i < TILE; i++)
 			A[(b + i) * C_LD + b + column] = x[i];
 	BARRIER();
-	/* The blocks below, a block column after the other, from the last one on: A_kj T_jj, then T_ij. */
+	/* Then, from the last block column to the first, the blocks below the diagonal: A_kj T_jj, then T_ij. */
 	for (int j = (TILES - 2) * TILE; j >= 0; j -= TILE) {
 		uint first = (uint)j + TILE, n = (C - first) * TILE;
 
@@ -160,7 +162,8 @@ __kernel GROUP_SIZE void delta_chunk(__global const int *restrict step, int rows
 	float kk[ROWS][ROWS], qk[ROWS][ROWS];
 	ulong t;
 
-	/* A group without a chunk computes one of no tokens: PoCL 3.1 fails where some groups return before a barrier. */
+	/* A group without a chunk computes a chunk of no tokens: PoCL 3.1 fails where some groups return before a
+	 * barrier. */
 	rows += MIN_(r, (uint)n_rows - 1) * ROW_INTS;
 	t = r < (uint)n_rows ? (uint)rows[ROW_TOKEN] + chunk * C : 0;
 	n = r < (uint)n_rows ? MIN_((uint)rows[ROW_COUNT] - chunk * C, (uint)C) : 0;
@@ -173,7 +176,7 @@ __kernel GROUP_SIZE void delta_chunk(__global const int *restrict step, int rows
 		for (uint j = 0; j < ROWS; j++)
 			kk[i][j] = qk[i][j] = 0;
 	for (uint d0 = 0; d0 < DK; d0 += HALF_SLICE) {
-		BARRIER(); /* the slices before are used */
+		BARRIER(); /* every lane has used the slices before */
 		load_slice(k_slice, HALF_LD, k, HK * DK, n, d0, HALF_SLICE, DK);
 		load_slice(q_slice, HALF_LD, q, HK * DK, n, d0, HALF_SLICE, DK);
 		BARRIER();
@@ -215,9 +218,9 @@ __kernel GROUP_SIZE void delta_chunk(__global const int *restrict step, int rows
 		P[C * C + i] = G[i];
 }
 
-/* acc[i] += sum_m a[r0 + i][m] b[m][column], m ascending to the lane's last row; a [C][C_LD] is zero above its diagonal.
- * (Rows from the chunk's n on are computed too, because PoCL 3.1 moves a condition on lanes out of a loop that has
- * barriers.) */
+/* Adds sum_m a[r0 + i][m] b[m][column] to acc[i], m ascending to the lane's last row; a [C][C_LD] is zero above its
+ * diagonal. (Rows from the chunk's n on are computed too, because PoCL 3.1 moves a condition on lanes out of a loop
+ * that has barriers.) */
 #define ADD_LOWER(acc, a, b)                                                                       \
 	for (uint m = 0; m < r0 + ROWS; m += 4) {                                                  \
 		float bm[4];                                                                       \
@@ -237,7 +240,7 @@ __kernel GROUP_SIZE void delta_chunk(__global const int *restrict step, int rows
 #define BLOCKS_OF_V CEIL_(DV, BLOCK)
 #define S_ROWS	    ROUND_UP_(DK, 64)
 
-/* Copies the group's columns of S into a slot. */
+/* Copies the group's columns of value head h's state into a slot. */
 GROUP_FUNCTION void save_state(LOCAL const float *S, __global float *state, uint slot, uint h, uint column0)
 {
 	__global float *to = state + ((ulong)slot * HV + h) * DK * DV + column0;

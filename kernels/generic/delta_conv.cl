@@ -1,5 +1,5 @@
 /*
- * The steps of Gated DeltaNet before its chunks and, on a GPU, behind them.
+ * What Gated DeltaNet computes of a prompt before its chunks and, on a GPU, after them.
  *
  * delta_conv: the causal convolution with silu, the l2 norm of q and k, and the gates. With s = DK^-1/2 for q, 1 for k:
  *
@@ -17,8 +17,8 @@
  *     o         [T, HV * DV] float; in
  *     out       [T, HV * DV] elem_t; out
  *
- * All sums are in float, lane by lane (common.clh). Global size: delta_conv one group a token and head unit (HK of q, HK of
- * k, HV of v); delta_norm T x HV groups. Options: delta.clh. Reference: reference_conv, reference_l2_norm,
+ * All sums are in float, lane by lane (common.clh). Global size: delta_conv one group for each token and head unit (HK
+ * of q, HK of k, HV of v); delta_norm T x HV groups. Options: delta.clh. Reference: reference_conv, reference_l2_norm,
  * reference_delta_gate, reference_gated_norm.
  */
 #include "delta.clh"
@@ -34,7 +34,7 @@ __kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_
 				    __global float *restrict ks, __global float *restrict vs,
 				    __global float *restrict gates)
 {
-	/* Units run fastest, so that memory is read in its order. */
+	/* Neighbouring groups have neighbouring head units of a token, so that memory is read in its order. */
 	uint t = get_group_id(0) / CONV_UNITS, unit = get_group_id(0) % CONV_UNITS;
 	__global const int *row = step + rows_at + step[token_rows_at + t] * ROW_INTS;
 	uint t0 = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START];

@@ -2,21 +2,22 @@
  * One recurrent step of Gated DeltaNet, everything between its two projections in one launch: convolution, silu, l2
  * norm, gates, delta rule, gated norm.
  *
- *     q = x rsqrt(sum x^2 + 1e-6) DK^-1/2;  k = x rsqrt(sum x^2 + 1e-6);  v = x;  x = silu(conv(proj))  (conv: delta.clh)
+ *     q = x rsqrt(sum x^2 + 1e-6) DK^-1/2;  k = x rsqrt(sum x^2 + 1e-6);  v = x;  x = silu(conv(proj)) (delta.clh)
  *     u = beta (v - e^g S^T k);  S <- e^g S + k u^T;  o = S^T q;  out = gated norm of o
  *
- * (Yang et al. 2024, arXiv:2412.06464.) A block of columns of S is taken at a time, so small that it is still in the
- * nearest cache when it is read for the second time.
+ * (Yang et al. 2024, arXiv:2412.06464.) S is read twice, a block of columns at a time. A block is so small that it is
+ * still in the nearest cache the second time.
  *
  *     step      the step table (kernels/step.h): rows first_row, first_row + 1, ... at rows_at, of one token each; in
  *     proj      [T, DELTA_LD] float (delta.clh); in
  *     conv_w    [CONV, CHANNELS] float, taps; in
  *     neg_a     [HV] float, -exp(A_log); in       dt_bias [HV] float; in       norm_w [DV] float; in
  *     ring      [slots, CONV, CHANNELS] float, inputs of the convolution (delta.clh); in and out
- *     state     [slots, HV, DK, DV] float, read in slot ROW_STATE_SRC, written in ROW_STATE_DST
+ *     state     [slots, HV, DK, DV] float, read in slot ROW_STATE_SRC (zeros if that is ROW_STATE_ZERO), written in
+ *               slot ROW_STATE_DST
  *     out       [T, HV * DV] elem_t; out
  *
- * All sums are in float, a chain over DK each; the norms' are lane by lane (common.clh).
+ * All sums are in float, a chain over DK each; those of the norms run lane by lane (common.clh).
  * Global size: decode rows x HV groups. Options: delta.clh. Reference: reference_delta_step, reference_conv,
  * reference_l2_norm, reference_delta_gate, reference_gated_norm.
  */
@@ -42,7 +43,7 @@ GROUP_FUNCTION void l2_norm(LOCAL float *v, float factor, LOCAL float *scratch)
 
 #define DELTA_DECODE_FLOATS (2 * DK + 2 * DV)
 
-/* memory [DELTA_DECODE_FLOATS] */
+/* Computes value head h of row first_row + index. memory [DELTA_DECODE_FLOATS]: work space. */
 GROUP_FUNCTION void delta_decode_group(uint index, uint h, __global const int *step, int rows_at, int first_row,
 				       __global const float *proj, __global const float *conv_w,
 				       __global const float *neg_a, __global const float *dt_bias,

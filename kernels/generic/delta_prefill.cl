@@ -1,7 +1,7 @@
 /*
  * Gated DeltaNet over prompts, in chunks of C = 64 tokens at absolute multiples of 64.
  *
- * The recurrence over a chunk as products. With G = inclusive cumsum of g inside the chunk and
+ * The recurrence over a chunk is computed as products. With G = inclusive cumsum of g inside the chunk and
  * Gamma_ij = e^(G_i - G_j) for i >= j,
  *
  *     A  = strictly lower of beta_i (k_i . k_j) Gamma_ij        P = lower of (q_i . k_j) Gamma_ij
@@ -10,8 +10,8 @@
  *     out = gated norm of O                                      (delta.clh)
  *
  * (Yang et al. 2024, arXiv:2412.06464, with the solve applied once to V - K S, as FlashQLA does: one product fewer, and
- * no U and W in memory.) A short last chunk has n < C tokens; its rows past n are not computed, which is what padding
- * q, k, v, beta and g with zeros gives.
+ * no U and W in memory.) A short last chunk has n < C tokens, and its rows past n are not computed. The results are the
+ * same as with q, k, v, beta and g padded with zeros.
  *
  * A row leaves its state in slot ROW_STATE_DST. The slots of its snapshots get the state and the convolution inputs
  * that a row ending at the snapshot would have left, bit by bit.
@@ -26,8 +26,9 @@
  *     out       [T, HV * DV] elem_t; out
  *     first_row, n_rows   rows of the step table: first_row, first_row + 1, ...
  *
- * All sums are in float, each a chain over ascending tokens or dimensions; the norms' are lane by lane (common.clh).
- * Global size: any number of groups, each takes (row, value head) pairs one after the other. A GPU has delta_chunks.cl.
+ * All sums are in float, each a chain over ascending tokens or dimensions; those of the norms run lane by lane
+ * (common.clh). Global size: any number of groups; each takes (row, value head) pairs one after the other. On a GPU
+ * delta_chunks.cl is used instead.
  * Options: delta.clh, SCRATCH. Reference: reference_delta_step, reference_gated_norm.
  */
 #include "delta.clh"
@@ -37,11 +38,11 @@
 #define COL_BLOCKS (VEC == 16 ? 2 : 1) /* blocks of WIDTH columns in a tile */
 #define HALF	   (DELTA_ROWS / 2)
 #define SLAB	   (COL_BLOCKS * WIDTH) /* columns of a tile */
-#define SOLVE_ROWS 16 /* rows whose dependence on each other is solved one by one */
+#define SOLVE_ROWS 16 /* rows of a block of the forward substitution */
 
 /*
- * acc[i][j] = sum_k a[i][k] * b[k * b_row + column j], k ascending below n, for a tile of DELTA_ROWS rows and the SLAB
- * columns from c0 on. Columns from n_cols on do not exist; what is computed for them is not used.
+ * Computes acc[i][j] = sum_k a[i][k] * b[k * b_row + column j], k from 0 to n - 1, for a tile of DELTA_ROWS rows and
+ * the SLAB columns from c0 on. Columns from n_cols on do not exist; what is computed for them is not used.
  */
 static inline void tile_product(floatv acc[DELTA_ROWS][COL_BLOCKS], __global const float *const a[DELTA_ROWS],
 				__global const float *b, uint b_row, uint n, uint c0, uint n_cols)
@@ -74,8 +75,8 @@ static inline void tile_product(floatv acc[DELTA_ROWS][COL_BLOCKS], __global con
 	}
 }
 
-/* Sets a[first .. first + n - 1] to the rows at p, `stride` apart. There are only `rows` rows; the last one stands for
- * those that are missing. */
+/* Sets a[first .. first + n - 1] to the rows at p, `stride` apart. There are only `rows` rows; the last one is repeated
+ * in place of missing rows. */
 static inline void tile_rows(__global const float *a[DELTA_ROWS], uint first, uint n, __global const float *p,
 			     uint stride, uint rows)
 {
@@ -85,7 +86,8 @@ static inline void tile_rows(__global const float *a[DELTA_ROWS], uint first, ui
 			a[i] = p + MIN_(i - first, rows - 1) * stride;
 }
 
-/* For every element of a tile's first n rows that exists: i its row in the tile, c its column. */
+/* Loops over the elements of a tile's first n rows that exist (there are `rows` rows and n_cols columns): i is the row
+ * in the tile, c the column. */
 #define FOR_TILE(n, rows, n_cols, c0)                                                              \
 	_Pragma("unroll") for (uint i = 0; i < (n); i++)                                           \
 		_Pragma("unroll") for (uint j = 0; j < COL_BLOCKS; j++) if (i < (rows)) for (      \
@@ -114,7 +116,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 		__global float *S = state + ((ulong)dst * HV + h) * DK * DV;
 		__global const float *S0 = state + ((ulong)MAX_(src, 0) * HV + h) * DK * DV;
 
-		/* The state moves to its own slot first. For a new sequence zeros are selected in place of it. */
+		/* First the state is copied to slot dst, zeros for a new sequence. */
 		if (src != dst)
 			for (uint d = 0; d < DK; d++)
 				FOR_COLUMNS (c, DV)
@@ -142,12 +144,13 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 				for (uint i = n; i < C; i++)
 					G[i] = sum;
 			}
-			/* k transposed: rows of 64 keys, so that products run along keys. */
+			/* Stores k transposed, in rows of 64 keys, so that products run along keys. */
 			for (uint i = 0; i < C; i++)
 				FOR_ITEMS (d, DK)
 					kt[d * C + i] = i < n ? k[i * HK * DK + d] : 0.0f;
 			BARRIER();
-			/* A and P, four rows of each at a time; the elements above their diagonals are not used. */
+			/* Computes A and P, four rows of each at a time. Elements above their diagonals are not
+			 * used. */
 			for (uint i0 = 0; i0 < n; i0 += HALF) {
 				uint rows = MIN_(n - i0, (uint)HALF);
 
@@ -167,7 +170,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 					}
 				}
 			}
-			BARRIER(); /* every lane reads A and P; from here on each lane has columns of its own */
+			BARRIER(); /* every lane reads all of A and P; from here on each lane has its own columns */
 			for (uint c0 = 0; c0 < DV; c0 += SLAB) {
 				for (uint i0 = 0; i0 < n; i0 += HALF) {
 					uint rows = MIN_(n - i0, (uint)HALF);
@@ -183,8 +186,8 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 						V_STORE(decay[r] * acc[HALF + i][j], O + r * DV + c);
 					}
 				}
-				/* Forward substitution by blocks of rows: a product with the rows of earlier blocks, then row
-				 * by row inside. */
+				/* Forward substitution by blocks of SOLVE_ROWS rows: first a product with the rows of
+				 * earlier blocks, then row by row inside the block. */
 				for (uint b0 = 0; b0 < n; b0 += SOLVE_ROWS) {
 					uint end = MIN_(n, b0 + SOLVE_ROWS);
 

@@ -1,11 +1,12 @@
 /*
- * delta_decode on a GPU (delta_decode.cl has the formulas): a group has a value head, and its state is read once into
- * registers and written once.
+ * delta_decode on a GPU (delta_decode.cl has the formulas). A group computes one value head of a row. It reads the
+ * head's state once, into registers, and writes it once.
  *
- *     A lane has 4 neighbouring columns of the state and LANE_ROWS of its rows: those whose number is the lane's part modulo
- *     D_PARTS. S^T k and S^T q are D_PARTS chains over a column's rows, added up in order.
+ *     COLUMN_QUADS neighbouring lanes are a part; there are D_PARTS parts. A lane has 4 neighbouring columns of the
+ *     state. Part p has the rows p, p + D_PARTS, p + 2 D_PARTS ... So S^T k and S^T q are D_PARTS chains over a
+ *     column's rows, whose sums are added up in the order of the parts.
  *
- * Arguments as in delta_decode.cl. All sums are in float; the norms' are lane by lane (common.clh).
+ * Arguments as in delta_decode.cl. All sums are in float; those of the norms run lane by lane (common.clh).
  * Global size: decode rows x HV groups. Options: delta.clh; LANES 256. Reference: reference_delta_step, reference_conv,
  * reference_l2_norm, reference_delta_gate, reference_gated_norm.
  */
@@ -16,13 +17,13 @@
 #define D_PARTS	     (LANES / COLUMN_QUADS)
 #define LANE_ROWS    CEIL_(DK, D_PARTS)
 
-/* The channel of item i of q (DK), k (DK) and v (DV) of value head h. */
+/* The channel of element i of q (DK) | k (DK) | v (DV) of value head h. */
 #define CHANNEL(i, h)                                                                              \
 	((i) < DK ? Q_AT + (h) / REPEAT * DK + (i)                                                 \
 		  : (i) < 2 * DK ? K_AT + (h) / REPEAT * DK + (i) - DK : V_AT + (h) * DV + (i) - 2 * DK)
 
-/* sum[c] = the sum of what the lanes of all parts have for column c, in the order of the parts. x: the lane's 4 columns;
- * parts [D_PARTS][DV]: work space. */
+/* Adds up the numbers that all parts have for a column, in the order of the parts, into sum [DV]. x: the numbers of the
+ * lane's 4 columns; parts [D_PARTS][DV]: work space. */
 GROUP_FUNCTION void add_parts(float4 x, LOCAL float *parts, LOCAL float *sum)
 {
 	if (LANE < D_PARTS * COLUMN_QUADS)

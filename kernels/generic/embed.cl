@@ -1,5 +1,5 @@
 /*
- * The beginning of a step: embedding rows and rotary angles.
+ * Begins a step: copies the embedding rows and computes the rotary angles.
  *
  *     x[t, :] = table[token_t, :]
  *     rope[t] = cos(p_t f_j) | sin(p_t f_j), j < ROT/2
@@ -8,13 +8,13 @@
  * would already move the result by 1e-4.
  *
  *     step       the step table (kernels/step.h): tokens at tokens_at, positions at positions_at; in
- *     drawn      [draws] int, the result of the step before: ids for tokens that it drew; in
+ *     drawn      [draws] int, the ids that the step before drew, for tokens that name a draw; in
  *     table      [vocabulary, LD(HIDDEN)] elem_t; in
  *     inv_freq   [ROT/2] float, the frequencies f; in
  *     x          [T, LD(HIDDEN)] float; out
  *     rope       [T, ROT] float; out
  *
- * Global size: a group a token. Options: HIDDEN, ROT. Reference: reference_rope_angles.
+ * Global size: one group for each token. Options: HIDDEN, ROT. Reference: reference_rope_angles.
  */
 #include "common.clh"
 

@@ -2,7 +2,7 @@
  * Matrix products C[m, n] = sum_k A[m, k] W[n, k].
  *
  *     gemm_store    C = A W
- *     gemm_add      C += A W, the residual stream; DUMP keeps A W apart as well
+ *     gemm_add      C += A W, where C is the residual stream; with DUMP A W is stored in dump too
  *
  *     A       [M, lda] elem_t, row-major, zero padded; in
  *     W       [N, K] elem_t, packed in panels of 16 columns of the product (kernels.h, enum kernel_packing); in
@@ -10,7 +10,7 @@
  *     dump    [M, ldc] float; out, with DUMP
  *     M rows; N columns and K terms, padded to multiples of 16
  *
- * Each element is one chain of fused additions in float, in the order of gemm_core.clh.
+ * Each element is one chain of fused additions in float (two chains in some of x86), in the order of gemm_core.clh.
  * Global size: groups of NPG * WIDTH columns x groups of ROW_BLOCK rows.
  * Options: gemm.clh, ROW_BLOCK, DUMP. Reference: reference_gemm.
  */

@@ -2,7 +2,7 @@
  * Products of int8 rows with int8 weights, scaled group by group: C[m, n] = sum_k A[m, k] W[n, k].
  *
  *     gemm_int8_store   C = A W
- *     gemm_int8_add     C += A W, the residual stream; DUMP keeps A W apart as well
+ *     gemm_int8_add     C += A W, where C is the residual stream; with DUMP A W is stored in dump too
  *
  *     A         [M, lda] words, rows that quantize.cl wrote; in
  *     W         [N, K] int8 with scales, packed in panels of 16 columns with four k together; in
@@ -10,11 +10,13 @@
  *     dump      [M, ldc] float; out, with DUMP
  *     M rows; N columns and K terms, padded to multiples of 16
  *
- * kernels/int8.h has both layouts and their reasons. A group of k is GROUP values, the last one what is left. Integer
- * sums are exact, the rest is one chain in float (gemm_int8_core.clh): the same bits in every variant and at every M.
+ * kernels/int8.h has both layouts and their reasons. A group of k is GROUP values; the last one has the remaining
+ * values. Integer sums are exact, and the groups are added up as one chain in float (gemm_int8_core.clh), so the bits
+ * are the same in every variant and at every M.
  *
- * A group of lanes has NPG column blocks (a block is WIDTH columns) and walks ROW_BLOCK rows in tiles of
- * TILE_ROWS x TILE_BLOCKS, few rows in tiles half as tall, a single row by all blocks at once: as in gemm.cl.
+ * A group of lanes has NPG column blocks (a block is WIDTH columns) and walks ROW_BLOCK rows in tiles of TILE_ROWS x
+ * TILE_BLOCKS. For at most half as many rows a tile is half as tall and twice as wide, for a single row it has all
+ * column blocks.
  *
  * Global size: groups of NPG * WIDTH columns x groups of ROW_BLOCK rows.
  * Options: GROUP, TILE_ROWS, TILE_BLOCKS, NPG, ROW_BLOCK, DUMP. Reference: reference_gemm_int8, bit by bit.
@@ -49,21 +51,21 @@
 #define NP   NPG
 #include "gemm_int8_core.clh"
 
-/* First column of block j of the group gx, for this lane. */
+/* The first column of this lane in block j of group gx. */
 #define COLUMN(j) (((ulong)gx * NPG + (j)) * WIDTH + LANE * VEC)
 
 /* The number of column blocks of this group. */
 #define BLOCKS(N) MIN_((uint)NPG, CEIL_((N) - (uint)(COLUMN(0) - LANE * VEC), (uint)WIDTH))
 
-/* This lane's column c of packed weights. Blocks past the end compute the last columns again and store nothing. */
+/* Returns this lane's weights of column c. Blocks past the end compute the last columns again and store nothing. */
 static inline __global const uint *int8_panel(__global const uint *w, ulong c, uint N, uint K)
 {
 	c = c < N ? c : N - VEC;
 	return w + c / 16 * ((ulong)K * 4 + 32 * CEIL_(K, (uint)GROUP)) + c % 16;
 }
 
-/* Rows r .. r + n - 1 of the product, all `blocks` column blocks; STORE(r, j, value) stores a row of block j. Rows
- * past n repeat the last one and are not stored. */
+/* Computes rows r .. r + n - 1 of the product in all `blocks` column blocks; STORE(r, j, value) stores a row of block
+ * j. Rows of a tile past n repeat the last row and are not stored. */
 #define TILE(core, ROWS, COLS, r, n, STORE)                                                        \
 	{                                                                                          \
 		__global const uint *a_[ROWS];                                                     \

@@ -1,11 +1,12 @@
 /*
  * The matrix products of an MLP, over rows that are sorted by expert (moe_route.cl).
  *
- *     moe_gate_up   act = silu(h G) * (h U)      rows gathered from h; the panels of gate G and up U alternate
- *     moe_down      y = act D                    rows scattered to their token's slot
+ *     moe_gate_up   act = silu(h G) * (h U)      rows are gathered from h; the panels of gate G and up U alternate
+ *     moe_down      y = act D                    rows are scattered to their token's slots
  *
- * A task is (expert, first row, count); expert EXPERTS is the shared one, which every token takes. A row's token and
- * slot come from `rows`: token * (TOPK + 1) + slot.
+ * A task is (expert, first row, count); expert EXPERTS is the shared one, which every token takes. A token has TOPK + 1
+ * slots, one for each expert that it takes, the last for the shared one. A row is a token and a slot, as a number in
+ * `rows`: token * (TOPK + 1) + slot.
  *
  *     h         [T, LD(HIDDEN)] elem_t; in
  *     experts   [EXPERTS] matrices of weights, shared: one; packed as in gemm.cl: gate_up [2 LD(EXPERT_SIZE), HIDDEN],
@@ -14,14 +15,14 @@
  *     act       [T * (TOPK + 1), ACT_LD] elem_t; out of moe_gate_up, into moe_down
  *     y         [T * (TOPK + 1), LD(HIDDEN)] float; out
  *
- * Each element is one chain of fused additions in float, in the order of gemm_core.clh.
+ * Each element is one chain of fused additions in float (two chains in some of x86), in the order of gemm_core.clh.
  * Global size: groups of NPG * WIDTH columns x the largest number of tasks possible; groups past the last task return.
  * Options: gemm.clh, EXPERTS, TOPK, HIDDEN, EXPERT_SIZE, SHARED_SIZE, ACT_LD. Reference: reference_gate_up,
  * reference_gemm.
  */
 #include "gemm.clh"
 
-/* Task i of the list that moe_route wrote; past the list's end *count is 0. */
+/* Reads task i of the list that moe_sort wrote. Past the list's end *count becomes 0. */
 static inline void moe_task(__global const int *tasks, uint i, uint *expert, uint *first, uint *count)
 {
 	*count = 0;

@@ -1,14 +1,15 @@
 /*
- * Routing: which experts a token takes, with what weight, and the rows sorted by expert.
+ * Routing: chooses the experts of each token and their weights, and sorts the rows by expert.
  *
- * moe_topk: p = softmax(router[t, 0 .. EXPERTS - 1]); the TOPK experts with the largest p, of equal ones the smaller
- * index first; weight = p, with NORM_TOPK divided by the sum of the TOPK weights.
+ * moe_topk: p = softmax(router[t, 0 .. EXPERTS - 1]). It takes the TOPK experts with the largest p, of equal ones the
+ * smaller index first. Their weights are p, with NORM_TOPK divided by the sum of the TOPK weights.
  *
  * moe_sort: a stable counting sort of the T * TOPK choices by expert, and behind them the T rows of the shared expert.
- * For a dense MLP (EXPERTS = 0) the shared rows are all. The order is a function of the choices alone.
+ * A dense MLP (EXPERTS = 0) has the rows of the shared expert alone. The order is a function of the choices alone. (A
+ * choice here is one of the TOPK experts of a token.)
  *
- * On a GPU moe_topk gives each expert its place, the number of experts that come before it; and moe_sort has a group for each
- * expert, which counts all choices and takes its own.
+ * On a GPU moe_topk computes the place of each expert, which is the number of experts that come before it. moe_sort has
+ * a group for each expert there; it counts the choices of all experts and sorts those of its own.
  *
  *     router    [T, LD(EXPERTS + 1)] float, logits; column EXPERTS is the shared expert's gate; in
  *     experts   [T, TOPK] int; out of moe_topk, into moe_sort
@@ -16,15 +17,16 @@
  *     rows      [T * (TOPK + 1)] int: token * (TOPK + 1) + slot, sorted by (expert, token, slot); out
  *     tasks     [TASK_AT(n)] int (kernels/step.h): n, then n tasks of at most TASK_ROWS rows each; out
  *
- * The softmax is in float, lane by lane (common.clh). Global size: moe_topk a group a token; moe_sort one group, on a GPU one
- * for each expert and one for the shared expert.
- * Options: EXPERTS, TOPK, NORM_TOPK. Reference: reference_moe_topk, reference_moe_sort.
+ * The softmax is in float, lane by lane (common.clh). Global size: moe_topk one group for each token; moe_sort one
+ * group, on a GPU one for each expert and one for the shared expert. Options: EXPERTS, TOPK, NORM_TOPK. Reference:
+ * reference_moe_topk, reference_moe_sort.
  */
 #include "common.clh"
 
 #if EXPERTS > 0
-/* Router logits of token t for the columns of part gx. The sums are the same chains over k as in a matrix product in
- * float (gemm_core.clh), which computes them for many tokens. */
+/* Computes the router logits of token t in ROUTER_BLOCKS column blocks, which are part gx of OP_ROUTER
+ * (kernels/step.h). The sums are the same chains over k as in a matrix product in float (gemm_core.clh), which computes
+ * them for prompts. */
 #define ROUTER_BLOCKS 4
 
 GROUP_FUNCTION void moe_router_group(uint gx, ulong t, __global const float *h32, __global const float *W,
@@ -88,7 +90,7 @@ GROUP_FUNCTION void moe_topk_group(ulong t, __global const float *router, __glob
 	}
 #else
 	FOR_ITEMS (e, EXPERTS)
-		p[e] = isnan(p[e]) ? -1.0f : p[e]; /* behind every probability */
+		p[e] = isnan(p[e]) ? -1.0f : p[e]; /* below every probability */
 	BARRIER();
 	FOR_ITEMS (e, EXPERTS) {
 		uint place = 0;
@@ -110,7 +112,8 @@ GROUP_FUNCTION void moe_topk_group(ulong t, __global const float *router, __glob
 }
 #endif
 
-/* Writes the tasks for `count` rows of an expert from row `first` on, behind n_tasks others. Returns the number of all. */
+/* Writes the tasks for `count` rows of an expert, from row `first` on, after n_tasks other tasks. Returns the number of
+ * all tasks. */
 static inline uint moe_tasks(uint expert, uint first, uint count, uint n_tasks, __global int *tasks)
 {
 	for (uint done = 0; done < count; done += TASK_ROWS, n_tasks++) {
@@ -124,7 +127,7 @@ static inline uint moe_tasks(uint expert, uint first, uint count, uint n_tasks, 
 #define CHOICE_ROW(i) ((int)((i) / TOPK * (TOPK + 1) + (i) % TOPK))
 
 #if LANES == 1
-/* next [EXPERTS]: the place of each expert's next row. */
+/* Sorts all rows and writes all tasks. next [EXPERTS]: work space, the place of each expert's next row. */
 GROUP_FUNCTION void moe_sort_group(__global const int *experts, uint T, __global int *rows, __global int *tasks, uint *next)
 {
 	uint n_tasks = 0;
@@ -152,7 +155,7 @@ GROUP_FUNCTION void moe_sort_group(__global const int *experts, uint T, __global
 	tasks[0] = (int)moe_tasks(EXPERTS, T * TOPK, T, n_tasks, tasks);
 }
 #else
-/* The sum of x over the lanes before this one; *ret_all: over all. */
+/* Returns the sum of x over the lanes before this one. *ret_all is the sum over all lanes. */
 GROUP_FUNCTION uint sum_before(uint x, LOCAL uint *scratch, uint *ret_all)
 {
 	uint sum = x;
@@ -172,7 +175,8 @@ GROUP_FUNCTION uint sum_before(uint x, LOCAL uint *scratch, uint *ret_all)
 	return sum - x;
 }
 
-/* Sorts the rows of expert `own`; EXPERTS: of the shared one. Work space: count [EXPERTS], scratch [LANES]. */
+/* Sorts the rows of expert `own` (EXPERTS: the shared one) and writes its tasks. Work space: count [EXPERTS], scratch
+ * [LANES]. */
 GROUP_FUNCTION void moe_sort_group(uint own, __global const int *experts, uint T, __global int *rows, __global int *tasks,
 				   volatile LOCAL uint *count, LOCAL uint *scratch)
 {

@@ -13,10 +13,10 @@
  *     y         [T, TOPK + 1, LD(HIDDEN)] float, the experts' outputs, the shared one's last; in
  *     weights   [T, TOPK] float; in           router [T, LD(EXPERTS + 1)] float; in
  *     w         [LD(HIDDEN)] float, as it is multiplied: where a model's norm scales by 1 + weight, the sum; in
- *     h         [rows, LD(HIDDEN)] elem_t, the next product's input; h32 the same in float, for the router; out
+ *     h         [rows, LD(HIDDEN)] elem_t, the next product's input; h32: the same in float, for the router; out
  *     dump      [T, LD(HIDDEN)] float, the MLP's output; out, with DUMP
  *
- * All sums are in float, lane by lane (common.clh). Global size: a group a row.
+ * All sums are in float, lane by lane (common.clh). Global size: one group for each row.
  * Options: HIDDEN, EXPERTS, TOPK, EPS, SHARED_GATE, DUMP. Reference: reference_rms_norm.
  */
 #include "common.clh"

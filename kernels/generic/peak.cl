@@ -1,20 +1,21 @@
 /*
- * What a device can do at best: the yardsticks that the bench measures beside the kernels, in the same run.
+ * Measures what a device can do at best, beside the kernels that the bench measures in the same run.
  *
  *     peak_read    adds up n blocks, so that no load can be left out
  *     peak_copy    to[i] = from[i]
- *     peak_flops   rounds of independent fused multiply-adds on ACCUMULATORS registers of VEC floats a lane
+ *     peak_flops   `rounds` times, one fused multiply-add on each of a lane's ACCUMULATORS registers of VEC floats
  *
- * A block is as much as one load of a lane takes at best: 16 floats on a CPU, 4 on a GPU, where the lanes of a group
- * stand side by side.
+ * A block is as much as one load of a lane takes at best: 16 floats on a CPU, 4 on a GPU, where neighbouring lanes load
+ * neighbouring blocks.
  *
  *     from, to   [n] block_t; in, out
  *     out        [work-items] float, the sums; out
- *     x          any number, which a compiler cannot know
+ *     x          any number, so that a compiler cannot compute the result
  *
- * Global size: any number of groups. On a CPU each has a contiguous part of the blocks, as a kernel walks weights. On a GPU
- * all groups walk side by side: an H200 reads 4.5 TB/s that way and 3.7 in parts; and it copies fastest where each lane has
- * one block. Options: common.clh. No reference: the numbers have no meaning.
+ * Global size: any number of groups. On a CPU each group has neighbouring blocks, as a kernel walks weights. On a GPU
+ * the lanes of all groups take one block each in turn: an H200 reads 4.5 TB/s that way, and 3.7 TB/s if each group has
+ * neighbouring blocks. It copies fastest where each lane has one block. Options: common.clh. No reference: the numbers
+ * have no meaning.
  */
 #include "common.clh"
 
@@ -23,7 +24,7 @@
 #if LANES == 1
 typedef float16 block_t;
 #define block_sum(b) v_sum(b)
-#define LOADS	     4 /* on their way at the same time */
+#define LOADS	     4 /* loads that are under way at the same time */
 #define STRIDE	     1
 #define FIRST(n)     ((ulong)(n) * get_group_id(0) / get_num_groups(0))
 #define END(n)	     ((ulong)(n) * (get_group_id(0) + 1) / get_num_groups(0))

@@ -13,26 +13,28 @@
  * Division is the only operation here that devices may round differently (CPUs do not). Where they do, a value halfway
  * between two integers may be rounded to the other one.
  *
- * Whole groups and the last one run through the same code. With a branch for each in the loop PoCL 3.1 lets some
+ * Whole groups and a shorter last one run through the same code. With a branch for each in the loop PoCL 3.1 lets some
  * lanes of a GPU's width write past the row (barriers inside of branches).
  *
- * Global size: a group of lanes a row. Options: GROUP. Reference: reference_quantize, bit by bit. */
+ * Global size: one group of lanes for each row. Options: GROUP. Reference: reference_quantize, bit by bit. */
 #include "common.clh"
 
 #define INT8_TINY 0x1p-118f
 
-/* Stores the lowest byte of each element of v at p. As words, because PoCL stores 16 bytes one by one. */
+/* Stores the lowest byte of each element of v at p. The 16 bytes are stored as words, because PoCL stores bytes one by
+ * one. */
 #if VEC == 16
 #define STORE_BYTES(v, p) vstore4(as_uint4(convert_uchar16(v)), 0, (__global uint *)(p))
 #else
 #define STORE_BYTES(v, p) (*(p) = convert_uchar(v))
 #endif
 
-/* The bits of |x|. They have the order of the numbers; above all numbers come infinity and then NaN. */
+/* The bits of |x|, whose order is that of the numbers; infinity and then NaN come above all finite numbers. */
 #define MAGNITUDE(x)   (AS_UINTV(x) & 0x7fffffffu)
 #define INFINITY_BITS  0x7f800000u
 
-/* 1.5 times 2^23: a number added to it is rounded to nearest even, and is then in the lowest bits. */
+/* 1.5 times 2^23. A small number that is added to it is rounded to the nearest integer, ties to even, and this integer
+ * is then in the lowest bits. */
 #define ROUNDER	       0x1.8p23f
 
 #define QUANTIZE_ROW(LOAD)                                                                         \
@@ -55,7 +57,7 @@
 			inverse = amax < INFINITY ? 127.0f / amax : 0;                             \
 			if (amax < INT8_TINY)                                                      \
 				scale = inverse = 0;                                               \
-			mask = inverse > 0 ? 0xffu : 0; /* zero even in place of a NaN */          \
+			mask = inverse > 0 ? 0xffu : 0; /* a NaN there becomes zero too */         \
 			if (LANE == 0)                                                             \
 				*q = as_uint(scale);                                               \
 			FOR_COLUMNS(c, n) {                                                        \

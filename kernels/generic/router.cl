@@ -6,9 +6,9 @@
  *     C       [M, ldc] float; out
  *     M rows; N columns and K terms, padded to multiples of 16
  *
- * A group has the 16 columns of a panel and ROWS rows, LANE_ROWS of them a lane. STEP_K terms at a time go through local
- * memory; those of the next step are loaded meanwhile. Each element is one chain of fused additions, k ascending, as in
- * gemm_core.clh: the bits are those of gemm_store in float.
+ * A group has the 16 columns of a panel and ROWS rows; a lane has one column and LANE_ROWS rows. STEP_K terms at a time
+ * go through local memory, and the next STEP_K terms are loaded meanwhile. Each element is one chain of fused
+ * additions, k ascending, as in gemm_core.clh: the bits are those of gemm_store in float.
  *
  * Global size: panels x groups of ROWS rows. Options: common.clh, LANES 256. Reference: reference_gemm.
  */
@@ -36,7 +36,7 @@ __kernel GROUP_SIZE void router(__global const float *restrict A, uint lda, __gl
 	for (uint i = 0; i < LANE_ROWS; i++)
 		acc[i] = 0;
 	for (uint k0 = 0; k0 < K + STEP_K; k0 += STEP_K) {
-		if (k0) { /* the terms that were loaded before become this step's */
+		if (k0) { /* puts the terms that were loaded in the round before into local memory */
 			BARRIER();
 #pragma unroll
 			for (uint i = 0; i < A_LOADS; i++)

@@ -1,4 +1,4 @@
-/* Draws tokens from logits. Only ids and the reports that are wanted leave the device.
+/* Draws tokens from logits. Only the ids and the reports that were asked for leave the device.
  *
  * sample: draws a token. Its report's log-probabilities are those of the raw logits. The draw applies, in this order,
  * repetition, presence and frequency penalties, banned ids, temperature, min_p, top_k, top_p (as vLLM does). With
@@ -16,11 +16,12 @@
  *     top_k         all kept tokens are in the blocks whose best logit is at or above the top_k-th largest best
  *     min_p         all kept tokens are in the blocks whose best is kept
  *     top_p alone   the sum over all tokens is known. The tokens at or above a threshold t are in the blocks whose best
- *                   is at or above t. If they have the share top_p of the sum, no token below t is kept. The first t is
- *                   the largest at which the blocks as a whole have the share. Then t falls until there are twice as
- *                   many blocks, and so on: few for the peaked distributions of models, all of them at worst
+ *                   is at or above t. If these tokens have the share top_p of the sum, no token below t is kept. The
+ *                   first t is the largest at which these blocks, with all their tokens, have the share. If the tokens
+ *                   at or above t do not have it, t falls until there are twice as many blocks, and so on: the blocks
+ *                   are few for the peaked distributions of models, all of them at worst
  *
- * and the thresholds are found on the logits of those blocks alone, which stay in the cache.
+ * The thresholds are found on the logits of those blocks alone, which stay in the cache.
  *
  * score: draws no token; computes the log-probability of a given token, by the same code.
  *
@@ -32,21 +33,23 @@
  *     counts    [seats, VOCAB] uint, bit 31: in the prompt, the rest: times generated; in and out
  *     result    ids [draws] int, reports and scores' results at their offsets (kernels/step.h); out
  *
- * Sums are in float, 16 tokens side by side, in an order that the vocabulary alone decides. Global size: draws
- * (scores) x parts. The parts of a draw share its blocks, and the last one to finish does the rest. A block's numbers
- * do not depend on the part that took it, so neither does the result. seat_reset: a group a seat. Options: VOCAB.
- * Reference: reference_adjust, reference_distribution, reference_logprobs, reference_philox. */
+ * Sums are in float, 16 tokens side by side, in an order that the vocabulary alone decides. Global size: draws (scores)
+ * x parts. A part here is one of the groups that share the blocks of a draw; the last one to finish does the rest. A
+ * block's numbers do not depend on the part that took it, so neither does the result. seat_reset: one group for each
+ * seat that is reset. Options: VOCAB. Reference: reference_adjust, reference_distribution, reference_logprobs,
+ * reference_philox. */
 #include "common.clh"
 #include "vocabulary.clh"
 
-/* The blocks of this group's part that belong to this lane. */
+/* Loops over this lane's share of the blocks of this group. */
 #define PART       ((uint)get_group_id(1))
 #define PARTS      ((uint)get_num_groups(1))
 #define PART_FIRST (PART * BLOCKS / PARTS)
 #define PART_END   ((PART + 1) * BLOCKS / PARTS)
 #define FOR_PART_BLOCKS(b) for (uint b = PART_FIRST + LANE; b < PART_END; b += LANES)
 
-/* Whether this group is the last of its row to arrive here; it then sees the writes of all others. */
+/* Whether this group is the last of its row to arrive here. It then sees the writes of all others, and sets *done to
+ * 0. */
 GROUP_FUNCTION bool last_part(volatile __global int *done, LOCAL int *before)
 {
 	bool last;
@@ -65,7 +68,7 @@ GROUP_FUNCTION bool last_part(volatile __global int *done, LOCAL int *before)
 	return last;
 }
 
-/* One 24-bit number in [0, 1) of the stream `seed` at (choice, position). */
+/* Returns a random number of 24 bits in [0, 1), which depends on the seed, the choice and the position alone. */
 static inline float philox_uniform(uint seed_lo, uint seed_hi, uint choice, uint position)
 {
 	uint4 x = (uint4)(position, choice, 0, 0);
@@ -82,14 +85,14 @@ static inline float philox_uniform(uint seed_lo, uint seed_hi, uint choice, uint
 	return (float)(x.s0 >> 8) * 0x1p-24f;
 }
 
-/* The float of a key. Keys are unsigned numbers in the order of their floats. */
+/* Returns the float of a key. Keys are unsigned numbers in the order of their floats. */
 static inline float of_key(uint key)
 {
 	return as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
 }
 
-/* The largest t such that the weights of the values at or above it add up to `want` or more; -INFINITY: there is no
- * finite one. Every value weighs 1 if weights is 0. n is a multiple of 16. A pass finds two bits of t's key. */
+/* Returns the largest t such that the weights of the values at or above t add up to `want` or more; -INFINITY if there
+ * is no finite t. Every value weighs 1 if weights is 0. n is a multiple of 16. A pass finds two bits of t's key. */
 GROUP_FUNCTION float threshold(__global const float *values, __global const float *weights, uint n, float want,
 			       LOCAL float *scratch)
 {
@@ -115,7 +118,7 @@ GROUP_FUNCTION float threshold(__global const float *values, __global const floa
 	return t < 0x00800000u ? -INFINITY : of_key(t); /* below: NaN */
 }
 
-/* The sum of n weights, in the order in which choose adds them. n is a multiple of 16. */
+/* Returns the sum of n weights, in the order in which choose adds them. n is a multiple of 16. */
 static inline float total(__global const float *weights, uint n)
 {
 	float sum = 0;
@@ -125,8 +128,9 @@ static inline float total(__global const float *weights, uint n)
 	return sum;
 }
 
-/* The number of the last of n weights before which the weights add up to at most `target`; that sum goes to *before. -1:
- * there is none. Weights of 0 or below limit are left out. n is a multiple of 16. All lanes do the same. */
+/* Chooses the last of n weights for which the sum of the weights before it is at most `target`. Returns its index, and
+ * that sum in *before; -1: there is none. Weights of 0 or below limit are left out. n is a multiple of 16. All lanes do
+ * the same. */
 static inline int choose(__global const float *weights, uint n, float limit, float target, float *before)
 {
 	float sum = 0, a[16];
@@ -155,7 +159,7 @@ static inline int choose(__global const float *weights, uint n, float limit, flo
 	return id;
 }
 
-/* Lists the blocks with values of at least `least`, ascending; returns their number. */
+/* Lists the blocks whose value is at least `least`, in ascending order. Returns how many they are. */
 GROUP_FUNCTION uint list_blocks(__global const float *values, float least, __global int *listed, LOCAL int *ids)
 {
 	const uint section = CEIL_(BLOCKS, (uint)LANES), first = MIN_(LANE * section, BLOCKS);
@@ -182,7 +186,7 @@ GROUP_FUNCTION uint list_blocks(__global const float *values, float least, __glo
 	return n;
 }
 
-/* Gathers the logits of n listed blocks, one block behind the other. */
+/* Copies the logits of n listed blocks to out, one block behind the other. */
 GROUP_FUNCTION void gather(const struct view *w, __global const int *listed, uint n, __global float *out)
 {
 	BARRIER(); /* the memory's earlier content has been read */
@@ -194,7 +198,8 @@ GROUP_FUNCTION void gather(const struct view *w, __global const int *listed, uin
 	BARRIER();
 }
 
-/* Turns n gathered logits of at least `least` into e if e is at least `floor_`, the others into 0. Returns the sum. */
+/* Replaces n gathered logits by their e, and by 0 if the logit is below `least` or e is below `floor_`. Returns the
+ * sum. */
 GROUP_FUNCTION float weigh(__global float *v, uint n, float most, float inverse, float least, float floor_,
 			   LOCAL float *scratch)
 {
@@ -212,7 +217,7 @@ GROUP_FUNCTION float weigh(__global float *v, uint n, float most, float inverse,
 	return group_sum(sum_of_16(sum), scratch);
 }
 
-/* The weight of each block, out [LIST]: the e of its best logit, times its sum unless sums is 0. */
+/* Writes the weight of each block to out [LIST]: the e of its best logit, times its sum unless sums is 0. */
 GROUP_FUNCTION void block_weights(__global const float *best, __global const float *sums, float most, float inverse,
 				  __global float *out)
 {
@@ -224,7 +229,7 @@ GROUP_FUNCTION void block_weights(__global const float *best, __global const flo
 	BARRIER();
 }
 
-/* Marks the banned tokens of this part's blocks. */
+/* Marks the banned tokens in the blocks of this group. */
 GROUP_FUNCTION void mark_banned(__global const int *tokens, int n, __global uint *banned)
 {
 	const uint words = BLOCK / 32, first = PART_FIRST * BLOCK, end = PART_END * BLOCK;
@@ -241,29 +246,29 @@ GROUP_FUNCTION void mark_banned(__global const int *tokens, int n, __global uint
 	BARRIER();
 }
 
-/* The cuts of a draw's distribution. */
+/* Which tokens a draw leaves out, and its temperature. (Not the cuts of tuning tables.) */
 struct cuts {
 	float inverse; /* 1 / temperature */
 	float min_p, top_p;
 	int top_k; /* 0: all */
 };
 
-/* Whether a draw needs the sum over all tokens: no cut leaves few tokens for certain. */
+/* Whether a draw needs the sum of e over all tokens: it has neither top_k nor min_p, which keep few tokens. */
 static inline bool needs_sum(const struct cuts *k)
 {
 	return !k->top_k && k->min_p <= 0;
 }
 
-/* Tokens with a smaller e are not drawn. An e that underflowed is 0 and not drawn; the best token's e is 1, so it
- * always is. */
+/* Returns the smallest e that can be drawn. An e that underflowed is 0 and is not drawn. The best token has the e 1 and
+ * can always be drawn. */
 static inline float least_weight(const struct cuts *k)
 {
 	return fmin(fmax(k->min_p, FLT_MIN), 1.0f);
 }
 
-/* Lists the blocks of the kept tokens, and gathers the e of their tokens, with 0 for those that min_p and top_k drop.
- * Returns the number of blocks; 0: nothing is cut. *sum is the sum of all e if the draw needs it
- * (needs_sum), and afterwards the sum over the tokens from which top_p chooses. */
+/* Lists the blocks of the kept tokens, and gathers the e of their tokens, with 0 for tokens that min_p and top_k drop.
+ * Returns the number of blocks; 0: the draw drops no tokens. If the draw needs the sum of all e (needs_sum), it is in
+ * *sum and stays there. Otherwise *sum becomes the sum over the tokens that min_p and top_k keep. */
 GROUP_FUNCTION uint keep_blocks(const struct view *w, __global float *work, const struct cuts *k, float most, float *sum,
 				LOCAL float *scratch, LOCAL int *ids)
 {
@@ -280,7 +285,7 @@ GROUP_FUNCTION uint keep_blocks(const struct view *w, __global float *work, cons
 		float least = fmin(threshold(best, weights, LIST, want, scratch), most), kept;
 
 		if (!whole && !k->top_k) {
-			/* chosen by e, which exp may give slightly out of order, so some more blocks are listed */
+			/* chosen by e; exp may give e slightly out of order, so some more blocks are listed */
 			order = mass;
 			least = 0.999f * floor_;
 		}
@@ -301,7 +306,8 @@ GROUP_FUNCTION uint keep_blocks(const struct view *w, __global float *work, cons
 	return n;
 }
 
-/* sums[b]: the sum of the e [n][BLOCK] of gathered block b that are at or above limit; 0 past n, up to a multiple of 16. */
+/* Writes to sums[b] the sum of those e [n][BLOCK] of gathered block b that are at or above limit. Past n it writes
+ * zeros, up to a multiple of 16. */
 GROUP_FUNCTION void sum_blocks(__global const float *e, uint n, float limit, __global float *sums)
 {
 	FOR_ITEMS (b, ROUND_UP_(n, 16)) {
@@ -317,8 +323,8 @@ GROUP_FUNCTION void sum_blocks(__global const float *e, uint n, float limit, __g
 	BARRIER();
 }
 
-/* An id drawn at u in [0, 1); -1: no token has a weight. most: the largest logit; sums: of the blocks, 0: they are
- * not needed. */
+/* Returns the id that is drawn at u in [0, 1); -1: no token has a weight. most: the largest logit. sums: the blocks'
+ * sums; 0: they are not needed. */
 GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct cuts *k, float most,
 			__global const float *sums, float u, LOCAL float *scratch, LOCAL int *ids)
 {
@@ -355,7 +361,7 @@ GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct
 	return id < 0 ? -1 : listed[block] * BLOCK + id;
 }
 
-/* Adds the draw's penalties to v, a view of raw logits. */
+/* Adds the draw's penalties to v, a view of raw logits. Does nothing if the draw has none. */
 static inline void penalise(struct view *v, __global const int *d, __global const uint *seen)
 {
 	if (d[DRAW_SEAT] >= 0) {
@@ -382,7 +388,7 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 			       warm && d[DRAW_TOP_K] > 0 && d[DRAW_TOP_K] < VOCAB ? d[DRAW_TOP_K] : 0};
 	const struct view raw = view_of(x, VOCAB);
 	struct view v = raw;
-	/* Lists of the blocks' numbers (vocabulary.clh). The lists of the raw logits are the same if nothing changes the logits. */
+	/* Lists of the blocks' numbers (vocabulary.clh). The raw logits have their own lists only if these differ. */
 	__global float *best = w + SAMPLE_BEST(VOCAB), *sum = warm && needs_sum(&k) ? w + SAMPLE_SUM(VOCAB) : 0;
 	__global float *raw_best = extra && changed ? w + SAMPLE_RAW_BEST(VOCAB) : best;
 	__global float *raw_sum = extra && (changed || !sum || temperature != 1.0f) ? w + SAMPLE_RAW_SUM(VOCAB) : sum;
@@ -419,7 +425,7 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 
 		id = warm ? drawn : -1;
 	}
-	if (WORTH(id < 0)) { /* the argmax; also where a logit is infinite */
+	if (WORTH(id < 0)) { /* the argmax; also if nothing could be drawn, as with an infinite logit */
 		int first = next_best(&v, (uint)MAX_(block, 0) * BLOCK, block_end((uint)MAX_(block, 0)), INFINITY, -1,
 				      &value, scratch, ids);
 
@@ -438,7 +444,7 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 		       extra ? result + d[DRAW_REPORT_AT] : 0, scratch, ids);
 }
 
-/* The number of logits of a block that come before (value, id). */
+/* Returns the number of logits of a block that come before (value, id) in the order of next_best. */
 static inline float block_ahead(const struct view *w, uint block, float value, int id)
 {
 	float16 ahead = 0;
@@ -493,7 +499,7 @@ __kernel GROUP_SIZE void seat_reset(__global const int *restrict step, int reset
 		seen[i] = 0;
 	BARRIER();
 	FOR_ITEMS (i, r[RESET_PROMPT_COUNT])
-		seen[step[r[RESET_PROMPT_AT] + i]] = IN_PROMPT; /* lanes that meet here write the same */
+		seen[step[r[RESET_PROMPT_AT] + i]] = IN_PROMPT; /* lanes with the same token write the same number */
 	BARRIER();
 	if (LANE == 0)
 		for (int i = 0; i < r[RESET_GENERATED_COUNT]; i++)

@@ -1,14 +1,16 @@
 /* Makes synthetic weights in device memory (synthetic.clh has the function and its reasons).
  *
- *     synthesize        a packed matrix, or every stride-th panel of one: 16 rows of the logical matrix [rows, cols] each
- *     synthesize_rows   a row-major table
+ *     synthesize        fills a packed matrix, or every stride-th panel of one; [rows, cols] are the filled rows before
+ *                       packing, 16 of them for each panel
+ *     synthesize_rows   fills a row-major table
  *
  *     W            panels of 16 x LD(cols) elem_t (PACKING, as enum kernel_packing), from panel first_panel on; padding
  *                  is zero; out
  *     table        [rows, LD(cols)] elem_t; out
  *     key, scale, offset   of the weight (synthetic.clh)
  *
- * Global size: a group a panel, or a row. Options: PACKING. Reference: weights_row, element by element. */
+ * Global size: one group for each panel that is filled, or for each row of the table. Options: PACKING. Reference:
+ * weights_row, element by element. */
 #include "common.clh"
 #include "synthetic.clh"
 
@@ -35,7 +37,7 @@ __kernel GROUP_SIZE void synthesize(__global elem_t *restrict W, ulong first_pan
 	FOR_ITEMS (i, K * 16) {
 #if PACKING == 0
 		uint row = i % 16, col = i / 16;
-#elif PACKING == 1 || PACKING == 3 /* the host codes them afterwards */
+#elif PACKING == 1 || PACKING == 3 /* 3: the host codes the pairs afterwards */
 		uint row = i % 32 / 2, col = i / 32 * 2 + i % 2;
 #else
 		uint lane = i % 256 / 8, e = i % 8;

@@ -6,12 +6,12 @@
  * (Dao 2023, arXiv:2307.08691). Keys past a query's own position weigh exactly 0, so a query's bits do not depend on
  * the tile.
  *
- * Both products are by mma.sync m16n8k16, with sums in float. Queries and weights are floats: each goes in as the sum of
- * two bf16 numbers, its upper and its lower part, so that the results are those of float arithmetic. (With one bf16
- * number each it took 47 % of the time, and lexis's log-probabilities were off by twice as much.)
+ * Both products are by mma.sync m16n8k16, with sums in float. Queries and weights are floats: each goes in as the sum
+ * of two bf16 numbers, its upper and its lower half, so that the results are close to those of float arithmetic. (With
+ * one bf16 number each the kernel took 47 % of the time, and lexis's log-probabilities were off by twice as much.)
  *
- * While the scores of a block are computed its values come by cp.async, and while its values are summed the next
- * block's keys.
+ * While the scores of a block are computed, cp.async brings its values. While these values are summed, it brings the
+ * keys of the next block.
  *
  * Local size FLASH_LANES. Global size tiles x KV_HEADS; the tiles with the most keys begin first.
  * Options: attention.clh, TILE_TOKENS; HD a multiple of 16, at most 256. Reference: reference_attention.
@@ -23,8 +23,8 @@
 #define FLASH_QUERIES (FLASH_WARPS * 16)
 #define KEYS	      32
 #define TERM_STEPS    (HD / 16)		  /* steps of 16 dimensions */
-#define CHUNKS	      (HD / 8)		  /* of 8 values, in a key's row */
-#define KEY_BYTES     (HD * KEYS * 2)	  /* of a block's keys, and of its values */
+#define CHUNKS	      (HD / 8)		  /* chunks of 8 values in a key's row */
+#define KEY_BYTES     (HD * KEYS * 2)	  /* bytes of a block's keys, and of its values */
 
 #if TILE_TOKENS * SHARERS > FLASH_QUERIES || HD % 16 || HD > 256
 #error "no room for these queries"
@@ -43,7 +43,7 @@
 #define COPY_END()   __asm__ volatile("cp.async.commit_group;" ::: "memory")
 #define COPY_WAIT(n) __asm__ volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
 
-/* Four 8 x 8 matrices, transposed: lane l names row l % 8 of matrix l / 8. */
+/* Loads four 8 x 8 matrices, transposed: lane l gives the address of row l % 8 of matrix l / 8. */
 #define LOAD_MATRICES(m, address)                                                                  \
 	__asm__ volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"      \
 			 : "=r"((m)[0]), "=r"((m)[1]), "=r"((m)[2]), "=r"((m)[3])                   \
@@ -56,7 +56,7 @@
 			 : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])                  \
 			 : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b0), "r"(b1))
 
-/* Two floats as bf16, rounded to nearest even; low in the lower half. */
+/* Returns two floats as bf16, rounded to nearest even; low is in the lower half. */
 static inline uint pair(float low, float high)
 {
 	uint v;
@@ -65,7 +65,7 @@ static inline uint pair(float low, float high)
 	return v;
 }
 
-/* The value of the lane whose number differs in these bits. */
+/* Returns the v of the lane whose number differs from this lane's in these bits. */
 static inline float other_lane(float v, uint bits)
 {
 	float w;
@@ -88,14 +88,15 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 	const uint last = position + (uint)tile[QUERY_TILE_COUNT] - 1;
 	/* ln 2 is divided out of the scores, since 2^x is one instruction */
 	const float scale = 1.4426950408889634f / sqrt((float)HD);
-	/* Of the lane's two queries, which are rows lane / 4 and lane / 4 + 8 of its warp: number in the tile, place of
-	 * the head in a matrix [T, HEADS] of rows, position of its token. Behind the last one it is computed again. */
+	/* The lane has two queries: rows lane / 4 and lane / 4 + 8 of its warp. query: the number in the tile; head:
+	 * the place in a matrix [T, HEADS] of rows; own: the position of the token. If a tile has fewer queries, the
+	 * last one is computed again, and not stored. */
 	uint query[2], head[2], own[2];
 	uint upper[TERM_STEPS][4];
 	float o[CHUNKS][4], most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
 
-/* Block b's keys or values: cp.async of this lane. Values past the tile's last key are 0, since 0 times what was there
- * may be no number. */
+/* Start this lane's cp.async of block b's keys or values. Values past the tile's last key become 0: their weight is 0,
+ * but 0 times what was there may be no number. */
 #define PAGE_OF(b) ((ulong)step[row[ROW_PAGES_AT] + (b) / PAGE] * KV_HEADS + g)
 #define LOAD_KEYS(b)                                                                               \
 	for (uint i_ = THREAD; i_ < HD * 4; i_ += FLASH_LANES)                                     \
@@ -143,7 +144,8 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 		for (uint k = 0; k < TERM_STEPS; k++) {
 			uint lower[4];
 
-			/* The lower parts have no room in registers: they are made anew from the L1 cache. */
+			/* The lower halves have no room in registers. They are computed again from q, which is in the
+			 * L1 cache. */
 #pragma unroll
 			for (uint e = 0; e < 4; e++)
 				lower[e] = pair(QUERY(k, e).x - as_float(upper[k][e] << 16),
@@ -159,10 +161,11 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 				MMA(s[2 * j + 1], upper[k], m[2], m[3]);
 			}
 		}
-		barrier(CLK_LOCAL_MEM_FENCE); /* no warp needs them any more */
+		barrier(CLK_LOCAL_MEM_FENCE); /* no warp needs the keys any more */
 		LOAD_KEYS(next);
 		COPY_END();
-		/* Weights: 2^(score - running maximum). Element e of a matrix is of query e / 2 and key e % 2. */
+		/* Weights: 2^(score - running maximum). Element e of s[j] belongs to the lane's query e / 2 and its key
+		 * e % 2. */
 #pragma unroll
 		for (uint j = 0; j < KEYS / 8; j++)
 #pragma unroll
@@ -217,7 +220,7 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 				MMA(o[2 * c], p[j], m[0], m[1]);
 				MMA(o[2 * c + 1], p[j], m[2], m[3]);
 			}
-		barrier(CLK_LOCAL_MEM_FENCE); /* no warp needs them any more */
+		barrier(CLK_LOCAL_MEM_FENCE); /* no warp needs the values any more */
 		LOAD_VALUES(next);
 		COPY_END();
 	}

@@ -1,9 +1,9 @@
 /*
- * generic/peak.cl, and the peaks of three instructions, in rounds of independent ones:
+ * generic/peak.cl, and the peaks of three instructions. A round is some of them that do not depend on each other:
  *
- *     peak_dot    mma.sync of a warp, 16 x 8 x 16 products of bf16, MMA_CHAINS of them (Hopper's wgmma does more)
- *     peak_int8   mma.sync of a warp, 16 x 8 x 32 products of int8, likewise
- *     peak_dp4a   dp4a of a lane, 4 products of int8, ACCUMULATORS of them
+ *     peak_dot    MMA_CHAINS mma.sync of a warp, each 16 x 8 x 16 products of bf16 (Hopper's wgmma does more)
+ *     peak_int8   MMA_CHAINS mma.sync of a warp, each 16 x 8 x 32 products of int8
+ *     peak_dp4a   ACCUMULATORS dp4a of a lane, each 4 products of int8
  */
 #include "generic/peak.cl"
 

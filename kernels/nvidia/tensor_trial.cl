@@ -1,15 +1,15 @@
 /*
- * A trial of wgmma: whether it is there and adds as mma.sync does, bit for bit. A warp group multiplies 64 columns by 32
- * tokens over 64 terms both ways, of random numbers whose sizes differ by 2^16.
+ * A trial of wgmma: whether it is there and adds as mma.sync does, bit for bit. A warp group multiplies 64 columns by
+ * 32 tokens over 64 terms both ways, with random numbers of very different sizes.
  *
- *     differ   [1] uint; out: the number of elements that differ, or that are 0; in: 0
+ *     differ   [1] uint, 0 before; the number of sums that differ, or that are 0, is added to it
  *
  * Local size 128; one group.
  */
 #include "tensor.clh"
 #include "wgmma.clh"
 
-/* A random element: the upper half of a float. */
+/* Returns a random element: the upper half of a float. */
 static inline uint random_element(uint i)
 {
 	uint x = i * 2654435761u + 12345u;
@@ -35,7 +35,7 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void tensor_trial(__gl
 	uint4 weights[4];
 	float d[16], acc[4][4];
 
-	/* Token t has pair p of its terms at the chunk of 4 pairs that WGMMA_CHUNK names. */
+	/* Pair p of token t's terms goes to the place of chunk p / 4 of 4 pairs (WGMMA_CHUNK). */
 	for (uint i = THREAD; i < 32 * 32; i += 128)
 		tokens[WGMMA_CHUNK(i / 32, i % 32 / 4) / 4 + i % 4] = random_pair(i);
 #pragma unroll

@@ -17,19 +17,19 @@ static enum cut_program cuts_program(enum tuning_family family)
 
 /* ---- places ---- */
 
-/* Query heads of a KV head. */
+/* Returns the number of query heads that share a KV head. */
 static uint32_t sharers(const struct kernel_shape *s)
 {
 	return MAX(s->heads / MAX(s->kv_heads, 1u), 1u);
 }
 
-/* The size of an MLP's experts, or of an MLP without experts. */
+/* Returns the size of an MLP's experts, or of an MLP without experts its own. */
 static uint32_t width(const struct kernel_mlp *m)
 {
 	return m->experts ? m->expert_size : m->shared_size;
 }
 
-/* M is the mean number of an expert's rows, rounded up. */
+/* M is the mean number of rows of an expert, rounded up; T for an MLP without experts. */
 struct tuning_place cuts_experts(const struct kernel_shape *s, uint32_t mlp, bool down, uint32_t T)
 {
 	const struct kernel_mlp *m = &s->mlps[mlp];
@@ -56,8 +56,8 @@ uint32_t cuts_tile_tokens(const struct kernel_shape *s, const struct tuning_cut 
 
 /* ---- choosing ---- */
 
-/* The number of a cut among those of a kind of programs. A new cut gets a new number, or 0 (the default cut's) if there
- * are CUTS_MAX already. */
+/* Returns the number of a cut among the cuts of a kind of programs. A new cut gets a new number, or 0 (the default
+ * cut's) if there are CUTS_MAX already. */
 static uint32_t number_of(struct cuts *c, enum cut_program program, const struct tuning_cut *cut)
 {
 	for (uint32_t i = 0; i < c->n[program]; i++)
@@ -71,7 +71,8 @@ static uint32_t number_of(struct cuts *c, enum cut_program program, const struct
 	return c->n[program]++;
 }
 
-/* Looks up one place in all buckets of M; p.m does not matter. Does nothing if the place is there already. */
+/* Looks up one place in all buckets of M and adds it to c->places; p.m does not matter. Does nothing if the place is
+ * there already. */
 static void add(struct cuts *c, const struct cuts_source *source, struct tuning_place p)
 {
 	enum cut_program program = cuts_program(p.family);

@@ -8,7 +8,8 @@
 #include "kernels/tuning/tuning.h"
 
 /* The kinds of programs that are compiled once for each cut; each kind numbers its cuts by itself. CUT_GEMM: gemm.cl
- * and moe_gemm.cl. CUT_NONE: all other programs, which have cut 0 alone. */
+ * and moe_gemm.cl; CUT_ATTENTION: attention.cl; CUT_DECODE_STEP: decode_step.cl. CUT_NONE: all other programs, which
+ * have cut 0 alone. */
 enum cut_program { CUT_NONE, CUT_GEMM, CUT_ATTENTION, CUT_DECODE_STEP, CUT_PROGRAMS };
 
 enum {
@@ -26,7 +27,7 @@ struct cuts {
 	} places[CUT_PLACES_MAX];
 	uint32_t n_places;
 	bool defaults;		 /* all launches use cut 0 */
-	bool same_bits;		 /* no cut in use changes bits */
+	bool same_bits;		 /* no chosen cut changes bits */
 	struct tuning_use given; /* use of the given table */
 };
 
@@ -39,20 +40,21 @@ struct cuts_source {
 	bool decode_step; /* a decode step is one launch */
 };
 
-/* Looks up every launch of a shape that has cuts, in all buckets of M. c->given says how much of tables[0] is used. */
+/* Fills c: looks up every launch of a shape that has cuts, in all buckets of M. c->given says how much of tables[0] is
+ * used. */
 void cuts_choose(struct cuts *c, const struct kernel_shape *s,
 		 const struct tuning_cut defaults[CUT_PROGRAMS], const struct cuts_source *source);
 
-/* The places of launches of a step of T tokens. down: of moe_down, otherwise of moe_gate_up. */
+/* Return the places of the launches of a step of T tokens. down: moe_down, otherwise moe_gate_up. */
 struct tuning_place cuts_experts(const struct kernel_shape *s, uint32_t mlp, bool down, uint32_t T);
 struct tuning_place cuts_attention(const struct kernel_shape *s, uint32_t T);
 struct tuning_place cuts_decode_step(const struct kernel_shape *s, uint32_t T);
 
-/* The most tokens of an attention tile. */
+/* Returns the most tokens of an attention tile with this cut. */
 uint32_t cuts_tile_tokens(const struct kernel_shape *s, const struct tuning_cut *cut);
 
-/* The number of the cut that launches at a place use. */
+/* Returns the number of the cut that launches at a place use. */
 uint32_t cuts_find(const struct cuts *c, const struct tuning_place *p);
 
-/* A hash of the cuts of all places, as 32 hex digits. */
+/* Writes a hash of the cuts of all places to ret, as 32 hex digits. */
 void cuts_identity(const struct cuts *c, char ret[33]);

@@ -34,8 +34,8 @@ static const char *const family_names[TUNING_FAMILIES] = {
 
 #define PRODUCTS (1u << TUNING_PRODUCT | 1u << TUNING_EXPERTS | 1u << TUNING_DECODE_STEP)
 
-/* The values that a cut may have, and the families that use them. Results are right with any of them; only chains
- * changes bits. Blocks are even numbers, because the panels of gate and up alternate. */
+/* The values that a cut may have, and the families that use them. Results are right with all of them; only chains
+ * changes bits. tile_blocks and blocks are even, because the panels of gate and up alternate. */
 static const struct value {
 	const char *name;
 	size_t offset;
@@ -127,7 +127,8 @@ void tuning_cut_text(const struct tuning_cut *cut, char *ret, size_t size)
 					      values[i].name, get(cut, &values[i]));
 }
 
-/* Reads a number of decimal digits alone, at most nine. False: it is no such number, or not from least to most. */
+/* Reads a number of one to nine decimal digits. Returns false if the text is no such number, or if the number is not
+ * from least to most. */
 static bool read_number(const char *text, size_t len, uint32_t least, uint32_t most, uint32_t *ret)
 {
 	uint64_t x = 0;
@@ -201,7 +202,7 @@ int tuning_parse_cut(const char *text, enum tuning_family family, struct tuning_
 
 /* ---- reading ---- */
 
-/* Copies a name, or the "*" in its place. False: the field is empty or too long. */
+/* Copies a field, which is a name or "*". Returns false if the field is empty or too long. */
 static bool take_name(const char *field, char *ret, size_t size)
 {
 	if (!*field || strlen(field) >= size)
@@ -216,7 +217,7 @@ static bool take_units(const char *field, uint32_t *ret)
 	return !strcmp(field, "*") || read_number(field, strlen(field), 1, UNITS_MAX, ret);
 }
 
-/* Reads a bucket of M (m) or of N and K; "*" becomes 0. False: it is no bucket. */
+/* Reads a bucket of M (m) or of N and K; "*" becomes 0. Returns false if the field is no bucket. */
 static bool take_bucket(const char *field, bool m, uint32_t *ret)
 {
 	uint32_t x = 0;
@@ -245,7 +246,7 @@ static bool take_us(const char *field, double *ret)
 	return end != field && !*end && *ret <= US_MAX;
 }
 
-/* The index of a word in names [n]; n: it is not there. */
+/* Returns the index of a word in names [n], or n if it is not there. */
 static size_t which(const char *field, const char *const *names, size_t n)
 {
 	size_t i = 0;
@@ -255,8 +256,8 @@ static size_t which(const char *field, const char *const *names, size_t n)
 	return i;
 }
 
-/* Reads the fields of a row. Returns NULL, or a sentence about the first fault. If the fault is in the cut, *e has the
- * sentence instead. */
+/* Reads the fields of a row. Returns NULL if all are right, else a sentence about the first fault. If the cut is wrong,
+ * *e has the sentence instead. */
 static const char *take_fields(char *const f[FIELDS], struct tuning_row *ret, struct err *e)
 {
 	static const char *const kernels[] = {"generic", "x86", "nvidia"};
@@ -303,7 +304,7 @@ static const char *take_fields(char *const f[FIELDS], struct tuning_row *ret, st
 	return NULL;
 }
 
-/* Divides the line into its fields in place, and reads them. */
+/* Divides a line into its fields in place, and reads them into *ret. */
 static int parse_line(const char *name, uint32_t number, char *line, struct tuning_row *ret,
 		      struct err *e)
 {
@@ -344,7 +345,7 @@ static int add_row(const char *name, struct tuning_table *t, const struct tuning
 	return 0;
 }
 
-/* Orders rows by all fields but the cut and the times: below, equal to or above 0. */
+/* Orders rows by all fields but the cut and the times. Returns -1, 0 or 1. */
 static int compare(const struct tuning_row *x, const struct tuning_row *y)
 {
 	const int64_t differences[] = {
@@ -374,7 +375,7 @@ static int by_key(const void *a, const void *b)
 	return order ? order : x->line < y->line ? -1 : 1;
 }
 
-/* Reads all rows into t, sorted. Divides `text`, which ends with a 0, into lines in place. */
+/* Reads all rows into t and sorts them. Divides `text`, which ends with a 0, into lines in place. */
 static int parse_lines(const char *name, char *text, struct tuning_table *t, struct err *e)
 {
 	struct tuning_row row;
@@ -489,7 +490,7 @@ void tuning_use_text(const struct tuning_use *u, const char *file, char *ret, si
 			 file);
 }
 
-/* How well a row fits (a larger number fits better); -1: it does not fit. */
+/* Returns how well a row fits (a larger number fits better), or -1 if it does not fit. */
 static int rank(const struct tuning_row *r, const struct tuning_device *d,
 		const struct tuning_place *p)
 {

@@ -7,18 +7,19 @@
  *
  *     device  driver  units  kernels  dtype  family  N  K  M  cut  bits  us  default_us
  *
- *     device, driver, units   OpenCL's names of both, and its number of compute units; or *: any
+ *     device, driver, units   OpenCL's names of the device and driver, and the number of compute units; or *: any
  *     kernels, dtype          the variant and the element type
  *     family                  product, experts, attention or decode_step
- *     N, K, M                 buckets: the row is for sizes up to them and above the next smaller bucket; or *: any
+ *     N, K, M                 buckets: the row is for sizes up to its bucket and above the next smaller one (for all
+ *                             larger sizes too if it is the largest bucket); or *: any
  *     cut                     name=value, separated by spaces, or - (none); all other values are the default cut's
  *     bits                    same: as with the default cut; or differ: then only --batch-invariant off uses the row
  *     us, default_us          microseconds of a launch with this cut, and with the default one; -: not known
  *
- * Of the rows that fit, the one with the fewest * in device, driver and units counts; of several such rows, the one
- * with the fewest * in N, K and M. So rows may be for one device, for devices with equally many units (device and
- * driver *), or for all devices. A row of the given table comes before any row of the built-in one (cpu.tsv). If
- * neither has a row, a launch uses the default cut (kernels.c). */
+ * Of the rows that fit, the one with the fewest * in device, driver and units is used; of several such rows, the one
+ * with the fewest * in N, K and M; of these, if bits may change, one that changes them. So rows may be for one device,
+ * for devices with equally many units (device and driver *), or for all devices. A row of the given table comes before
+ * any row of the built-in one (cpu.tsv). If neither has a row, a launch uses the default cut (kernels.c). */
 #pragma once
 
 #include <stdbool.h>
@@ -30,8 +31,8 @@
 
 enum tuning_family {
 	TUNING_NONE,	/* not tuned */
-	TUNING_PRODUCT, /* gemm_store, gemm_add: N, K, M of the product */
-	TUNING_EXPERTS, /* moe_gate_up, moe_down: N, K of one expert, M its mean number of rows */
+	TUNING_PRODUCT, /* gemm_store, gemm_add: N, K, M are those of the product */
+	TUNING_EXPERTS, /* moe_gate_up, moe_down: N, K of an expert or dense MLP, M its mean number of rows */
 	TUNING_ATTENTION, /* N queries that share a key, K dimensions of a head, M tokens of the step */
 	TUNING_DECODE_STEP, /* N the hidden size, K the size of an expert, M tokens of the step */
 	TUNING_FAMILIES,
@@ -45,7 +46,7 @@ struct tuning_cut {
 	uint32_t row_block; /* rows of a group */
 	uint32_t ahead;	    /* bytes between a weight's prefetch and its use (x86) */
 	uint32_t chains;    /* partial sums of an element; 2 changes bits (x86) */
-	uint32_t queries;   /* queries of an attention tile, about */
+	uint32_t queries;   /* an attention tile has about so many queries */
 };
 
 /* The place of a launch in a table. n, k and m are buckets; 0: any. */
@@ -85,22 +86,23 @@ struct tuning_options {
 enum { TUNING_M_BUCKETS = 10 };
 extern const uint32_t tuning_m_buckets[TUNING_M_BUCKETS];
 
-/* The bucket of an M, as its index in tuning_m_buckets; the bucket of an N or K, which is a power of two. */
+/* Return the bucket of an M, as its index in tuning_m_buckets, and the bucket of an N or K, which is a power of two. */
 size_t tuning_m_bucket(uint64_t m);
 uint32_t tuning_size_bucket(uint64_t size);
 
-/* The place of a launch of these sizes: their buckets. */
+/* Returns the place of a launch of these sizes: their buckets. */
 struct tuning_place tuning_place_of(enum tuning_family family, uint64_t n, uint64_t k, uint64_t m);
 
-/* New table from a text, or from a file. name: what errors call the text. -EINVAL: the table is wrong; the sentence
- * names the line, if a line is wrong. -ENOMEM. tuning_open: also -ENOENT or another errno of reading the file. */
+/* Read a table from a text, or from a file; *ret is freed by tuning_free. name: what errors call the text. -EINVAL: the
+ * table is wrong; if a line is wrong, the error names it. -ENOMEM. tuning_open: also -ENOENT or another errno of
+ * reading the file. */
 int tuning_parse(const char *name, const char *text, size_t len, struct tuning_table **ret,
 		 struct err *e) MUST_CHECK;
 int tuning_open(const char *path, struct tuning_table **ret, struct err *e) MUST_CHECK;
 void tuning_free(struct tuning_table *t);
 
-/* The row for a device (without *) at a place (without 0), NULL: none. any_bits: also rows that change bits, which
- * come before rows of the same rank that do not. Borrowed. t may be NULL. */
+/* Returns the row for a device (without *) at a place (without 0), borrowed; NULL: there is none. any_bits: rows that
+ * change bits are looked at too, and come before rows with equally many * that do not. t may be NULL. */
 const struct tuning_row *tuning_find(const struct tuning_table *t, const struct tuning_device *d,
 				     const struct tuning_place *p, bool any_bits);
 
@@ -109,7 +111,7 @@ bool tuning_knows(const struct tuning_table *t, const struct tuning_device *d);
 
 /* How much of a given table a device and a model use. */
 struct tuning_use {
-	uint32_t sizes, taken; /* sizes that were looked up; those that take a row of the table */
+	uint32_t sizes, taken; /* sizes that were looked up, and those with a row of the table */
 	bool known;	       /* tuning_knows of the table */
 };
 
@@ -118,20 +120,21 @@ enum { TUNING_USE_TEXT = 4352 };
 void tuning_use_text(const struct tuning_use *u, const char *file, char *ret, size_t size);
 
 /* Parses a cut such as "tile_rows=8 chains=2", or "-". Values that the text does not name become 0. -EINVAL: no kernel
- * accepts a value, the family does not use it (TUNING_NONE: not checked), or the text is no cut. */
+ * accepts a value, the family does not use it (not checked for TUNING_NONE), or the text is no cut. */
 int tuning_parse_cut(const char *text, enum tuning_family family, struct tuning_cut *ret,
 		     struct err *e) MUST_CHECK;
 
-/* The values of `over`; those that are 0 there are taken from `under`. */
+/* Returns the values of `over`; where a value is 0 there, the one of `under`. */
 struct tuning_cut tuning_over(struct tuning_cut over, struct tuning_cut under);
 
-/* The values that a family uses; the others become 0, so that cuts that compile to the same programs are equal. */
+/* Returns a cut with all values 0 that the family does not use, so that cuts of a family that compile to the same
+ * programs are equal. */
 struct tuning_cut tuning_cut_of(struct tuning_cut cut, enum tuning_family family);
 bool tuning_equal(const struct tuning_cut *a, const struct tuning_cut *b);
 
-/* Writes a cut as tuning_parse_cut reads it: the values that are not 0; "-" if all are. */
+/* Writes a cut as tuning_parse_cut reads it: the values that are not 0, or "-" if all are 0. */
 void tuning_cut_text(const struct tuning_cut *cut, char *ret, size_t size);
 
-/* Write the first lines of a table, and a row, as tuning_parse reads them. */
+/* Write the first lines of a table, and one row, as tuning_parse reads them. */
 void tuning_write_head(FILE *out);
 void tuning_write_row(FILE *out, const struct tuning_row *row);

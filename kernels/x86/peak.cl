@@ -1,8 +1,8 @@
 /*
- * generic/peak.cl, and the peaks of two instructions, in rounds of ACCUMULATORS independent ones:
+ * generic/peak.cl, and the peaks of two instructions. A round is ACCUMULATORS of them that do not depend on each other:
  *
  *     peak_dot    vdpbf16ps, 16 floats += 32 products of bf16
- *     peak_int8   vpdpbusd, 16 ints += 64 products of int8; only where there is AVX512_VNNI
+ *     peak_int8   vpdpbusd, 16 ints += 64 products of int8; for processors with AVX512_VNNI
  */
 #include "generic/peak.cl"
 

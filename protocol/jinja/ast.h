@@ -7,7 +7,7 @@
  * Names. Jinja compiles a template to Python functions, in which each scope (the template, a loop's body, a macro, a
  * set block...) has variables of its own. Which of them a name means is decided when the template is compiled, not
  * when it runs. scope.c makes the same decisions. A `function` (the template, a macro) has an activation each time it
- * runs. A `frame` is a scope within a function. Its variables are neighbouring slots of the activation. Each time the
+ * runs. A `frame` is one scope of a function. Its variables are neighbouring slots of the activation. Each time the
  * scope is entered they are cleared, and some are filled (`slot_load`). So an assignment in a loop's body ends with the
  * iteration, and a name that is assigned anywhere in a scope means the scope's own variable in all of it. */
 #pragma once
@@ -18,7 +18,7 @@ enum node_type {
 	/* Kinds of expressions, with the members of a node that they use. Lists are chained through next. */
 	N_CONST,    /* value */
 	N_NAME,	    /* name, op: enum name_use, where */
-	N_NSREF,    /* name "." value (a str), where: target of an assignment only */
+	N_NSREF,    /* name "." value (a str), where; only as the target of an assignment */
 	N_LIST,	    /* list */
 	N_TUPLE,    /* list */
 	N_DICT,	    /* list: key, value, key, value... */
@@ -31,14 +31,14 @@ enum node_type {
 	N_COMPARE,  /* a, b, op: enum compare_op */
 	N_CONCAT,   /* a, b */
 	N_COND,	    /* b if a else c (or NULL) */
-	N_ATTR,	    /* a "." name, op: 1 << enum builtin_kind for each kind with this method */
+	N_ATTR,	    /* a "." name, op: bits 1 << enum builtin_kind, of kinds with this method */
 	N_ITEM,	    /* a [ b ] */
-	N_SLICE,    /* a : b : c, each or NULL; only as b of N_ITEM */
-	N_CALL,	    /* a, arguments: list, list2 of N_KEYWORD */
+	N_SLICE,    /* a : b : c, each may be NULL; only as b of N_ITEM */
+	N_CALL,	    /* a ( list, list2 ): arguments by position, and N_KEYWORDs */
 	N_KEYWORD,  /* name = a */
 	N_FILTER,   /* a | name, arguments as N_CALL, builtin */
 	N_TEST,	    /* a is name, arguments as N_CALL, builtin */
-	N_CAPTURED, /* the text of the block that a filter is applied to */
+	N_CAPTURED, /* the text of the block to which filters are applied */
 
 	/* Statements */
 	N_DATA,		/* value */
@@ -63,7 +63,7 @@ struct variable {
 	unsigned hops, slot;
 };
 
-/* Gives a slot its first value when its frame is entered. Slots without one begin as V_MISSING. */
+/* Gives a slot its first value when its frame is entered. A slot without a slot_load begins as V_MISSING. */
 struct slot_load {
 	unsigned slot;
 	bool from_context;     /* else from `outer`, a variable of a scope around */
@@ -83,7 +83,7 @@ struct function {
 	unsigned nslots;
 	struct frame frame;
 	struct node *params;   /* chain of N_NAME; their slots are the frame's first ones */
-	struct node *defaults; /* chain, of the last ndefaults parameters */
+	struct node *defaults; /* chain of expressions, for the last ndefaults parameters */
 	unsigned nparams, ndefaults;
 };
 
@@ -116,7 +116,7 @@ struct template
 enum {
 	/* bytes of the tree: a node takes about 200, and a byte of text may be a node */
 	TEMPLATE_ARENA_MAX = 512 << 20,
-	TEMPLATE_NESTING = 100, /* depth of tags in tags, parentheses in parentheses */
+	TEMPLATE_NESTING = 100, /* most levels of tags in tags, parentheses in parentheses */
 	TEMPLATE_HEIGHT = 400,	/* height of an expression: each operator of a + b + c ... adds 1 */
 };
 
@@ -131,9 +131,9 @@ struct reader {
 /* Keeps "template NAME, line N: text" as the error (EINVAL), if it is the first. Returns false. */
 bool reader_fail(struct reader *rd, int line, const char *fmt, ...) PRINTF(3, 4);
 
-/* Zeroed memory for n items of `size` bytes, *new* in the template's arena; NULL after a failure. */
+/* Returns zeroed memory for n items of `size` bytes, *new* in the template's arena; NULL after a failure. */
 void *reader_alloc(struct reader *rd, size_t n, size_t size) MUST_CHECK;
 
-/* Makes room for one more item in an array of n: returns the array, or a larger copy of it in the scratch arena. *cap:
- * the number of items that fit. NULL after a failure. */
+/* Makes room for one more item in an array of n items. Returns the array, or a larger copy of it in the scratch arena,
+ * and sets *cap to the number of items that fit. NULL after a failure. */
 void *reader_grow(struct reader *rd, void *array, size_t n, size_t *cap, size_t size) MUST_CHECK;

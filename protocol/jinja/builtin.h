@@ -2,7 +2,7 @@
  * lists the tables. To add one, write its function and its row.
  *
  * A builtin of jinja2 or Python that no published chat template uses has no row. Its name is in its table's
- * `refused`, so that a template with it is refused by that name. */
+ * `refused` (or `changes`, tables.h), so that the error for a template with it can say why it is refused. */
 #pragma once
 
 #include "protocol/jinja/value.h"
@@ -24,7 +24,7 @@ enum builtin_kind {
 enum builtin_flags {
 	BUILTIN_POSITIONAL = 1, /* takes no keyword arguments, like many methods of str */
 	BUILTIN_RAW = 2,	/* reads `args` itself; they are not matched with `params` */
-	/* a generator: the function runs, and returns a list, when the first item is wanted */
+	/* its value is a generator: the function runs when the first item is wanted, and returns a list of the items */
 	BUILTIN_LAZY = 4,
 	BUILTIN_SAFE = 8,     /* a str that it returns is as safe as `self` */
 	BUILTIN_CHANGES = 16, /* would change its list or dict: the sandbox refuses it */
@@ -42,22 +42,22 @@ struct builtin {
 	const char *name;
 	struct value (*call)(struct render *r,
 			     const struct builtin_call *c); /* NULL: not supported */
-	int64_t data;	/* for the function, which several builtins may share */
+	int64_t data;	/* a parameter of the function, which several builtins may share */
 	unsigned flags; /* enum builtin_flags */
 	int required;	/* number of parameters that must be given */
-	/* Names of the parameters. A letter and a colon before a name give its type: "s:" a str, "i:" an int, "S:"
-	 * and "I:" these or None, which counts as not given. "x:" is refused: jinja2 has it, no published chat
-	 * template uses it. */
+	/* Names of the parameters. A letter and a colon before a name give its type: "s:" a str, "i:" an int or bool,
+	 * "S:" and "I:" the same or None, which counts as not given. An argument for "x:" is refused: jinja2 or Python
+	 * has the parameter, but no published chat template uses it. */
 	const char *params[BUILTIN_PARAMS];
 };
 
-/* Calls b. NOTHING after a failure. */
+/* Calls b and returns its value; NOTHING after a failure. */
 struct value builtin_call(struct render *r, const struct builtin *b, struct value self,
 			  const struct args *args);
 
-/* The filter or test of that name; NULL, and an error: there is none, or it is not supported. */
+/* Returns the filter or test of that name. Fails with NULL if there is none, or if it is not supported. */
 const struct builtin *builtin_named(struct render *r, enum builtin_kind kind, struct value name);
 
-/* A global function, or a method and its object, as a value. type: "function" or "method". */
+/* Makes a V_CALLABLE of a global function, or of a method and its object `self`. type: "function" or "method". */
 struct value builtin_value(struct render *r, const char *type, const struct builtin *b,
 			   struct value name, struct value self);

@@ -1,5 +1,5 @@
 /* Upper, lower and title case. utf8proc maps one character to one. Unicode's SpecialCasing.txt adds mappings of one
- * to several. Those to capitals, but for that of "ß", follow from decompositions:
+ * to several. Those to upper and title case, but for "ß", follow from decompositions:
  *
  *     "ŉ" (U+0149) has no capital: it is "ʼ" and "n", so its upper case is "ʼN"
  *     "ᾳ" (U+1FB3) ends with an iota below: its upper case is "Α" and a capital iota, "ΑΙ"
@@ -11,7 +11,8 @@
 
 enum { PARTS = 8, SHARP_S = 0xdf, IOTA_BELOW = 0x345, CAPITAL_IOTA = 0x399 };
 
-/* The characters of which cp is composed; returns their number, 1 if cp is not composed. */
+/* Fills part[] with the characters of which cp is composed. Returns their number; 1: cp is not composed, or of more
+ * than PARTS. */
 static int decompose(utf8proc_int32_t cp, utf8proc_option_t how, utf8proc_int32_t part[PARTS])
 {
 	int last_class = 0;
@@ -20,8 +21,8 @@ static int decompose(utf8proc_int32_t cp, utf8proc_option_t how, utf8proc_int32_
 	return n > 1 && n <= PARTS ? (int)n : 1;
 }
 
-/* Appends the parts in upper case: all of them, or only the first that has an upper case, and the others as they are.
- * With `compose` parts that Unicode has as one character are joined. */
+/* Appends the characters part[0, n) in upper case: with `all` each of them, otherwise only the first that has an upper
+ * case. With `compose`, characters that Unicode has as one are joined. */
 static void put_parts(struct buf *b, utf8proc_int32_t *part, int n, bool all, bool compose)
 {
 	bool done = false;
@@ -58,7 +59,7 @@ static void put_capital(struct buf *b, uint32_t c, bool all)
 	}
 }
 
-/* Whether the sigma at s[before .. after) ends a word. */
+/* Returns whether the sigma at s[before, after) ends a word. */
 static bool is_final_sigma(const char *s, size_t n, size_t before, size_t after)
 {
 	uint32_t cp = 0;

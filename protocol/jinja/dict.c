@@ -164,7 +164,7 @@ bool value_hash(struct render *r, struct value v, uint64_t *ret)
 	}
 }
 
-/* The number of the entry with this key; d->n: there is none, or a failure. */
+/* Returns the number of the entry with this key; d->n: there is none, or a failure. */
 static size_t find_entry(struct render *r, const struct dict *d, struct value key, uint64_t hash)
 {
 	size_t mask = d->index_size - 1;
@@ -194,7 +194,8 @@ static void index_entry(struct dict *d, size_t i)
 	d->index[at] = (uint32_t)i + 1;
 }
 
-/* Moves the entries to an array with room for `cap`. If that is more than INDEX_FROM, makes a new index. */
+/* Moves the entries to an array with room for `cap`. If that is more than INDEX_FROM, makes a new index. False after a
+ * failure, which leaves the dict as it was. */
 static bool resize(struct render *r, struct dict *d, size_t cap)
 {
 	struct dict_entry *p = render_alloc(r, cap, sizeof(*p));

@@ -10,14 +10,14 @@ bool value_equal(struct render *r, struct value a, struct value b);
  * values that Python cannot order; `sign` names the operator in the message. */
 int value_compare(struct render *r, struct value a, struct value b, const char *sign);
 
-/* A hash of a key. False: the value cannot be a dict's key, or a failure. */
+/* Sets *ret to the hash of a key. False: the value cannot be a dict's key, or a failure. */
 bool value_hash(struct render *r, struct value v, uint64_t *ret);
 
-/* *New* and empty, with room for n entries; it grows. NULL after a failure. */
+/* Returns a *new* empty dict with room for n entries; it grows. NULL after a failure. */
 struct dict *dict_new(struct render *r, size_t n);
 
-/* The value of a key. NULL: there is none, or a failure (the value cannot be a key). */
+/* Returns the value of a key. NULL: d has no such key, or a failure (`key` cannot be a key). */
 const struct value *dict_find(struct render *r, const struct dict *d, struct value key);
 
-/* Adds or replaces an entry; does nothing if d is NULL. */
+/* Adds or replaces an entry. Fails if `key` cannot be a key. Does nothing if d is NULL. */
 void dict_set(struct render *r, struct dict *d, struct value key, struct value value);

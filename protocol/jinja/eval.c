@@ -25,7 +25,7 @@ static size_t chain_length(const struct node *n)
 
 /* ---- calls ---- */
 
-enum { FEW_ARGS = 4 }; /* up to so many arguments are kept on the stack */
+enum { FEW_ARGS = 4 }; /* up to so many arguments of each kind are kept on the stack */
 
 struct few_args {
 	struct value v[FEW_ARGS];
@@ -72,7 +72,7 @@ static struct value eval_builtin(struct render *r, struct activation *act, const
 
 	if (r->rc)
 		return NOTHING;
-	if (!n->builtin || !n->builtin->call) /* the search sets the error */
+	if (!n->builtin || !n->builtin->call) /* searching again sets the error */
 		builtin_named(r, n->type == N_FILTER ? FILTER : TEST, n->name);
 	return r->rc ? NOTHING : builtin_call(r, n->builtin, self, &args);
 }
@@ -127,7 +127,8 @@ static struct value eval_compare(struct render *r, struct activation *act, const
 	return value_bool(compare(r, (enum compare_op)n->op, a, b));
 }
 
-/* a ~ b ~ c is (a ~ b) ~ c: all of it is appended to one text */
+/* Appends the text of an expression to r->scratch. For a ~ b ~ c, which is (a ~ b) ~ c, it appends the texts of
+ * a, b and c one after another. */
 static void write_concat(struct render *r, struct activation *act, const struct node *n)
 {
 	if (n->type == N_CONCAT && render_enter(r)) {

@@ -7,7 +7,7 @@
 #include "protocol/jinja/loop.h"
 #include "protocol/jinja/write.h"
 
-/* The ways in which a body ends. Without meaning after a failure. */
+/* The ways in which a body ends. After a failure they mean nothing. */
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 
 static enum flow exec_body(struct render *r, struct activation *act, const struct node *first);
@@ -75,8 +75,9 @@ static void exec_output(struct render *r, struct value v)
 	r->scratch.len = start;
 }
 
-/* Runs the body of a block in its frame and makes a text of its output, to which the block's filters are applied. The
- * output of a body that was left by break or continue is dropped. */
+/* Runs the body of a block in its frame and makes a text of its output. Sets *ret to what the block's filters make of
+ * that text, or to the text itself if there are none. The output of a body that was left by break or continue is
+ * dropped. */
 static enum flow capture(struct render *r, struct activation *act, const struct node *n,
 			 struct value *ret)
 {
@@ -114,7 +115,7 @@ static void assign_attribute(struct render *r, struct value ns, struct value nam
 		dict_set(r, ns.dict, name, v);
 }
 
-/* a, b = v. All items are taken before the first is assigned. */
+/* Assigns a, b = v. All items are taken before the first is assigned. */
 static void unpack(struct render *r, struct activation *act, const struct node *target,
 		   struct value v, unsigned shift)
 {
@@ -213,7 +214,7 @@ static struct loop *new_loop(struct render *r, struct activation *act, const str
 static enum flow exec_for(struct render *r, struct activation *act, const struct node *n)
 {
 	struct loop *l = new_loop(r, act, n);
-	bool complete = false; /* an iteration reached its end, so there is no else */
+	bool complete = false; /* an iteration reached its end, so else does not run */
 	enum flow flow = FLOW_ON;
 	struct value item;
 
@@ -244,7 +245,7 @@ struct macro {
 	struct activation *outer;
 };
 
-/* The keyword argument for a parameter, which is counted in *taken; NOTHING: it was not given. */
+/* Returns the keyword argument for a parameter, and counts it in *taken; NOTHING: it was not given. */
 static struct value take_keyword(const struct args *args, struct value name, size_t *taken)
 {
 	for (size_t i = 0; i < args->nkw; i++) {
@@ -333,7 +334,7 @@ static enum flow exec_if(struct render *r, struct activation *act, const struct 
 	return exec_body(r, act, n->list2);
 }
 
-/* {% set x %} and {% filter f %} */
+/* Runs a block {% set x %} or {% filter f %}. */
 static enum flow exec_captured(struct render *r, struct activation *act, const struct node *n)
 {
 	struct value text = NOTHING;

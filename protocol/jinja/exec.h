@@ -3,6 +3,6 @@
 
 #include "protocol/jinja/ast.h"
 
-/* Appends the template's text to r->out. context: a value for each of the template's context names; V_MISSING: the
- * context has none. */
+/* Runs the template and appends its output to r->out. context: a value for each of the template's context names;
+ * V_MISSING: the name has none. */
 void exec(struct render *r, const struct template *t, const struct value *context);

@@ -18,7 +18,7 @@
 
 #include "protocol/jinja/ops.h"
 
-/* Sets a finished node's height; refuses trees that would take too much stack to walk. */
+/* Sets a finished node's height and returns the node. Refuses trees that would take too much stack to walk. */
 static struct node *seal(struct parser *p, struct node *n)
 {
 	const struct node *kids[] = {n->a, n->b, n->c}, *lists[] = {n->list, n->list2};
@@ -54,7 +54,7 @@ static struct node *constant(struct parser *p, struct value v, int line)
 	return n;
 }
 
-/* Whether a list has another element, before the token `end`. If the list has begun, passes the comma before it. */
+/* Returns whether a list has another element before the token `end`. If the list has begun, passes a comma first. */
 static bool more(struct parser *p, bool begun, int end)
 {
 	if (begun && p->at->type != end)
@@ -81,7 +81,7 @@ static struct node *parse_string(struct parser *p)
 	return n;
 }
 
-/* A list; or a dict, as a list of keys and values. */
+/* Parses a list, or a dict as a list of keys and values, up to the token `end`. */
 static struct node *parse_items(struct parser *p, enum node_type type, int end)
 {
 	struct node *n = parser_node(p, type, p->at++->line), **last = &n->list;
@@ -113,7 +113,7 @@ static struct node *parse_name(struct parser *p)
 	return n;
 }
 
-/* The elements of a tuple: expressions, conditions, or the names of a target. */
+/* What parse_elements reads: expressions, conditions (expr.h), names of a target, or also namespace.attribute. */
 enum element { EXPRESSION, CONDITION, TARGET, NAMESPACE_TARGET };
 
 static struct node *parse_elements(struct parser *p, enum element what, const char *end,
@@ -191,7 +191,7 @@ static struct node *parse_bound(struct parser *p)
 	return p->at->type == ':' || p->at->type == ']' ? NULL : parse_expression(p);
 }
 
-/* [x] or [a:b:c] after a value. */
+/* Parses [x] or [a:b:c] after the value a. */
 static struct node *parse_item(struct parser *p, struct node *a)
 {
 	int line = p->at++->line;
@@ -243,7 +243,7 @@ static void parse_keyword(struct parser *p, struct node *n)
 	*last = seal(p, k);
 }
 
-/* Parses "(" arguments ")" into n. */
+/* Parses "(" arguments ")" into n->list and n->list2. */
 static void parse_arguments(struct parser *p, struct node *n)
 {
 	struct node **last = &n->list;
@@ -407,7 +407,7 @@ static const struct {
 	{'%', NULL, LEVEL_PRODUCT, N_BINARY, OP_MOD},
 };
 
-/* If the current token is an operator of this level: passes it and returns its index in `operators`. Otherwise -1. */
+/* If the current token is an operator of this level, passes it and returns its index in `operators`; -1: it is not. */
 static int skip_operator(struct parser *p, int level)
 {
 	for (int i = 0; i < (int)ARRAY_SIZE(operators); i++) {
@@ -428,7 +428,7 @@ static int skip_operator(struct parser *p, int level)
 
 static struct node *parse_level(struct parser *p, int level);
 
-/* a < b, a not in b */
+/* Parses a comparison such as a < b or a not in b. */
 static struct node *parse_compare(struct parser *p)
 {
 	int line = p->at->line, op;

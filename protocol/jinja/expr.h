@@ -5,22 +5,22 @@
 
 struct node *parse_expression(struct parser *p);
 
-/* One expression, or several with commas between them: a tuple. */
+/* Parses one expression, or several with commas between them, which are a tuple. */
 struct node *parse_tuple(struct parser *p);
 
-/* As parse_tuple, but without the inline "a if b else c": for the condition of an if, and the iterable of a for. It
- * ends before the name `end` (NULL: there is no such name). */
+/* As parse_tuple, but without the inline "a if b else c": for the condition of an if, and the iterable of a for. Stops
+ * before the name `end` (NULL: there is no such name). */
 struct node *parse_condition(struct parser *p, const char *end);
 
-/* The target of an assignment: one name, or several; with `namespaces` also namespace.attribute. It ends before the
- * name `end`, as above. */
+/* Parses the target of an assignment: one name, or several; with `namespaces` also namespace.attribute. Stops before
+ * the name `end`, as above. */
 struct node *parse_target(struct parser *p, const char *end, bool namespaces);
 
-/* One name as a target. */
+/* Parses one name as a target. */
 struct node *parse_target_name(struct parser *p, enum name_use use);
 
-/* "| name(...) | ..." applied to n. */
+/* Parses "| name(...) | ...", also without any filter. Returns the filters applied to n. */
 struct node *parse_filters(struct parser *p, struct node *n);
 
-/* "name(...)" applied to n. */
+/* Parses "name(...)". Returns this filter applied to n. */
 struct node *parse_filter(struct parser *p, struct node *n);

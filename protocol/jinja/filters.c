@@ -66,7 +66,7 @@ FUNCTION(filter_float)
 	return c->arg[0].type == V_MISSING ? value_float(0) : c->arg[0];
 }
 
-/* Python's round(f, digits), exactly, by way of the decimal digits. */
+/* Returns exactly Python's round(f, digits), by way of the decimal digits. */
 static double round_float(double f, int64_t digits)
 {
 	char text[768];
@@ -101,7 +101,7 @@ FUNCTION(filter_default)
 	return c->arg[0].type == V_MISSING ? value_cstr("") : c->arg[0];
 }
 
-/* The text before each level of pretty-printed JSON: as given, or so many spaces. */
+/* Returns the text that indents pretty-printed JSON by one level: v itself if it is a text, else so many spaces. */
 static struct value json_indent(struct render *r, struct value v)
 {
 	int64_t n;

@@ -17,7 +17,7 @@ static struct value take(struct render *r, struct source *s)
 	return s->v[s->used++];
 }
 
-/* The integer that %d writes for a number: a float loses its fraction. */
+/* Returns the integer that %d writes for a number: a float loses its fraction. */
 static struct value as_int(struct render *r, struct value v)
 {
 	int64_t i;
@@ -31,8 +31,8 @@ static struct value as_int(struct render *r, struct value v)
 	return value_int((int64_t)v.f);
 }
 
-/* Appends the text for the two bytes at s, a % or brace and what follows it. n: bytes from s to the end of the
- * format. */
+/* Appends the text for the conversion at s, which is a % or a brace and the byte behind it. n: bytes from s to the end
+ * of the format. */
 static void put(struct render *r, struct source *args, const char *s, size_t n)
 {
 	int shown = (int)MIN(n, (size_t)8);
@@ -54,7 +54,7 @@ static void put(struct render *r, struct source *args, const char *s, size_t n)
 			   shown, s);
 }
 
-/* The format with its conversions replaced by values. signs: the characters that begin a conversion. */
+/* Returns the format with its conversions replaced by values. signs: the characters that begin a conversion. */
 static struct value format_all(struct render *r, struct value format, const char *signs,
 			       struct source *args)
 {
@@ -80,7 +80,7 @@ struct value value_format_percent(struct render *r, struct value format, struct 
 	struct source s = {tuple ? args.list->v : &args, tuple ? args.list->n : 1, 0};
 	struct value text = format_all(r, format, "%", &s);
 
-	/* Values that can be indexed may be left over: Python treats them as mappings. */
+	/* A single argument that can be indexed may stay unused: Python takes it for a mapping. */
 	if (s.used < s.n && args.type != V_DICT && args.type != V_LIST && args.type != V_RANGE &&
 	    args.type != V_UNDEFINED)
 		return value_fail(r, "not all arguments converted during string formatting");

@@ -6,8 +6,8 @@
 
 #include "protocol/jinja/value.h"
 
-/* format % args; a tuple is several arguments. */
+/* Returns format % args. A tuple stands for several arguments. */
 struct value value_format_percent(struct render *r, struct value format, struct value args);
 
-/* format.format(...) */
+/* Returns format.format(...). */
 struct value value_format_braces(struct render *r, struct value format, const struct args *args);

@@ -8,7 +8,7 @@
 
 #define FUNCTION(name) static struct value name(struct render *r, const struct builtin_call *c)
 
-/* Number of items from start to stop, exclusive. */
+/* Returns the number of items of range(start, stop, step). */
 static uint64_t range_length(int64_t start, int64_t stop, int64_t step)
 {
 	uint64_t span, by = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
@@ -35,12 +35,13 @@ FUNCTION(global_range)
 		return NOTHING;
 	}
 	l = render_charge(r, n) ? list_new(r, (size_t)n) : NULL;
-	for (size_t i = 0; l && i < n; i++) /* sums modulo 2^64; the items fit */
+	/* The unsigned sums may wrap around; the items fit into 64 bits. */
+	for (size_t i = 0; l && i < n; i++)
 		l->v[i] = value_int((int64_t)((uint64_t)start + i * (uint64_t)step));
 	return value_of_list(V_RANGE, l);
 }
 
-/* dict, namespace (mapping, **more); data: the type of the result */
+/* dict(mapping, **more), namespace(mapping, **more). `data` of the row: the type of the result. */
 FUNCTION(global_dict)
 {
 	struct dict *d = dict_new(r, 0), none = {0};
@@ -64,8 +65,8 @@ FUNCTION(global_dict)
 	return r->rc ? NOTHING : (struct value){.type = (uint8_t)c->b->data, .dict = d};
 }
 
-/* The error is the template's text alone, without name and line: it tells the client why the template refuses the
- * messages. */
+/* The error is the argument alone, without the template's name and the line: it tells the client why the template
+ * refuses the messages. */
 FUNCTION(global_raise)
 {
 	struct value text = value_to_str(r, c->arg[0]);
@@ -103,7 +104,7 @@ FUNCTION(global_strftime_now)
 	clock_gettime(CLOCK_REALTIME, &now);
 	if (!localtime_r(&now.tv_sec, &local))
 		return value_fail(r, "strftime_now: there is no local time");
-	/* Python's bound: a longer text is empty there, too. */
+	/* Python's bound on the text: a longer one becomes empty there, too. */
 	while (size < 256 * (size_t)format.len)
 		size *= 2;
 	if (buf_reserve(&r->scratch, size) < 0) {

@@ -1,5 +1,6 @@
 /* Filters on lists, dicts and all other values that can be walked. As in jinja2 some of them return generators
- * (BUILTIN_LAZY), which compute nothing until an item is wanted. */
+ * (BUILTIN_LAZY), which compute nothing until an item is wanted. "data:" says what the row of a builtin has there
+ * (builtin.h). */
 #include <string.h>
 
 #include "protocol/jinja/attr.h"
@@ -13,10 +14,10 @@
 
 #define FUNCTION(name) static struct value name(struct render *r, const struct builtin_call *c)
 
-/* ---- the part of an item by which it is sorted, compared or mapped ---- */
+/* ---- the member of an item by which it is sorted, compared or mapped ---- */
 
-/* The next member of a path such as "a.b.0": from *at up to the character `end`, or to the end of the text. Moves *at
- * behind it. */
+/* Returns the next member of a path such as "a.b.0": the text from *at up to the character `end`, or to the end of the
+ * path. Moves *at behind that character. */
 static struct value next_part(struct value path, size_t *at, char end)
 {
 	const char *p = memchr(path.s + *at, end, path.len - *at);
@@ -36,7 +37,8 @@ static bool is_number(struct value v)
 	return v.len && i == v.len;
 }
 
-/* item.a.b for "a.b", item[0] for 0, the item itself without a path. `other`, if given, stands for missing members. */
+/* Returns item.a.b for the path "a.b", item[0] for 0, the item itself without a path. `other`, if given and not None,
+ * is taken for a member that is missing. */
 static struct value follow(struct render *r, struct value path, struct value other,
 			   struct value item)
 {
@@ -58,7 +60,8 @@ static struct value follow(struct render *r, struct value path, struct value oth
 	return item;
 }
 
-/* Texts are compared in lower case, unless case_sensitive is true. */
+/* Returns the member of an item by which it is sorted or compared. A text is put into lower case, unless case_sensitive
+ * is true. */
 static struct value key_of(struct render *r, struct value path, struct value case_sensitive,
 			   struct value item)
 {
@@ -71,7 +74,7 @@ static struct value key_of(struct render *r, struct value path, struct value cas
 	return value_take(r, start);
 }
 
-/* The key of each item, *new*. */
+/* Returns the key of each item as a *new* array; NULL after a failure. */
 static struct value *keys_of(struct render *r, const struct list *items, struct value path,
 			     struct value case_sensitive)
 {
@@ -92,7 +95,7 @@ static struct value keyword(const struct args *args, const char *name)
 	return NOTHING;
 }
 
-/* The arguments behind the first `skip`. */
+/* Returns the arguments without the first `skip` of those by position. */
 static struct args rest(const struct args *args, size_t skip)
 {
 	return (struct args){args->n - skip, args->nkw, args->v + skip, args->kw};
@@ -124,7 +127,7 @@ FUNCTION(filter_map)
 
 enum { BY_ATTRIBUTE = 1, REJECT = 2 };
 
-/* data: flags of the enum above */
+/* select, reject, selectattr, rejectattr; data: flags of the enum above */
 FUNCTION(filter_select)
 {
 	size_t skip = c->b->data & BY_ATTRIBUTE;
@@ -188,7 +191,7 @@ FUNCTION(filter_list)
 	return value_to_list(r, c->self);
 }
 
-/* A text is reversed, a generator becomes a list; any other value gives an iterator from the end. */
+/* Reverses a value. A text gives a text, a generator a list, any other value an iterator. */
 FUNCTION(filter_reverse)
 {
 	struct value bound[3] = {value_none(), value_none(), value_int(-1)};
@@ -235,7 +238,7 @@ FUNCTION(filter_join)
 
 /* ---- order ---- */
 
-/* attribute may be several, "a,b". Lists of keys are compared, even if there is only one key. */
+/* `attribute` may name several members, "a,b". So each item has a list of keys, even if there is only one. */
 FUNCTION(filter_sort)
 {
 	struct value attribute = c->arg[2], name, *keys;

@@ -10,7 +10,7 @@
 #include "protocol/jinja/tables.h"
 
 /* The bounds of one rendering. A chat of a million characters takes some hundred thousand steps. Fuzzers, which look
- * for hangs, are built with a lower bound. */
+ * for hangs, are built with fewer steps. */
 #ifndef RENDER_STEPS
 #define RENDER_STEPS (50 * 1000 * 1000)
 #endif
@@ -54,7 +54,8 @@ void template_free(struct template *t)
 	free(t);
 }
 
-/* The values of the names that a template takes from its context; NULL after a failure. */
+/* Returns the values of the names that a template takes from its context. A name that the context lacks gets the global
+ * function of that name, or V_MISSING. NULL after a failure. */
 static struct value *look_up(struct render *r, const struct template *t, const json_t *context)
 {
 	struct value *v = render_alloc(r, t->ncontext_names, sizeof(*v));

@@ -8,9 +8,9 @@
  *
  * A template that renders gives the same text as Python's jinja2, byte for byte, with two exceptions: `is sameas` of
  * equal texts or numbers, and the case of letters beside a few signs such as "ª". Constructs that no published chat
- * template uses are refused by name, when the template is read if that can be seen by then: call, with, raw and print
- * blocks, other templates, recursive loops, arguments with * and **, the operator **, comparisons in a chain, HTML
- * filters, most formats (format.h), some filters and methods (`refused` in the tables). Integers have 64 bits; a
+ * template uses are refused by name, some when the template is read, others when it is rendered: call, with, raw and
+ * print blocks, other templates, recursive loops, arguments with * and **, the operator **, comparisons in a chain,
+ * HTML filters, most formats (format.h), some filters and methods (`refused` in the tables). Integers have 64 bits; a
  * larger one is an error.
  *
  * A template does not change after it was parsed: any thread may render it at the same time. Rendering is bounded:
@@ -27,14 +27,15 @@ struct template;
 
 enum { TEMPLATE_TEXT_MAX = 1 << 20 }; /* most bytes of a template */
 
-/* A *new* template from its text; `name` stands for it in errors. -EINVAL: the text is wrong, or not supported (the
- * error names the line and the reason). -ENOMEM. */
+/* Makes a *new* template of its text. Errors call it `name`. Fails with -EINVAL if the text is wrong or not supported
+ * (the error names the line and the reason), and with -ENOMEM. */
 int template_parse(const char *name, const char *text, size_t len, struct template **ret,
 		   struct err *e) MUST_CHECK;
 void template_free(struct template *t);
 
-/* Renders with the members of `context` (an object) as global variables and appends to out. -EBADMSG: the template
- * called raise_exception, and the sentence is its text (the client's fault). -EINVAL: the template itself is wrong,
- * or met a value that it cannot handle. -E2BIG: a bound was reached. -ENOMEM. On failure out is unchanged. */
+/* Renders with the members of `context` (an object) as global variables and appends the text to out. -EBADMSG: the
+ * template called raise_exception, and the error has the text that it gave there (the client's fault). -EINVAL: the
+ * template itself is wrong, or met a value that it cannot handle. -E2BIG: a bound was reached. -ENOMEM. On failure out
+ * is unchanged. */
 int template_render(const struct template *t, const json_t *context, struct buf *out,
 		    struct err *e) MUST_CHECK;

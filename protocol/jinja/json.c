@@ -69,7 +69,7 @@ static void new_line(struct writer *w)
 		buf_append(w->b, w->style->indent.s, w->style->indent.len);
 }
 
-/* Separates an item from the one before, and begins its line. */
+/* Writes the text before an item: the separator unless it is the first, and if pretty a line break and the indent. */
 static void begin_item(struct writer *w, bool first)
 {
 	if (!first)

@@ -8,11 +8,11 @@
 struct json_style {
 	bool ensure_ascii, pretty;
 	struct value indent;	/* text before a line, once for each level, if pretty */
-	struct value item, key; /* texts behind an item and behind a key: ", " and ": " */
+	struct value item, key; /* text between two items (", "), and behind a key (": ") */
 };
 
 void value_write_json(struct render *r, struct buf *b, struct value v,
 		      const struct json_style *style);
 
-/* The value of j. Its strings are *borrowed* from j. */
+/* Returns the value of j, whose strings are *borrowed* from j. NOTHING after a failure. */
 struct value value_from_json(struct render *r, const json_t *j);

@@ -1,6 +1,7 @@
-/* Cuts a template into tokens, with jinja2's rules for white space. trim_blocks: the newline behind a tag or comment
- * is dropped. lstrip_blocks: the indentation of a tag or comment that begins a line is dropped. "-" at either side of
- * a tag strips all white space there, "+" keeps it. One newline at the very end of the template is dropped. */
+/* Cuts a template into tokens, with jinja2's rules for white space. A tag is {% ... %} or {{ ... }}, and {# ... #} is a
+ * comment. trim_blocks: the newline behind "%}" or "#}" is dropped. lstrip_blocks: the white space before "{%" or "{#"
+ * is dropped if nothing else precedes it in its line. "-" at either side of a tag or comment strips all white space
+ * there, "+" keeps it. One newline at the very end of the template is dropped. */
 #include "protocol/jinja/lex.h"
 
 #include <string.h>
@@ -40,7 +41,7 @@ static void advance(struct lexer *l, size_t end)
 		l->line += l->s[l->pos] == '\n';
 }
 
-/* The character at a place; 0 behind the end. */
+/* Returns the character at a place; 0 behind the end. */
 static char peek(const struct lexer *l, size_t at)
 {
 	return at < l->n ? l->s[at] : 0;
@@ -58,8 +59,9 @@ static size_t skip_space(const struct lexer *l, size_t at)
 	return at + text_skip_space(l->s + at, l->n - at);
 }
 
-/* If a tag's end mark begins at `at`, the place behind it and behind all that it strips: behind "-%}" white space,
- * behind "%}" one newline, behind "+%}" and "}}" nothing. 0: there is no end mark here. `end` is "%}", "}}" or "#}". */
+/* If `end` ("%}", "}}" or "#}"), perhaps with a sign, begins at `at`, returns the place behind it and behind all that
+ * it strips: behind "-%}" that is white space, behind "%}" one newline, behind "+%}" and "}}" nothing. Otherwise
+ * returns 0. */
 static size_t match_end(const struct lexer *l, size_t at, const char *end)
 {
 	bool variable = end[0] == '}';
@@ -73,7 +75,8 @@ static size_t match_end(const struct lexer *l, size_t at, const char *end)
 	return at + 2 + (!variable && peek(l, at + 2) == '\n');
 }
 
-/* Adds the text before a tag, which begins at `end`, as a token; the tag's sign or lstrip_blocks may strip it. */
+/* Adds the text up to `end`, where a tag or comment begins, as a token. Its `sign` (0: none) or lstrip_blocks may strip
+ * white space from the text. */
 static void push_data(struct lexer *l, size_t end, char sign, bool variable)
 {
 	const char *s = l->s + l->pos, *p;
@@ -109,7 +112,7 @@ static void lex_comment(struct lexer *l)
 
 /* ---- inside tags ---- */
 
-/* The number of digits from `at` on. */
+/* Returns the number of digits from `at` on. */
 static size_t digits(const struct lexer *l, size_t at)
 {
 	size_t n = 0;
@@ -170,7 +173,7 @@ static void lex_name(struct lexer *l)
 	l->pos = at;
 }
 
-/* The code point of the `count` hexadecimal digits behind the letter at s, of \x, \u or \U. */
+/* Returns the code point of an escape \x, \u or \U: `count` hexadecimal digits, behind the letter, which is s[0]. */
 static uint32_t hex_escape(struct lexer *l, const char *s, size_t n, size_t count)
 {
 	static const char hex[] = "0123456789abcdef";
@@ -190,8 +193,8 @@ static uint32_t hex_escape(struct lexer *l, const char *s, size_t n, size_t coun
 	return cp;
 }
 
-/* Appends the character for which the escape at s, behind a backslash, stands. Returns the number of bytes of s in
- * the escape. */
+/* Appends the character that a backslash and s stand for, or both characters if they are no escape. Returns how many
+ * bytes of s it has used. */
 static size_t unescape(struct lexer *l, const char *s, size_t n, struct buf *out)
 {
 	static const char plain[] = "\\'\"abfnrtv", meaning[] = "\\'\"\a\b\f\n\r\t\v";
@@ -249,7 +252,7 @@ static void lex_string(struct lexer *l)
 	advance(l, end + 1);
 }
 
-/* Notes that a bracket opens or closes: inside brackets "}}" does not end a tag. */
+/* If c is a bracket, notes that it opens or closes: inside brackets "}}" and "%}" do not end a tag. */
 static void balance(struct lexer *l, char c)
 {
 	if (c == '(' || c == '[' || c == '{') {
@@ -291,7 +294,7 @@ static void lex_operator(struct lexer *l)
 	l->pos += len;
 }
 
-/* Reads tokens up to the end of the tag, "%}" or "}}". If the text ends before, the parser reports it. */
+/* Reads tokens up to the end of the tag, "%}" or "}}". If the text ends without one, the parser reports it. */
 static void lex_tag(struct lexer *l, bool variable)
 {
 	uint32_t cp;
@@ -323,7 +326,7 @@ static void lex_tag(struct lexer *l, bool variable)
 	}
 }
 
-/* The next "{%", "{{" or "{#" from pos on, or n. */
+/* Returns the place of the next "{%", "{{" or "{#" from l->pos on; l->n: there is none. */
 static size_t find_tag(const struct lexer *l)
 {
 	const char *p = l->s + l->pos, *end = l->s + l->n;
@@ -358,7 +361,7 @@ static void lex_text(struct lexer *l)
 	}
 }
 
-/* A copy with \r\n and \r changed to \n, and without one newline at the end. */
+/* Copies the text with \r\n and \r changed to \n, and without one newline at the end. Returns the copy's length. */
 static size_t normalize(const char *text, size_t len, char *out)
 {
 	size_t n = 0;

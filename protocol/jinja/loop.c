@@ -13,7 +13,7 @@ bool loop_next(struct render *r, struct loop *l, struct value *ret)
 	return true;
 }
 
-/* Whether there is a next item, which is then in l->after. */
+/* Returns whether there is a next item, which is then in l->after. */
 static bool peek(struct render *r, struct loop *l)
 {
 	if (!l->has_after)
@@ -21,7 +21,8 @@ static bool peek(struct render *r, struct loop *l)
 	return l->has_after;
 }
 
-/* The number of all items; taking the rest of them finds it. */
+/* Returns the number of all items. The first time it takes all that are left, and makes a list of them for the loop to
+ * go on with. */
 static int64_t length(struct render *r, struct loop *l)
 {
 	struct list *rest;

@@ -3,7 +3,7 @@
 
 #include "protocol/jinja/seq.h"
 
-/* The loop takes items in advance only if a template needs them (loop.last, loop.nextitem, loop.length). */
+/* The loop takes items in advance only if a template needs them (loop.last, nextitem, length, revindex, revindex0). */
 struct loop {
 	struct iter *it;
 	struct iter own; /* `it` points here, or to a generator, or to an iterator with a test */
@@ -13,8 +13,8 @@ struct loop {
 	bool has_after;
 };
 
-/* Moves on to the next item; false: there is none, or a failure. */
+/* Goes on to the next item and sets *ret to it. False: there is none, or a failure. */
 bool loop_next(struct render *r, struct loop *l, struct value *ret);
 
-/* loop.name; NOTHING: there is no such attribute. */
+/* Returns loop.name; NOTHING: the loop has no such attribute. */
 struct value loop_attribute(struct render *r, struct loop *l, struct value name);

@@ -13,7 +13,7 @@ FUNCTION(dict_get)
 	return c->arg[1].type == V_MISSING ? value_none() : c->arg[1];
 }
 
-/* keys, values, items; data: the type of the result */
+/* keys(), values(), items(). `data` of the row: the type of the result. */
 FUNCTION(dict_view)
 {
 	const struct dict *d = c->self.dict;

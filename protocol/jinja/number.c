@@ -9,7 +9,7 @@
 #include "base/macros.h"
 #include "protocol/jinja/text.h"
 
-/* Whether digits * 10^exponent is read as f. */
+/* Returns whether strtod reads digits * 10^exponent as f. */
 static bool reads_as(long long digits, int exponent, double f)
 {
 	char text[48];
@@ -18,7 +18,7 @@ static bool reads_as(long long digits, int exponent, double f)
 	return strtod(text, NULL) == f;
 }
 
-/* The fewest digits that are read as f >= 0: d.ddd * 10^exponent. */
+/* Finds the fewest digits that, written as d.ddd * 10^exponent, are read as f (f >= 0). */
 static void shortest(double f, char digits[24], int *ret_exponent)
 {
 	char text[32];
@@ -32,7 +32,7 @@ static void shortest(double f, char digits[24], int *ret_exponent)
 				value = value * 10 + (*p - '0');
 		*ret_exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
 		if (!reads_as(value, *ret_exponent - count + 1, f)) {
-			/* Above a power of two, doubles lie further apart than below it. So the decimal next to the
+			/* Above a power of two, doubles lie further apart than below it. So the decimal above the
 			 * nearest may be read as f although the nearest is not. */
 			value++;
 			if (!reads_as(value, *ret_exponent - count + 1, f))
@@ -105,7 +105,8 @@ enum parse_int text_to_int(const char *s, size_t n, int64_t *ret)
 	return PARSE_INT_OK;
 }
 
-/* Reads a float as Python does; false: the text is none. strtod alone would take hexadecimal numbers and "nan(...)". */
+/* Reads a float as Python does. False: the text is no float. strtod alone would take hexadecimal numbers and
+ * "nan(...)". */
 static bool read_float(const char *text, size_t len, double *ret)
 {
 	size_t sign = text[0] == '+' || text[0] == '-';

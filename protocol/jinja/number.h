@@ -7,15 +7,15 @@
 
 #include "base/buf.h"
 
-/* repr(float): the shortest decimals that give the same double. */
+/* float_repr writes Python's repr(f): the shortest decimals that are read as the same double. */
 enum { FLOAT_REPR_MAX = 40 };
 void float_repr(double f, char out[FLOAT_REPR_MAX]);
 
-/* int(text). PARSE_INT_BAD: the text is no integer; PARSE_INT_BIG: the integer does not fit into 64 bits. As in Python
- * white space may be around a number, and an underscore between two digits. */
+/* text_to_int sets *ret to Python's int(text). PARSE_INT_BAD: the text is no integer. PARSE_INT_BIG: the integer does
+ * not fit into 64 bits. As in Python, white space may be around a number, and an underscore between two digits. */
 enum parse_int { PARSE_INT_OK, PARSE_INT_BAD, PARSE_INT_BIG };
 enum parse_int text_to_int(const char *s, size_t n, int64_t *ret);
 
-/* float(text). False: the text is no number, or `scratch` failed. A copy of the text is behind the content of `scratch`
- * during the call. */
+/* Sets *ret to Python's float(text). False: the text is no number, or `scratch` failed. A copy of the text is behind
+ * the content of `scratch` during the call. */
 bool text_to_float(const char *s, size_t n, struct buf *scratch, double *ret);

@@ -98,8 +98,8 @@ static struct value add_lists(struct render *r, struct value a, struct value b)
 	return value_of_list(a.type, l);
 }
 
-/* Copies `size` bytes again and again until `total` bytes are filled. Each step doubles the copied part, so there are
- * few steps, however small `size` is. */
+/* Returns `total` *new* bytes, filled with copies of the `size` bytes at `from`; NULL after a failure. Each step
+ * doubles the bytes that are filled, so there are few steps, however small `size` is. */
 static void *copies(struct render *r, const void *from, size_t size, size_t total)
 {
 	char *p = render_alloc(r, total + 1, 1);

@@ -16,7 +16,7 @@ static struct node *parse_statements(struct parser *p, const char *const *ends)
 	return parse_body(p, ends);
 }
 
-/* As parse_statements, up to the one tag `end`, which is passed. */
+/* As parse_statements, but there is one tag `end`, and its name is passed. */
 static struct node *parse_until(struct parser *p, const char *end)
 {
 	const char *const ends[] = {end, NULL};
@@ -70,7 +70,7 @@ static struct node *parse_if(struct parser *p)
 	return first;
 }
 
-/* The filters of a block, to be applied to its text: "name(...) | ..." or "| name(...) ...". */
+/* Parses the filters that are applied to a block's text: "name(...) | ..." or "| name(...) ...". */
 static struct node *parse_block_filters(struct parser *p)
 {
 	struct node *text = parser_node(p, N_CAPTURED, p->at->line);
@@ -104,7 +104,7 @@ static struct node *parse_filter_block(struct parser *p)
 	return n;
 }
 
-/* "(" parameters ")" of a macro. */
+/* Parses the "(" parameters ")" of a macro. */
 static void parse_signature(struct parser *p, struct function *f)
 {
 	struct node **param = &f->params, **value = &f->defaults, *n;
@@ -131,7 +131,7 @@ static void parse_signature(struct parser *p, struct function *f)
 	parser_expect(p, ')');
 }
 
-/* A body that is a function of its own: break and continue cannot leave it. */
+/* Parses a body that is a function of its own in jinja2: break and continue cannot leave it. */
 static struct node *parse_function_body(struct parser *p, const char *end)
 {
 	unsigned loops = p->loops;
@@ -218,7 +218,7 @@ static struct node *unknown_tag(struct parser *p, const char *const *ends)
 			   wanted);
 }
 
-/* Reads one statement behind "{%", and the tag's end. */
+/* Parses one statement, from the name behind "{%" to the end of its last tag. */
 static struct node *parse_statement(struct parser *p, const char *const *ends)
 {
 	struct node *n;
@@ -248,7 +248,7 @@ static bool is_end(const struct parser *p, const char *const *ends)
 	return false;
 }
 
-/* Statements up to the end of the template, or to a tag of `ends`. */
+/* Parses statements up to the end of the template, or up to a tag of `ends`. */
 static struct node *parse_body(struct parser *p, const char *const *ends)
 {
 	struct node *first = NULL, **last = &first, *n;

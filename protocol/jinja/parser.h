@@ -4,22 +4,23 @@
 #include "protocol/jinja/lex.h"
 
 /* State of the parser. After a failure `at` is the last token, T_EOF, which no construct accepts. So every construct
- * and list ends there, and callers need no check after each step. Functions that return a node then return `spare`,
- * which may be written to and is never used. */
+ * and list ends there, and callers need no check after each step. A new node is then `spare`, which may be written to;
+ * the tree is not used after a failure. */
 struct parser {
 	struct reader *rd;
 	struct node spare;
 	const struct token *at; /* the current token; T_EOF is never passed */
 	unsigned depth;
-	unsigned loops; /* number of loops around this place, within the innermost macro */
-	/* number of `for` tags around this place: `loop` may not be assigned in them */
+	/* number of loops around this place, within the innermost macro or generation block */
+	unsigned loops;
+	/* number of `for` tags around this place: in them set and for may not assign `loop` */
 	unsigned for_depth;
 };
 
 /* Keeps the error, goes to the last token and returns `spare`. */
 struct node *parser_fail(struct parser *p, int line, const char *fmt, ...) PRINTF(3, 4);
 
-/* The text of a token for errors: in `out`, or a constant. */
+/* Returns the text of a token for errors, which is in `out` or a constant. */
 const char *parser_describe(const struct parser *p, const struct token *t, char out[64]);
 
 bool parser_is_name(const struct parser *p, const char *name);
@@ -29,7 +30,7 @@ bool parser_skip_name(struct parser *p, const char *name);
 /* If the current token has this type, passes it and returns it. Otherwise fails and returns the last token, T_EOF. */
 const struct token *parser_expect(struct parser *p, int type);
 
-/* One nesting level more; the caller must decrease p->depth again, also after a failure. */
+/* Goes one nesting level deeper, or fails. The caller must decrease p->depth again, also after a failure. */
 void parser_deeper(struct parser *p);
 
 struct node *parser_node(struct parser *p, enum node_type type, int line);

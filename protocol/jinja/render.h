@@ -3,10 +3,10 @@
  * The values of a rendering are in its arena, which is dropped as a whole. Nothing here trusts the template or the
  * messages: code that loops charges steps, code that recurses counts depth, and memory and output have a maximum.
  *
- * Errors are kept. The first failure stays in `rc` and *err; every function called after it returns NOTHING, false or
- * NULL, and does no harm. So an expression is computed without a check after each call. Loops check rc, and so does
- * code that follows a pointer; code that fills a buf checks `failed` once. A failure always ends the rendering, so
- * there is nothing to undo. */
+ * Errors are kept. The first failure stays in `rc` and *err. Functions called after it do no harm, and their results
+ * (mostly NOTHING, false or NULL) mean nothing. So an expression is computed without a check after each call. Loops
+ * check rc, and so does code that follows a pointer; code that fills a buf checks `failed` once. A failure always ends
+ * the rendering, so there is nothing to undo. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,7 +22,7 @@ enum builtin_kind;
 
 enum {
 	RENDER_DEPTH = 1200,   /* depth of evaluations inside evaluations, or lists inside lists */
-	RENDER_RANGE = 100000, /* most items a range may have: the sandbox's own bound */
+	RENDER_RANGE = 100000, /* most items of a range; jinja2's sandbox has the same bound */
 };
 
 struct render {
@@ -33,21 +33,21 @@ struct render {
 	unsigned depth;
 	uint64_t steps; /* steps left */
 	struct arena arena;
-	/* buffer in which strings are built; each function cuts it back to the length that it found */
+	/* buffer in which strings are built, one behind the other; a finished one is cut off again (value_take) */
 	struct buf scratch;
-	/* the output, and behind it the text of macros and blocks that are being run, until it is cut off */
+	/* the output; while macros and blocks run, their text is behind it, and is then cut off */
 	struct buf *out;
 	size_t out_max; /* out->len may not pass this */
 
-	/* Finds filters, tests and methods (tables.h); NULL: there is none of that name. Code below the tables calls
-	 * it through this pointer. */
+	/* Finds filters, tests and methods (builtin_find of tables.h); NULL: there is none of that name. attr.c and
+	 * builtin.c, which the tables are built on, call it through this pointer. */
 	const struct builtin *(*find)(enum builtin_kind kind, const char *name, size_t len);
 };
 
-/* Keeps "template NAME, line N: text" as the error, if it is the first. Returns false. */
+/* Keeps `code` and "template NAME, line N: text" as the error, if it is the first. Returns false. */
 bool render_fail(struct render *r, int code, const char *fmt, ...) PRINTF(3, 4);
 
-/* Fail for render_charge and render_enter. Return false. */
+/* Make the rendering fail (E2BIG), for render_charge (too much work) and render_enter (too deep). Return false. */
 bool render_overspent(struct render *r);
 bool render_too_deep(struct render *r);
 
@@ -75,11 +75,11 @@ static inline bool render_enter(struct render *r)
 	return true;
 }
 
-/* Zeroed memory for n items of `size` bytes, *new* in the arena; NULL after a failure (E2BIG, ENOMEM). */
+/* Returns zeroed memory for n items of `size` bytes, *new* in the arena; NULL after a failure (E2BIG, ENOMEM). */
 void *render_alloc(struct render *r, size_t n, size_t size) MUST_CHECK;
 
-/* A copy of the text in the arena, with a 0 behind it; NULL after a failure. */
+/* Returns a copy of the text in the arena, with a 0 behind it; NULL after a failure. */
 char *render_copy(struct render *r, const char *s, size_t len) MUST_CHECK;
 
-/* False: the rendering has failed, or `b` has, which makes the rendering fail (E2BIG). */
+/* If the buffer `b` has failed, makes the rendering fail (E2BIG). Returns true if neither of them has failed. */
 bool render_check(struct render *r, const struct buf *b);

@@ -2,15 +2,15 @@
  * compiler.py step by step, because a template can see their decisions:
  *
  * - A scope is analysed as a whole before it runs. A name that is read in it before it is ever assigned there comes
- *   from the scope around, or from the context. A name that is assigned first begins as undefined, even if the context
- *   has a value of that name.
- * - An assignment in a loop, macro or block belongs to that scope. The variable starts each time with the value of the
- *   scope around, if that has one.
- * - The branches of an `if` are no scopes. Before a branch assigns a name, the name has the value of the scope around
- *   or of the context.
+ *   from the scope around, or from the context. A name that is assigned first, and that no scope around has, begins as
+ *   undefined, even if the context has a value of that name.
+ * - An assignment in a loop, a macro, or a block of set, filter or generation belongs to that scope. The variable
+ *   starts each time with the value that a scope around has for the name, if one has it.
+ * - The branches of an `if` are no scopes. A name that was not assigned before the `if` has, until a branch assigns it,
+ *   the value of the scope around or of the context.
  *
- * This file also finds the filters and tests. An unknown one is an error, unless an `if` of the same scope is around
- * it: there jinja2 (and so the evaluator) fails only when it is used. */
+ * This file also finds the filters and tests. An unknown one is an error, unless it stands in an `if` (a tag, or a if b
+ * else c) of the same scope: there jinja2 (and so eval.c) fails only when it is used. */
 #include "protocol/jinja/scope.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ enum action {
 	LOAD_NOTHING, /* undefined */
 };
 
-/* A symbol after the statements analysed so far. */
+/* How the statements analysed so far use a symbol, which is a name in one scope. */
 struct state {
 	bool present; /* the name was used in the scope */
 	bool stored;  /* it was assigned, or is a parameter */
@@ -86,7 +86,7 @@ static struct symbol *find_symbol(const struct scope *s, struct value name)
 	return y;
 }
 
-/* The variable of this name in the nearest scope, from s outwards, that has one. */
+/* Returns the symbol of this name in the nearest scope, from s outwards, that uses the name; NULL: none does. */
 static struct symbol *find_reference(const struct scope *s, struct value name,
 				     const struct scope **ret_scope)
 {
@@ -124,7 +124,8 @@ static bool outer_has(const struct scope *s, struct value name)
 	return s->parent && find_reference(s->parent, name, &where);
 }
 
-/* Notes that a name is used in a scope: is read, assigned, or a parameter (`use`). */
+/* Notes that a scope reads a name, assigns it, or has it as a parameter (`use`). A name that is read, and that this
+ * scope or one around it has already, needs no symbol of its own. */
 static void use_name(struct resolver *r, struct scope *s, struct value name, enum name_use use)
 {
 	const struct scope *where;
@@ -166,8 +167,8 @@ static void look_all(struct resolver *r, struct scope *s, const struct node *n)
 }
 
 /* Each branch is analysed from the state before the `if`. When a branch is done, its changes are noted in `after` and
- * undone. At the end the changes of all branches are made again. A name that only some branches assign, and that was
- * not assigned before, gets its value from outside in the other branches. */
+ * undone. At the end the changes of all branches are made again. A name that a branch assigns, and that was not
+ * assigned before, begins with the value of the scope around, or of the context. */
 static void look_branches(struct resolver *r, struct scope *s, const struct node *n)
 {
 	const struct node *branch[3] = {n->list, n->b, n->list2};
@@ -295,8 +296,8 @@ static void resolve_all(struct resolver *r, struct scope *s, struct node *n, boo
 		resolve(r, s, n, soft);
 }
 
-/* Whether jinja2 gives the name a special meaning: it does so in a macro that does not assign the name. No published
- * chat template uses that. */
+/* Returns whether jinja2 gives the name a special meaning: it does so for caller, kwargs and varargs in a macro that
+ * does not assign them. No published chat template uses that. */
 static bool is_special(const struct scope *s, const struct scope *where, const struct symbol *y)
 {
 	return (where->depth < s->depth || (s->depth && y->state.action == LOAD_CONTEXT)) &&
@@ -336,7 +337,7 @@ static void resolve_builtin(struct resolver *r, struct node *n, bool soft)
 			    len, n->name.s);
 }
 
-/* Analyses and resolves a scope within the same function: its body, and the filters of a block (NULL: none). */
+/* Analyses and resolves a scope within the same function: a body, and the filters applied to it (NULL: none). */
 static void resolve_block(struct resolver *r, struct scope *s, struct node *body,
 			  struct node *filter, struct frame *ret)
 {
@@ -388,7 +389,8 @@ static void resolve_macro(struct resolver *r, struct scope *s, struct node *n)
 	resolve_all(r, &inner, n->list, false);
 }
 
-/* soft: below an `if`, where unknown filters and tests are allowed. */
+/* Gives the names in a node their variables, and finds its filters, tests and methods. soft: the node stands in an
+ * `if`, where unknown filters and tests are allowed. */
 static void resolve(struct resolver *r, struct scope *s, struct node *n, bool soft)
 {
 	switch (n->type) {

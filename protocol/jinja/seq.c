@@ -146,7 +146,7 @@ struct slice {
 	int64_t start, stop, step, n;
 };
 
-/* Clamps a bound as Python does: a negative one counts from the end, then it is brought within [low, high]. */
+/* Clamps a bound as Python does: a negative bound counts from the end, and the result is brought within [low, high]. */
 static int64_t clamp(int64_t at, int64_t n, int64_t low, int64_t high)
 {
 	if (at < 0)
@@ -239,14 +239,14 @@ struct list *value_reversed(struct render *r, struct value v)
 	return l;
 }
 
-/* Merges order[low, middle) and order[middle, high), which are sorted, into `to`. */
+/* Merges order[low, middle) and order[middle, high), which are sorted, into `to`. bounds: low, middle, high. */
 static void merge(struct render *r, const struct value *keys, const size_t *order, size_t *to,
 		  const size_t bounds[3], bool reverse)
 {
 	size_t i = bounds[0], k = bounds[1];
 
 	for (size_t at = bounds[0]; at < bounds[2]; at++) {
-		/* The right item goes first only if it is smaller: the sort is stable, reversed too. */
+		/* Of items with equal keys the left one goes first, also with `reverse`: the sort is stable. */
 		bool right = i == bounds[1];
 
 		if (!right && k < bounds[2])

@@ -13,13 +13,15 @@ struct iter {
 	bool (*keep)(struct render *r, struct iter *it, struct value item);
 };
 
-/* iter(v): a generator's own iterator, or `local`, which is set to walk v. NULL: a failure (v cannot be walked). */
+/* Python's iter(v). Returns a generator's own iterator, or for any other value `local`, which is set to walk v. NULL
+ * after a failure, for example because v cannot be walked. */
 struct iter *value_iter(struct render *r, struct value v, struct iter *local);
 
-/* The next item. False: the end, a NULL iterator, or a failure. */
+/* Takes the next item. False: the end, a NULL iterator, or a failure. */
 bool iter_next(struct render *r, struct iter *it, struct value *ret);
 
-/* All items of v that are left: v's own list, *borrowed*, if it has one, else a *new* list. NULL after a failure. */
+/* Returns all items of v; from a generator it takes those that are left. The list is v's own, *borrowed*, if v has one,
+ * else *new*. NULL after a failure. */
 struct list *value_items(struct render *r, struct value v);
 
 /* list(v) */
@@ -28,17 +30,18 @@ struct value value_to_list(struct render *r, struct value v);
 /* x in v */
 bool value_contains(struct render *r, struct value v, struct value item);
 
-/* v[index] for a str, list, tuple or range; NOTHING: there is none. */
+/* Returns v[index] of a str, list, tuple or range, from the end if index < 0; NOTHING: there is no such item, or a
+ * failure. */
 struct value value_at(struct render *r, struct value v, int64_t index);
 
-/* v[start:stop:step]; bound: these three, each an index or V_NONE. */
+/* Returns v[start:stop:step]. bound: start, stop and step, each an integer or V_NONE. */
 struct value value_slice(struct render *r, struct value v, const struct value bound[3]);
 
-/* The items of v from the last to the first, *new*. NULL without a failure: v is a generator or cannot be walked. A
- * str gives its characters. */
+/* Returns a *new* list of the items of v from the last to the first; the items of a str are its characters. NULL after
+ * a failure, and without one if v is a generator or cannot be walked. */
 struct list *value_reversed(struct render *r, struct value v);
 
-/* A *new* list of the items in the order of their keys (keys[i] is that of items->v[i]). Items with equal keys keep
- * their order, also with `reverse`. NULL after a failure. */
+/* Returns a *new* list of the items, sorted by their keys (keys[i] is the key of items->v[i]). Items with equal keys
+ * keep their order, also with `reverse`. NULL after a failure. */
 struct list *value_sorted(struct render *r, const struct list *items, const struct value *keys,
 			  bool reverse);

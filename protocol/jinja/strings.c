@@ -1,5 +1,5 @@
-/* Methods of str, and filters on texts. Positions are code points, as in Python. A result that is a piece of a text
- * borrows the text. */
+/* Methods of str, and filters on texts. Positions are code points, as in Python. A result that is a part of a text
+ * borrows its bytes. "data:" says what the row of a builtin has there (builtin.h). */
 #include <string.h>
 
 #include "protocol/jinja/format.h"
@@ -29,7 +29,7 @@ FUNCTION(str_recase)
 	return value_take(r, start);
 }
 
-/* Words begin behind white space, a hyphen or an opening bracket, unlike in str.title(). */
+/* Words begin at the front, and behind white space, a hyphen or an opening bracket, unlike in str.title(). */
 FUNCTION(filter_title)
 {
 	size_t start = r->scratch.len, len = 0;
@@ -91,7 +91,7 @@ static bool has_affix(struct value v, struct value affix, bool end)
 	       !memcmp(v.s + (end ? v.len - affix.len : 0), affix.s, affix.len);
 }
 
-/* startswith, endswith; data: whether it is endswith. The argument may be a tuple of texts. */
+/* startswith, endswith; data: whether it is endswith. The argument may be a tuple, of which one text has to match. */
 FUNCTION(str_has_affix)
 {
 	bool tuple = c->arg[0].type == V_TUPLE;
@@ -120,8 +120,8 @@ FUNCTION(str_remove_affix)
 
 /* ---- search ---- */
 
-/* The last occurrence; SIZE_MAX: there is none. Each place with a matching first byte costs steps, so a needle that
- * nearly matches everywhere ends in an error, not in a long wait. */
+/* Returns the byte offset of the last occurrence; SIZE_MAX: there is none. Each place with a matching first byte costs
+ * steps, so a needle that nearly matches everywhere ends in an error, not in a long wait. */
 static size_t rfind(struct render *r, const char *s, size_t n, const char *needle, size_t m)
 {
 	const char *p;
@@ -249,8 +249,8 @@ FUNCTION(str_splitlines)
 
 /* ---- building ---- */
 
-/* Appends `new` and a character of v by turns, `new` first and last, until `new` was appended `count` times (negative:
- * no limit). Returns the number of bytes of v that were appended. */
+/* Appends v with `new` before each character and at the end. If count >= 0, appends `new` at most `count` times, and
+ * stops behind the character that follows the last of them. Returns the number of bytes of v that were appended. */
 static size_t interleave(struct render *r, struct value v, struct value new, int64_t count)
 {
 	size_t at = 0, len;
@@ -312,7 +312,7 @@ FUNCTION(str_format)
 	return value_format_braces(r, c->self, &c->args);
 }
 
-/* The text with which lines are indented: as given, or so many spaces. */
+/* Returns the text with which lines are indented: `width` itself if it is a text, else so many spaces. */
 static struct value indent_text(struct render *r, struct value width)
 {
 	if (width.type == V_STR)
@@ -321,7 +321,8 @@ static struct value indent_text(struct render *r, struct value width)
 			    width.type == V_MISSING ? value_int(4) : width);
 }
 
-/* Lines are those of the text with a newline appended: a text that ends with a newline has one more, empty line. */
+/* Indents lines. They are those of the text with a newline appended, so a text that ends with a newline has one more,
+ * empty line. */
 FUNCTION(filter_indent)
 {
 	bool first = value_truth(c->arg[1]), blank = value_truth(c->arg[2]);

@@ -20,5 +20,6 @@ extern const struct builtin_table list_methods, tuple_methods, range_methods; /*
 extern const struct builtin_table dict_methods, loop_methods;		      /* methods.c */
 extern const struct builtin_table global_functions;			      /* globals.c */
 
-/* The row of a name; NULL: the name is unknown. For a name of `refused` or `changes`: a row without a function. */
+/* Returns the row of a name; NULL: the name is unknown. For a name of `refused` or `changes` it returns a row of no
+ * table, without a function. */
 const struct builtin *builtin_find(enum builtin_kind kind, const char *name, size_t len);

@@ -1,4 +1,5 @@
-/* Tests: `x is NAME` and `x is NAME(argument)`. Filters such as select and reject also take the name of a test. */
+/* Tests: `x is NAME` and `x is NAME(argument)`. Filters such as select and reject also take the name of a test.
+ * "data:" says what the row of a test has there (builtin.h). */
 #include "protocol/jinja/dict.h"
 #include "protocol/jinja/ops.h"
 #include "protocol/jinja/seq.h"
@@ -17,7 +18,7 @@ FUNCTION(is_type)
 	return value_bool(c->b->data >> c->self.type & 1);
 }
 
-/* true, false; data: the one that passes */
+/* true, false; data: the bool that passes */
 FUNCTION(is_bool)
 {
 	return value_bool(c->self.type == V_BOOL && c->self.b == c->b->data);
@@ -42,7 +43,7 @@ FUNCTION(is_in)
 	return value_bool(value_contains(r, c->arg[0], c->self));
 }
 
-/* eq, ne; data: the result of == that passes */
+/* eq, ne; data: whether equal values pass */
 FUNCTION(is_equal)
 {
 	return value_bool(value_equal(r, c->self, c->arg[0]) == c->b->data);
@@ -51,7 +52,7 @@ FUNCTION(is_equal)
 /* Results of value_compare, a bit each: -1, 0, 1. */
 enum { LESS = 1, EQUAL = 2, GREATER = 4 };
 
-/* data: the results that pass */
+/* lt, le, gt, ge; data: the results of value_compare that pass */
 FUNCTION(is_ordered)
 {
 	int answer = value_compare(r, c->self, c->arg[0], c->b->data & LESS ? "<" : ">");

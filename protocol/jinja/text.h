@@ -11,10 +11,10 @@
 
 #include "base/buf.h"
 
-/* The code point at s, and its number of bytes (1 to 4; 0 only if n is 0). */
+/* Sets *ret_cp to the code point at s. Returns its number of bytes (1 to 4; 0 only if n is 0). */
 size_t text_next(const char *s, size_t n, uint32_t *ret_cp);
 
-/* The last code point of s, and its number of bytes (as above). */
+/* Sets *ret_cp to the last code point of s. Returns its number of bytes (as above). */
 size_t text_prev(const char *s, size_t n, uint32_t *ret_cp);
 
 /* Appends a code point. */
@@ -23,11 +23,13 @@ void text_put(struct buf *b, uint32_t cp);
 /* Replaces each byte outside any valid sequence by "?": a message may be cut inside a character. */
 void text_clean(char *s);
 
-/* The number of code points; the byte offset of code point `index` (n: there are fewer). For valid UTF-8. */
+/* text_length returns the number of code points, text_offset the byte offset of code point `index` (n: there are not so
+ * many). Both are for valid UTF-8. */
 size_t text_length(const char *s, size_t n);
 size_t text_offset(const char *s, size_t n, size_t index);
 
-/* The first occurrence of a needle as a byte offset; SIZE_MAX: there is none. An empty needle is found at 0. */
+/* Returns the byte offset of the first occurrence of a needle; SIZE_MAX: there is none.
+ * An empty needle is found at 0. */
 size_t text_find(const char *s, size_t n, const char *needle, size_t m);
 
 /* Classes of characters. TEXT_LOWER and TEXT_CASED leave out the few signs that Unicode counts as lower or upper case
@@ -37,19 +39,20 @@ enum text_class {
 	TEXT_PRINTABLE, /* str.isprintable() of one character */
 	TEXT_LOWER,
 	TEXT_CASED,	 /* upper, lower, or a titlecase letter such as U+01C5 */
-	TEXT_IGNORABLE,	 /* marks, apostrophes: ignored when the end of a word is looked for */
+	TEXT_IGNORABLE,	 /* marks, apostrophes...: passed over in the search for a word's end */
 	TEXT_NAME_START, /* may begin an identifier */
 	TEXT_NAME,	 /* may continue an identifier */
 };
 
 bool text_is(uint32_t cp, enum text_class class);
 
-/* As byte offsets: the end of the white space at the front; the beginning of the white space at the back. */
+/* text_skip_space returns the byte offset where the white space at the front of s ends, text_trim_space the one where
+ * the white space at its back begins. */
 size_t text_skip_space(const char *s, size_t n);
 size_t text_trim_space(const char *s, size_t n);
 
-/* The length in bytes of the first line of s without its line break, and of the break (0 at the end), as in
- * str.splitlines. */
+/* Returns the length in bytes of the first line of s without its line break, and sets *ret_break to that of the break
+ * (0: s ends without one). Breaks are those of str.splitlines. */
 size_t text_line(const char *s, size_t n, size_t *ret_break);
 
 enum casing { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE };

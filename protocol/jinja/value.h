@@ -1,8 +1,8 @@
 /* Values of a chat template: Python's types in 16 bytes.
  *
- * A value is copied freely. Its pointer leads into the rendering's arena, the template's, or the given context.
- * Strings are a pointer and a length and never change once made; nor do lists and dicts, except while they are being
- * built. A namespace can be assigned to. */
+ * A value is copied freely. Its pointer leads into the rendering's arena, the template's, the given context, or to a
+ * literal. Strings are a pointer and a length. Strings, lists and dicts do not change once they are built. The
+ * attributes of a namespace do. */
 #pragma once
 
 #include <errno.h>
@@ -14,8 +14,8 @@ struct iter;
 struct loop;
 
 enum value_type {
-	/* no value: an argument not given, a variable without an assignment, or the result of a failure; never leaves
-	 * the evaluator */
+	/* no value: an argument not given, a variable without an assignment, or the result of a failure; an expression
+	 * has it only after a failure */
 	V_MISSING = 0,
 	V_UNDEFINED,
 	V_NONE,
@@ -38,7 +38,7 @@ enum value_type {
 
 struct value {
 	uint8_t type; /* enum value_type */
-	bool safe; /* V_STR, made by the filter `safe` or `escape`: texts added to it are escaped */
+	bool safe; /* V_STR, of the filter `safe` or `escape`, or made from one: texts added to it are escaped */
 	uint32_t len; /* V_STR: bytes */
 	union {
 		bool b;
@@ -77,7 +77,7 @@ struct dict {
  * defined. */
 struct undefined {
 	const char *hint;  /* the message, or NULL */
-	const char *owner; /* type name of the value without this member; NULL: key is a variable */
+	const char *owner; /* type name of the value that lacks `key`; NULL: key names a variable */
 	struct value key;  /* name of the variable or member */
 };
 
@@ -103,7 +103,7 @@ struct args {
 
 #define NOTHING ((struct value){0})
 
-/* Fails (EINVAL); its value is NOTHING. */
+/* Makes the rendering fail (EINVAL) with this message. Its value is NOTHING. */
 #define value_fail(r, ...) value_nothing(render_fail(r, EINVAL, __VA_ARGS__))
 
 static inline struct value value_nothing(bool failed)
@@ -131,19 +131,19 @@ static inline struct value value_float(double f)
 	return (struct value){.type = V_FLOAT, .f = f};
 }
 
-/* The bytes are *borrowed*: a literal, the template's, the context's or the arena's. */
+/* Makes a str of bytes that are *borrowed* (from a literal, the template, the context or the arena). */
 static inline struct value value_str(const char *s, size_t len)
 {
 	return (struct value){.type = V_STR, .len = (uint32_t)len, .s = s};
 }
 
-/* `list` as a value of this type; NOTHING if it is NULL. */
+/* Returns `list` as a value of this type; NOTHING if it is NULL. */
 static inline struct value value_of_list(enum value_type type, struct list *list)
 {
 	return (struct value){.type = list ? type : V_MISSING, .list = list};
 }
 
-/* The bytes [from, to) of a str, as safe as the whole str. */
+/* Returns the bytes [from, to) of a str as a str, which is safe if the whole str is. */
 static inline struct value value_piece(struct value v, size_t from, size_t to)
 {
 	return (struct value){V_STR, v.safe, (uint32_t)(to - from), {.s = v.s + from}};
@@ -152,17 +152,19 @@ static inline struct value value_piece(struct value v, size_t from, size_t to)
 struct value value_cstr(const char *s);
 struct value value_copy(struct render *r, const char *s, size_t len);
 
-/* Builds a string: size_t start = r->scratch.len; buf_append(&r->scratch, ...); value_take(r, start) copies the text
- * out and cuts the buffer back. Uses can nest. */
+/* Returns a copy of the text behind `start` in r->scratch, and cuts the buffer back to `start`; NOTHING after a
+ * failure. So strings are built: size_t start = r->scratch.len; buf_append(&r->scratch, ...); value_take(r, start).
+ * Uses can nest. */
 struct value value_take(struct render *r, size_t start);
 
-/* Undefined values: of a variable, of a member of `owner`, and one with an error message of its own (*borrowed*). */
+/* Make undefined values: for a variable, for a member that `owner` does not have, and with an error message of its own
+ * (*borrowed*). */
 struct value value_undefined_name(struct render *r, const char *name, size_t len);
 struct value value_undefined_member(struct render *r, struct value owner, struct value key);
 struct value value_undefined_hint(struct render *r, const char *hint);
 
-/* A *new* list of n items, which are V_MISSING at first; NULL after a failure. list_push appends an item; if l is NULL
- * it does nothing. */
+/* list_new returns a *new* list of n items, which are V_MISSING at first; NULL after a failure. list_push appends an
+ * item; if l is NULL it does nothing. */
 struct list *list_new(struct render *r, size_t n);
 void list_push(struct render *r, struct list *l, struct value v);
 
@@ -187,20 +189,21 @@ static inline bool value_is_list(struct value v)
 	return v.type == V_LIST || v.type == V_TUPLE;
 }
 
-/* The integer of an int or bool; false: v is of another type. */
+/* Sets *ret to the integer of an int or bool. False: v is of another type. */
 bool value_index(struct value v, int64_t *ret);
 double value_number(struct value v); /* of an int, float or bool */
 
-/* len(); -1: the value has none. */
+/* Python's len(v); -1: v has no length. */
 int64_t value_len(struct value v);
 
-/* Python's `is`: whether a and b are the same object. Equal texts count as the same, and equal numbers of a type. */
+/* Python's `is`: whether a and b are the same object. Texts with the same bytes count as the same object, and so do
+ * numbers of one type with the same bits. */
 bool value_same(struct value a, struct value b);
 
 /* If v is undefined, fails with its message and returns true. False: v is defined. */
 bool value_fail_undefined(struct render *r, struct value v);
 
-/* Fails: the operation `who` expected a value of another type (`expected`) than v. If v is undefined, fails with its
- * message. Returns NOTHING. */
+/* Fails with the message that the operation `who` expected another value (`expected`) than one of v's type. If v is
+ * undefined, fails with v's own message instead. Returns NOTHING. */
 struct value value_fail_type(struct render *r, const char *who, const char *expected,
 			     struct value v);

@@ -1,7 +1,7 @@
 /* Makes the context for the model's template from the messages, tools and template arguments of a chat request.
  * request.h says how messages are normalised.
  *
- * The template sees of a message only role, name, content, reasoning_content, tool_calls and tool_call_id, so that
+ * Of a message the template sees only role, name, content, reasoning_content, tool_calls and tool_call_id, so that
  * other members of a client's messages do not change the prompt. */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,13 +21,13 @@ static void decref(json_t **v)
 
 #define CLEANUP_JSON CLEANUP(decref)
 
-/* Sets a member to `value`, which is taken. NULL: its allocation failed, -ENOMEM. */
+/* Sets a member to `value`, which is taken. If `value` is NULL, its allocation has failed: -ENOMEM. */
 static int set_new(json_t *object, const char *name, json_t *value, struct err *e)
 {
 	return json_object_set_new_nocheck(object, name, value) < 0 ? err_no_memory(e) : 0;
 }
 
-/* Reads the text of one part of a content array, borrowed. */
+/* Reads the text of one part of a content array. *ret: the string, borrowed. */
 static int part_text(const json_t *part, const char *where, const json_t **ret, struct err *e)
 {
 	const json_t *type = field_get(part, "type");
@@ -80,8 +80,8 @@ static int content_string(const json_t *message, const char *where, json_t **ret
 	return r;
 }
 
-/* Makes an object of a call's arguments (request.h), so that a template can go over its members. Text that is not JSON
- * of an object stays text. New; NULL: out of memory. */
+/* Makes an object of a tool call's arguments (request.h), so that a template can go over its members. Text that is not
+ * JSON of an object, or is beyond the bounds of fields.h, stays text. New; NULL: out of memory. */
 static json_t *arguments_value(json_t *arguments)
 {
 	const char *text = json_string_value(arguments);
@@ -162,7 +162,7 @@ static int tool_calls(const json_t *message, const char *where, json_t *out, str
 	return r;
 }
 
-/* Copies a string member under the name out_name. */
+/* Copies a string member under the name out_name, if the message has it. */
 static int copy_string(const json_t *message, const char *where, const char *name, json_t *out,
 		       const char *out_name, struct err *e)
 {
@@ -306,8 +306,8 @@ static bool has_tool(const json_t *tools, const char *name)
 	return false;
 }
 
-/* "none" removes the tools. "required" and a named function are accepted and left to the model, because this server
- * cannot force a call. */
+/* Checks tool_choice. *none: it is "none", which removes the tools. "required" and a named function are accepted and
+ * left to the model, because this server cannot force a call. */
 static int check_tool_choice(const json_t *body, const json_t *tools, bool *none, struct err *e)
 {
 	const json_t *choice = field_get(body, "tool_choice");
@@ -373,7 +373,8 @@ static int put_arguments(const json_t *body, json_t *context, struct err *e)
 	return json_object_update(context, arguments) < 0 ? err_no_memory(e) : 0;
 }
 
-/* Reads the three settings that turn thinking on or off (request.h). A later one overrides an earlier one. */
+/* Reads the three settings that turn thinking on or off (request.h), a later one over an earlier one. Sets *thinking,
+ * and enable_thinking and reasoning_effort in the context. */
 static int parse_thinking(const json_t *body, json_t *context, bool *thinking, struct err *e)
 {
 	static const char *const efforts[] = {"none", "minimal", "low", "medium",
@@ -437,7 +438,7 @@ int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e
 	return 0;
 }
 
-/* In chat logprobs turns log-probabilities on, and top_logprobs is the number of best tokens to list. */
+/* Reads logprobs, which in chat turns log-probabilities on, and top_logprobs, the number of best tokens to list. */
 static int chat_logprobs(const json_t *body, struct openai_request *r, struct err *e)
 {
 	int64_t top = 0;

@@ -1,4 +1,4 @@
-/* The prompts of /v1/completions: a string, [string], [id] or [[id]]; and their echo. */
+/* Reads the body of /v1/completions: its prompts, which are a string, [string], [id] or [[id]]; echo; logprobs. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -90,7 +90,7 @@ static int completion_prompts(const json_t *body, const struct openai_limits *li
 	return 0;
 }
 
-/* In completions logprobs is the number of best tokens to list, and turns log-probabilities on. */
+/* Reads logprobs. In completions it is the number of best tokens to list, and turns log-probabilities on. */
 static int completion_logprobs(const json_t *body, struct openai_request *r, struct err *e)
 {
 	int64_t top = 0;
@@ -106,7 +106,7 @@ int openai_parse_completion(const char *body, size_t len, const struct openai_li
 {
 	static const struct request_kind kind = {
 		.source = "prompt",
-		.echo = true, /* and then max_tokens may be 0 */
+		.echo = true, /* so least_tokens is 0 (parse_echo) */
 		.logprobs = completion_logprobs,
 		.prompts = completion_prompts,
 	};

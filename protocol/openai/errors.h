@@ -1,13 +1,13 @@
-/* Errors on the wire: one table (errors.c) from an error's code to its HTTP status, type and code. Clients such as
- * openai-python repeat a request after 408, 409, 429 and 5xx. So an error that a repeated request would meet again has
- * another 4xx status, and an error that may be over by then has one of these. The caller adds Allow to 405 and
+/* Errors on the wire: one table (errors.c) gives each error code an HTTP status, type and code. Clients such as
+ * openai-python repeat a request after 408, 409, 429 and 5xx. So an error that a repeated request is sure to meet again
+ * has another 4xx status, and an error that may be over by then has one of these. The caller adds Allow to 405 and
  * Retry-After to 429 and 503. */
 #pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
 
-/* HTTP status of a code, positive or negative. */
+/* Returns the HTTP status of a code, which may be positive or negative. */
 int openai_status(int code);
 
 /* Appends {"error":{"message","type","param","code"}} and returns the status. */

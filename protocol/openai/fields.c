@@ -72,7 +72,7 @@ static const char *kind_of(const json_t *v)
 	}
 }
 
-/* Whether the whole number of these n digits is beyond int64_t. JSON has no leading zeros. */
+/* Whether the whole number with these n digits and this sign is beyond int64_t. JSON has no leading zeros. */
 static bool too_big(const char *digits, size_t n, bool negative)
 {
 	static const char max[] = "9223372036854775807", min[] = "9223372036854775808";
@@ -181,7 +181,7 @@ json_t *field_get(const json_t *object, const char *name)
 	return json_is_null(v) ? NULL : v;
 }
 
-/* Writes a value as an error repeats it: a number, a string of at most SHOWN_MAX bytes, or else its type. */
+/* Writes a value as an error repeats it: a number, a string cut to SHOWN_MAX bytes, or else its type. */
 static void show(const json_t *v, char out[SHOWN_MAX + 8])
 {
 	size_t n = SHOWN_MAX + 8, len;

@@ -1,9 +1,10 @@
-/* Log-probabilities of tokens in the form of chat and in the older one of completions.
+/* Writes the log-probabilities of tokens in the form of chat, in the older form of completions, and as vLLM's list for
+ * a prompt.
  *
- * A token's text is the part that it adds. A character whose bytes are spread over several tokens belongs to the
- * token that completes it, so that the texts of all tokens joined are the content, while `bytes` are exactly the
- * token's own. A choice's last token, and a token that could have been drawn but was not, have no later token that
- * could complete their bytes; incomplete bytes there are shown as U+FFFD. */
+ * In the first two forms a token's text is the characters that it completes. So a character whose bytes are spread over
+ * several tokens belongs to the last of these tokens, and the texts of all tokens, joined, are the content. `bytes` are
+ * exactly the token's own. A choice's last token, and a token that could have been drawn but was not, have no later
+ * token that could complete their bytes; incomplete bytes there are shown as U+FFFD. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,8 @@ static struct span span_of(const struct openai_head *h, int32_t id, size_t cut)
 	return s;
 }
 
-/* Continues a UTF-8 sequence that began in an earlier token. Returns the number of bytes of s that belong to it. */
+/* Continues a UTF-8 sequence that began in an earlier token and, when it is complete, appends it (unless out is NULL).
+ * Returns the number of bytes of s that belong to it. */
 static size_t finish_held(struct openai_cursor *c, struct span s, struct buf *out)
 {
 	size_t n = c->n_held + MIN(s.len, (size_t)4), len;
@@ -50,8 +52,8 @@ static size_t finish_held(struct openai_cursor *c, struct span s, struct buf *ou
 	return n;
 }
 
-/* Moves the cursor over the characters that a token completes and, unless out is NULL, appends them, escaped. last: no
- * later token completes the token's bytes, so incomplete ones become U+FFFD. */
+/* Moves the cursor over the characters that a token completes and, unless out is NULL, appends them, escaped for JSON.
+ * last: no later token completes the token's bytes, so incomplete ones become U+FFFD. */
 static void token_text(struct openai_cursor *c, struct span s, bool last, struct buf *out)
 {
 	size_t at = 0, from;
@@ -149,7 +151,8 @@ void logprobs_chat(const struct openai_head *h, const struct openai_delta *d,
 	buf_puts(out, "],\"refusal\":null}");
 }
 
-/* The keys that one object has so far: a token with the same text as a better one is left out. */
+/* The keys that a top_logprobs object of completions has so far. A token with the same text as a better one is left
+ * out. */
 struct keys {
 	size_t from[TOP_LOGPROBS_MAX + 1], len[TOP_LOGPROBS_MAX + 1]; /* positions in the buffer */
 	uint32_t n;
@@ -180,7 +183,8 @@ static void best_entry(const struct openai_head *h, const struct place *at, int3
 	writer_logprob(out, logprob);
 }
 
-/* Writes the best tokens as an object text -> log-probability; it always has the text of the drawn token. */
+/* Writes the best tokens as an object of texts with their log-probabilities. The text of the drawn token is always
+ * among them. */
 static void best_object(const struct openai_head *h, const struct place *at, struct buf *out)
 {
 	const struct draw_result *draw = &at->token->draw;
@@ -199,7 +203,8 @@ static void best_object(const struct openai_head *h, const struct place *at, str
 
 enum list { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET };
 
-/* Writes one of the four lists of a completion's logprobs. Each list goes over all tokens again. */
+/* Writes one of the four lists of a completion's logprobs. Each list goes over all tokens again, from the same
+ * cursor. */
 static void completion_list(const struct openai_head *h, const struct openai_delta *d,
 			    enum list which, struct openai_cursor *c, struct buf *out)
 {

@@ -66,7 +66,7 @@ static int check_refused(const json_t *body, const struct request_kind *kind, st
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
 		const json_t *v = field_get(body, refused[i]);
 
-		/* without functions the strings "none" and "auto" have no effect */
+		/* without functions a string ("none", "auto") has no effect */
 		if (v && json_is_string(v) && !strcmp(refused[i], "function_call") &&
 		    !field_get(body, "functions"))
 			continue;

@@ -1,16 +1,16 @@
 /* A client's request: the bodies of /v1/chat/completions and /v1/completions as one struct.
  *
  * Parsing checks types and ranges and names the parameter at fault. null counts as absent, and unknown members are
- * ignored. A known member that would change the answer and that this server does not support (logit_bias, JSON
- * formats, beam search, ...) is refused. Exceptions are parallel_tool_calls and a tool_choice that demands a call: they
- * are checked, and then left to the model.
+ * ignored. A known member that would change the answer and that this server does not support (logit_bias, JSON formats,
+ * beam search, ...) is refused, unless its value has no effect. Exceptions are parallel_tool_calls and a tool_choice
+ * that demands a call: they are checked, and then left to the model.
  *
  * Chat messages are normalised to the form that templates expect:
  *  - `developer` means system. The texts of all system messages, joined by "\n\n" and without the empty ones, become
  *    one system message, the first of all messages: Qwen's templates raise an exception at a later one;
  *  - null or absent content becomes "";
  *  - an array of text parts becomes one string, their texts one after another: some templates (Qwen3-Next) drop an
- *    array, and those that accept both print the same for both;
+ *    array, and templates that accept both forms print the same for both;
  *  - tool_calls[].function.arguments becomes an object: JSON text of an object is parsed, absent or "" becomes {}, and
  *    other text stays text;
  *  - `reasoning` is another name for `reasoning_content`, which counts if both are given;
@@ -60,13 +60,14 @@ struct openai_prompt {
 
 struct openai_request {
 	const char *model;  /* NULL: absent */
-	const char *source; /* the parameter with the prompts: "messages" or "prompt" */
+	const char *source; /* name of the parameter with the prompts: "messages" or "prompt" */
 	/* chat */
 	/* owned; NULL in completions. The object for template_render: messages; tools and documents, null if there
 	 * are none; add_generation_prompt; enable_thinking; reasoning_effort if given; and the members of
 	 * chat_template_kwargs */
 	json_t *context;
-	/* thinking and add_generation_prompt are on: templates then end the prompt inside an open <think> block */
+	/* thinking and add_generation_prompt are on: the prompt counts as ending inside an open <think> block, as
+	 * templates then end it */
 	bool thinking;
 	/* completions */
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
@@ -77,8 +78,9 @@ struct openai_request {
 	/* add special tokens around prompts that are texts; true by default */
 	bool add_special_tokens;
 
-	struct sampling sampling; /* defaults filled in; without has_seed the daemon draws a seed */
-	/* vLLM's prompt_logprobs, and the number of best tokens to list; never together with stream */
+	/* with the defaults of absent parameters; without has_seed the daemon draws a seed */
+	struct sampling sampling;
+	/* whether vLLM's prompt_logprobs is given, never together with stream; the number of best tokens to list */
 	bool prompt_logprobs;
 	uint32_t n_prompt_logprobs;
 	bool has_seed;
@@ -99,7 +101,7 @@ struct openai_request {
 	size_t cache_salt_len;
 };
 
-/* Whether echo or prompt_logprobs needs log-probabilities of the prompt's tokens; *ret_n: the number of best tokens to
+/* Whether echo or prompt_logprobs needs log-probabilities of the prompt's tokens. *ret_n: the number of best tokens to
  * list beside each. */
 static inline bool openai_wants_scores(const struct openai_request *r, uint32_t *ret_n)
 {

@@ -1,5 +1,5 @@
-/* The parts of a request, for the files of this directory. `body` is the body's object; each function fills its members
- * of *r and fails as openai_parse_chat does. */
+/* Functions that read members of a request, for the files of this directory. `body` is the body's object; each function
+ * fills its members of *r (or *ret) and fails as openai_parse_chat does. */
 #pragma once
 
 #include "protocol/openai/request.h"
@@ -21,13 +21,13 @@ int request_parse(const char *text, size_t len, const struct request_kind *kind,
 		  const struct openai_limits *limits, struct arena *arena,
 		  struct openai_request *ret, struct err *e) MUST_CHECK;
 
-/* sampling.c: reads how tokens are drawn, how many, and when to stop. */
+/* sampling.c: reads the members that say how tokens are drawn, how many, and when to stop. */
 int sampling_parse(const json_t *body, const struct request_kind *kind,
 		   const struct openai_limits *limits, struct arena *arena,
 		   struct openai_request *r, struct err *e) MUST_CHECK;
 
-/* chat.c: makes a template's context of messages, tools and template arguments, new. context and *thinking as in struct
- * openai_request. */
+/* chat.c: makes a template's context of messages, tools and template arguments, new. *ret and *thinking are the members
+ * context and thinking of struct openai_request. */
 int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e) MUST_CHECK;
 
 /* request.c: reads the model's name into the arena; *ret NULL: absent. */

@@ -135,7 +135,8 @@ static void begin_chunk(const struct openai_head *h, struct buf *out)
 	write_head(h, h->shape->chunk, out);
 }
 
-/* Closes the choice and the list of choices. If usage was requested, chunks without it have "usage":null. */
+/* Closes the choice and the list of choices. If the request wants usage, the chunks before the one with it have
+ * "usage":null. */
 static void end_choices(const struct openai_head *h, struct buf *out)
 {
 	buf_puts(out, h->include_usage ? "}],\"usage\":null" : "}]");
@@ -176,8 +177,8 @@ void openai_stream_delta(const struct openai_head *h, const struct openai_delta 
 {
 	struct openai_delta rest = *d;
 
-	/* The chunk with the finish reason has no text, but may have token ids. So a last piece that has nothing
-	 * but token ids needs no chunk of its own. */
+	/* The chunk with the finish reason has no text, but may have token ids. So a last piece that has nothing but
+	 * token ids is not written as a chunk of its own. */
 	if (d->content_len || d->reasoning_len || d->n_tokens ||
 	    (d->n_token_ids && !d->finish_reason)) {
 		write_chunk(h, d, CHOICE_PIECE, out);

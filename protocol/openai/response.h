@@ -1,8 +1,8 @@
-/* The server's answers: whole bodies and SSE chunks of the OpenAI API, written into a buffer.
+/* Writes the server's answers into a buffer: whole bodies and SSE chunks of the OpenAI API.
  *
- * The caller passes the text of a choice as it becomes known (struct openai_delta). A chunk, or a choice of a whole
- * body, is written from it in the shape of chat or of completions. Every function appends; check out->failed before
- * the bytes are sent.
+ * The caller passes the text of a choice in *pieces*, as it becomes known (struct openai_delta). A chunk, or a choice
+ * of a whole body, is written from it in the shape of chat or of completions. Every function appends; check out->failed
+ * before the bytes are sent.
  *
  * A stream, after the headers were sent:
  *
@@ -69,15 +69,15 @@ struct openai_token {
 	bool last;  /* last token of an echoed prompt: no later token completes its bytes */
 };
 
-/* The place in a choice's text where its next token begins, kept between two pieces. Each choice has one, all zeros at
- * first. Only the functions here use the members. */
+/* The place in a choice's text where its next token begins, kept from one piece of text to the next. Each choice has
+ * one, all zeros at first. Only the functions here use the members. */
 struct openai_cursor {
 	char held[4]; /* start of a UTF-8 sequence that the next token continues */
 	uint32_t n_held;
 	size_t offset; /* number of characters before the next token */
 };
 
-/* A piece of one choice. Each of text, reasoning, tokens and token ids may be empty. */
+/* A piece of one choice's text, with its tokens. Each of content, reasoning, tokens and token ids may be empty. */
 struct openai_delta {
 	uint32_t index;
 	const char *content; /* borrowed, UTF-8 */
@@ -89,7 +89,7 @@ struct openai_delta {
 	size_t n_tokens;
 	const int32_t *token_ids; /* [n_token_ids] for return_token_ids */
 	size_t n_token_ids;
-	/* this choice's cursor; needed in streams with log-probabilities, else NULL */
+	/* this choice's cursor; needed in streams with log-probabilities; else NULL */
 	struct openai_cursor *cursor;
 	const char *finish_reason; /* "stop", "length"; NULL: the choice has not ended */
 };
@@ -97,8 +97,8 @@ struct openai_delta {
 /* One choice of a whole body. */
 struct openai_choice {
 	struct openai_delta all; /* all text, tokens and ids, index and finish_reason; no cursor */
-	/* For head.prompt_logprobs: the tokens of its prompt [n_prompt] with their log-probabilities; those of the
-	 * first token are not used. Borrowed. */
+	/* For head.prompt_logprobs: the tokens of its prompt [n_prompt] with their log-probabilities. The first token's
+	 * are not used. Borrowed. */
 	const struct draw_result *prompt;
 	size_t n_prompt;
 };
@@ -108,16 +108,16 @@ struct openai_choice {
 void openai_stream_role(const struct openai_head *h, uint32_t index, const int32_t *prompt_ids,
 			size_t n_prompt_ids, struct buf *out);
 
-/* Writes a chunk with the piece, then, if it has a finish reason, a chunk with that. An empty piece without a finish
- * reason writes nothing. */
+/* Writes up to two chunks: one with the piece, if it has anything, and one with the finish reason, if there is one. A
+ * last piece with nothing but token ids has only the second chunk, which then has the ids. */
 void openai_stream_delta(const struct openai_head *h, const struct openai_delta *d,
 			 struct buf *out);
 void openai_stream_end(const struct openai_head *h, const struct openai_usage *u, struct buf *out);
 void openai_stream_error(const struct err *e, struct buf *out);
 void openai_stream_comment(struct buf *out); /* ": keep-alive" */
 
-/* Writes a whole body of n choices; choice k belongs to prompt k / (n / n_prompts). prompt_ids [n_prompts]
- * are needed for return_token_ids; else NULL. */
+/* Writes a whole body of n choices; choice k belongs to prompt k / (n / n_prompts). prompt_ids [n_prompts] are needed
+ * for return_token_ids; otherwise they may be NULL. */
 void openai_body(const struct openai_head *h, const struct openai_choice *choices, size_t n,
 		 const struct ids *prompt_ids, size_t n_prompts, const struct openai_usage *u,
 		 struct buf *out);

@@ -3,14 +3,14 @@
 
 #include "protocol/openai/response.h"
 
-/* The four forms of a choice: in its first chunk of a stream, in a chunk with a piece, in the chunk with the finish
- * reason, and in a whole body. */
+/* The four forms of a choice: in its first chunk of a stream, in a chunk with a piece of text, in the chunk with the
+ * finish reason, and in a whole body. */
 enum choice_form { CHOICE_FIRST, CHOICE_PIECE, CHOICE_LAST, CHOICE_WHOLE };
 
 struct openai_shape {
 	const char *body, *chunk; /* values of "object", such as "chat.completion" */
 	bool opens;		  /* a choice has a first chunk even if no token ids are wanted */
-	/* prompt_token_ids and prompt_logprobs are members of the body; else of each choice */
+	/* prompt_token_ids and prompt_logprobs are members of the body; if false, of each choice */
 	bool prompt_in_body;
 	/* Writes the member with the text: "delta":{…}, "message":{…} or "text":"…". */
 	void (*text)(const struct openai_delta *d, enum choice_form form, struct buf *out);

@@ -1,4 +1,4 @@
-/* Reads how tokens are drawn, how many, and when to stop: the parameters and their ranges. */
+/* Reads the parameters that say how tokens are drawn, how many, and when to stop, and checks their ranges. */
 #include <errno.h>
 #include <float.h>
 #include <inttypes.h>
@@ -25,7 +25,7 @@ static const struct range {
 	{"min_p", offsetof(struct sampling, min_p), 0, 1, false},
 	{"presence_penalty", offsetof(struct sampling, presence_penalty), -2, 2, false},
 	{"frequency_penalty", offsetof(struct sampling, frequency_penalty), -2, 2, false},
-	/* logits are divided or multiplied by it: the range is wider than useful and keeps them finite */
+	/* logits are divided or multiplied by it; the range is wider than useful, but keeps them finite */
 	{"repetition_penalty", offsetof(struct sampling, repetition_penalty), 0.01, 100, false},
 };
 
@@ -57,7 +57,8 @@ static int parse_ranges(const json_t *body, struct sampling *s, struct err *e)
 	return 0;
 }
 
-/* vLLM also accepts -1, which lists the whole vocabulary; an answer of that size is refused here. */
+/* Reads prompt_logprobs. vLLM also accepts -1, which lists the whole vocabulary; an answer of that size is refused
+ * here. */
 static int parse_prompt_logprobs(const json_t *body, struct openai_request *r, struct err *e)
 {
 	int64_t top = 0;
@@ -134,8 +135,8 @@ static int parse_lengths(const json_t *body, const struct request_kind *kind,
 	return field_bool(body, "", "ignore_eos", &r->ignore_eos, e);
 }
 
-/* With best_of above n a server draws more choices than it returns, and chooses by likelihood; only best_of = n is
- * supported. */
+/* Reads n and best_of. With best_of above n a server would draw more choices than it returns, and return the likeliest;
+ * only best_of = n is supported. */
 static int parse_choices(const json_t *body, const struct openai_limits *limits,
 			 struct openai_request *r, struct err *e)
 {
@@ -167,7 +168,7 @@ static int parse_seed(const json_t *body, struct openai_request *r, struct err *
 	return ret;
 }
 
-/* 0 and -1 both mean that all tokens may be drawn. */
+/* Reads top_k. 0 and -1 both mean that all tokens may be drawn. */
 static int parse_top_k(const json_t *body, struct sampling *s, struct err *e)
 {
 	int64_t top_k = s->top_k;

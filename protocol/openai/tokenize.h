@@ -1,4 +1,4 @@
-/* /tokenize and /detokenize, with the members of vLLM's.
+/* Reads and writes the bodies of /tokenize and /detokenize, with the members that vLLM's have.
  *
  *     {"prompt": text} or {"messages": [...], "tools", "chat_template_kwargs", ...},
  *     "add_special_tokens": bool, "return_token_strs": bool
@@ -18,7 +18,7 @@
 
 struct openai_tokenize {
 	const char *model;  /* NULL: absent */
-	const char *prompt; /* NULL: render `context`; may be empty */
+	const char *prompt; /* NULL: the prompt is `context`, rendered; may be empty */
 	size_t prompt_len;
 	json_t *context;	 /* owned, NULL with a prompt: as in struct openai_request */
 	bool add_special_tokens; /* add special tokens around a prompt; true by default */
@@ -38,11 +38,12 @@ void openai_tokenize_release(struct openai_tokenize *t);
 int openai_parse_detokenize(const char *body, size_t len, uint32_t vocab_size, struct arena *arena,
 			    struct openai_detokenize *ret, struct err *e) MUST_CHECK;
 
-/* with_strs: token_strs are the tokens as the vocabulary spells them, a letter for each byte (" a" is "Ġa"); without it
- * they are null. */
+/* Writes the answer of /tokenize. with_strs: token_strs are the tokens as the vocabulary spells them, a letter for each
+ * byte (" a" is "Ġa"); without it they are null. */
 void openai_body_tokenize(const struct tokenizer *t, const struct ids *ids, uint32_t max_model_len,
 			  bool with_strs, struct buf *out);
 
-/* The prompt is the tokens' bytes as text, special tokens included; bytes that are not UTF-8 become U+FFFD. */
+/* Writes the answer of /detokenize. The prompt is the tokens' bytes as text, special tokens included; bytes that are
+ * not UTF-8 become U+FFFD. */
 void openai_body_detokenize(const struct tokenizer *t, const int32_t *ids, size_t n,
 			    struct buf *out);

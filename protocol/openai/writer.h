@@ -1,4 +1,4 @@
-/* JSON text written straight into a buffer: the pieces of all answers.
+/* Writes JSON text straight into a buffer: the strings, numbers and lists of all answers.
  *
  * A response is mostly constant text around a few strings and numbers, so no tree is built. The output is valid JSON
  * in valid UTF-8 for any bytes. */
@@ -11,10 +11,10 @@
 /* Writes a string in quotes; bytes that are not UTF-8 become U+FFFD. */
 void writer_string(struct buf *out, const char *text, size_t len);
 
-/* Writes a C string in quotes; NULL: null. */
+/* Writes a C string in quotes; for NULL it writes null. */
 void writer_nullable(struct buf *out, const char *text);
 
-/* As writer_string, without quotes. */
+/* Writes a string as writer_string does, but without the quotes. */
 void writer_escaped(struct buf *out, const char *text, size_t len);
 
 /* [1,2,3] */

@@ -40,7 +40,7 @@ static void flush(struct reasoning *r, struct buf *reasoning, struct buf *conten
 	r->n_held = 0;
 }
 
-/* Handles a '<', or the byte behind held-back text. */
+/* Handles one byte that is a '<' or comes behind held-back text: holds it back, ends a tag with it, or passes it on. */
 static void take(struct reasoning *r, char c, struct buf *reasoning, struct buf *content)
 {
 	if (c == '<')

@@ -1,9 +1,9 @@
-/* Generated text, split into reasoning and content while it streams.
+/* Splits generated text into reasoning and content while it streams.
  *
- * Text between <think> and </think> is reasoning, all other text is content. The tags themselves are dropped,
- * wherever they are and however the pieces cut them: a suffix that could begin a tag is held back. Line ends are
- * dropped behind an opening tag and, as long as the content has only line ends, behind a closing one (the chat
- * template adds them there itself). All other text passes byte for byte. */
+ * Text between <think> and </think> is reasoning, all other text is content. The tags themselves are dropped, wherever
+ * they are and however the text is cut into pieces: a suffix that could begin a tag is held back. Line ends are dropped
+ * behind an opening tag and, as long as the content has only line ends, behind a closing one (the chat template adds
+ * them there itself). All other text passes byte for byte. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,7 +20,7 @@ struct reasoning {
 	char held[8]; /* held-back text that begins a tag */
 };
 
-/* `inside`: the prompt ended inside an open think block. */
+/* Begins a text. `inside`: the prompt ended inside an open think block. */
 void reasoning_init(struct reasoning *r, bool inside);
 
 /* Takes a piece of text. Appends all that is not held back to `reasoning` or `content`; if memory runs out, that buf's
@@ -28,5 +28,5 @@ void reasoning_init(struct reasoning *r, bool inside);
 void reasoning_push(struct reasoning *r, const char *text, size_t len, struct buf *reasoning,
 		    struct buf *content);
 
-/* The text has ended: appends the held-back text, which is no tag. */
+/* To be called when the text has ended: appends the held-back text, which is no whole tag. */
 void reasoning_finish(struct reasoning *r, struct buf *reasoning, struct buf *content);

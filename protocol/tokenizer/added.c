@@ -36,7 +36,7 @@ static int new_node(struct added *a, unsigned char byte, uint32_t *ret)
 	return 0;
 }
 
-/* The child of `node` for this byte, or 0. */
+/* Returns the child of `node` for this byte, or 0. */
 static uint32_t child_of(const struct added *a, uint32_t node, unsigned char byte)
 {
 	uint32_t c = a->nodes[node].child;
@@ -87,7 +87,7 @@ int added_insert(struct added *a, const char *text, size_t len, struct added_tok
 	return 0;
 }
 
-/* The longest token that begins at `at`, and its end; NULL: there is none. */
+/* Returns the longest token that begins at `at`, and sets *ret_end to its end; NULL: there is none. */
 static const struct added_token *match(const struct added *a, const char *text, size_t len,
 				       size_t at, size_t *ret_end)
 {
@@ -128,7 +128,7 @@ static size_t candidate(const struct added *a, const char *text, size_t len, siz
 	return at;
 }
 
-/* The start of the character that ends at `at`. */
+/* Returns the start of the character that ends at `at`. */
 static size_t step_back(const char *text, size_t at)
 {
 	do

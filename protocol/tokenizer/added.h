@@ -38,7 +38,7 @@ void added_release(struct added *a);
 int added_insert(struct added *a, const char *text, size_t len,
 		 struct added_token token) MUST_CHECK;
 
-/* The id of the token with exactly this text, or -1. */
+/* Returns the id of the token with exactly this text, or -1. */
 int32_t added_find(const struct added *a, const char *text, size_t len);
 
 struct added_scan {
@@ -47,13 +47,13 @@ struct added_scan {
 };
 
 struct added_match {
-	/* The part of the text that the token takes. Behind a token that took white space (rstrip), start may lie
-	 * before the end of that match, if this token's own text begins with that space. */
+	/* The token takes the text [start, end). If the match before took white space behind it (rstrip), and this
+	 * token's own text begins with that space, start lies before the end of the match before. */
 	size_t start, end;
 	int32_t id;
 };
 
-/* Finds the next match in text (valid UTF-8); false: there is none. A scan starts all zero. The text between the match
- * before (it ends at scan->done, as it was before the call) and ret->start, if there is any, is ordinary text. */
+/* Finds the next match in text (valid UTF-8). False: there is none. A scan starts all zero. The match before ended at
+ * the value that scan->done had before the call. Any text between that and ret->start is ordinary text. */
 bool added_next(const struct added *a, const char *text, size_t len, struct added_scan *scan,
 		struct added_match *ret);

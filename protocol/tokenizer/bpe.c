@@ -1,5 +1,5 @@
-/* Byte pair encoding. The ranks of pairs are in an open-addressing table. Every word begins as single bytes, and the
- * ranks of pairs of those are in a plain 256 x 256 array. */
+/* Byte pair encoding. The ranks of pairs are in an open-addressing table. The ranks of pairs of single bytes, with
+ * which a word begins, are also in a plain 256 x 256 array, for short words. */
 #include "protocol/tokenizer/bpe.h"
 
 #include <errno.h>
@@ -106,13 +106,13 @@ static size_t merge_short(const struct bpe *b, const unsigned char *word, size_t
 /* ---- long words ---- */
 
 /* A doubly linked list of the word's tokens, in arrays, and a heap (four children a node) of the pairs that can merge.
- * A position is that of a pair's left token. A pair is the number rank << 32 | position, so the smallest number has the
- * lowest rank and, of equal ranks, the leftmost position. A pair in the heap is out of date, and is skipped, when
- * ranks[position] is no longer its rank. */
+ * A pair's position is that of its left token. In the heap a pair is the number rank << 32 | position, so the smallest
+ * number has the lowest rank and, of equal ranks, the leftmost position. A pair in the heap is out of date, and is
+ * skipped, when ranks[position] is no longer its rank. */
 struct long_word {
 	int32_t *ids;
 	uint32_t *next, *prev, *ranks; /* next[i] == n: none; prev[i] == NONE: none */
-	uint64_t *heap;		       /* room for 2n: n at the start, each merge takes 1, adds 2 */
+	uint64_t *heap;		       /* room for 2n: up to n at first, a merge takes 1, adds 2 */
 	size_t n, n_heap;
 };
 

@@ -1,8 +1,9 @@
 /* Byte pair encoding: one word's bytes to ids.
  *
- * A word starts as its single bytes. Of all adjacent pairs that can merge, the pair with the lowest rank is merged,
- * the leftmost first, until none can. Short words are done in arrays on the stack, long ones with a heap, so that a
- * hostile word of a million letters costs O(n log n). Words that are known to end as one token are only looked up. */
+ * A word starts as the tokens of its bytes. Of the pairs of neighbours that can merge, the one with the lowest rank is
+ * merged (of equal ranks the leftmost), and so on until no pair can merge. Short words are done in arrays on the stack,
+ * long ones with a heap, so that a hostile word of a million letters costs O(n log n). Words that are known to end as
+ * one token are only looked up. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,14 +23,14 @@ struct bpe_pair {
 struct bpe {
 	struct vocab *vocab;	     /* borrowed */
 	int32_t byte_id[256];	     /* each byte's token; -1: the byte has none and is dropped */
-	uint32_t (*byte_ranks)[256]; /* [256]: the rank of the pair of two bytes' tokens, owned */
+	uint32_t (*byte_ranks)[256]; /* [256]: rank of the pair of two bytes' tokens; owned */
 	struct bpe_pair *pairs;	     /* a hash table, owned */
 	size_t n_pairs;		     /* a power of two, at least twice the number of merges */
 	int32_t *merged;	     /* [n_merges]: by rank, the token that a merge makes; owned */
 	size_t n_merges;
 };
 
-/* Makes room for n_merges. vocab is complete already, and outlives b. -ENOMEM. */
+/* Makes b empty, with room for n_merges merges. vocab must be complete already, and outlive b. -ENOMEM. */
 int bpe_init(struct bpe *b, struct vocab *vocab, size_t n_merges) MUST_CHECK;
 void bpe_release(struct bpe *b);
 
@@ -38,7 +39,7 @@ void bpe_release(struct bpe *b);
 void bpe_add(struct bpe *b, size_t rank, int32_t left, int32_t right, int32_t merged);
 
 /* To be called after the last bpe_add. Fills byte_id and byte_ranks, and marks in the vocabulary (`whole`) the tokens
- * that bpe_encode finds without merging: those that the merges of their bytes end in, or with `ignore_merges` all.
+ * that bpe_encode finds without merging: each token that its own bytes merge into, or with `ignore_merges` all.
  * -ENOMEM. */
 int bpe_finish(struct bpe *b, bool ignore_merges) MUST_CHECK;
 

@@ -2,8 +2,8 @@
  *
  * `part` gathers bytes until they are a whole UTF-8 sequence, or can no longer become one. Whole characters go to
  * `held`, and are passed on from there, except for the longest suffix that begins a stop string. Each stop string has
- * its own Knuth-Morris-Pratt automaton, whose state is the length of just that suffix, so that the cost is linear in
- * the text however often a stop string nearly matches. */
+ * its own Knuth-Morris-Pratt automaton, whose state is the length of the longest suffix that begins this string. So the
+ * cost is linear in the text however often a stop string nearly matches. */
 #include "base/utf8.h"
 #include "protocol/tokenizer/detokenizer.h"
 
@@ -15,7 +15,7 @@ struct stop {
 	char *text;   /* len bytes, owned */
 	size_t *back; /* back[i]: length of the longest proper prefix that ends text[0..i], owned */
 	size_t len;
-	size_t state; /* length of the longest prefix of text that ends the output */
+	size_t state; /* length of the longest prefix of text with which the output ends */
 };
 
 struct detokenizer {

@@ -14,7 +14,7 @@
 
 struct detokenizer;
 
-/* New. The n_stops strings are copied and must not be empty. NULL: out of memory. */
+/* Returns a *new* detokenizer. The n_stops stop strings are copied and must not be empty. NULL: out of memory. */
 struct detokenizer *detokenizer_new(const struct tokenizer *t, const char *const *stops,
 				    size_t n_stops);
 void detokenizer_free(struct detokenizer *d);
@@ -25,9 +25,9 @@ void detokenizer_free(struct detokenizer *d);
  * depend on where tokens begin and end. */
 int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out) MUST_CHECK;
 
-/* Generation has ended: appends the text held back, an incomplete sequence as U+FFFD. 0 or -ENOMEM. */
+/* Ends the text: appends what is still held back, an incomplete sequence as U+FFFD. 0 or -ENOMEM. */
 int detokenizer_finish(struct detokenizer *d, struct buf *out) MUST_CHECK;
 
-/* The number of raw bytes (of all pushed ids; special tokens have none) that the appended text covers so far. With it
- * the caller sends each token's log-probabilities with the chunk that completes the token. */
+/* Returns the number of raw bytes (of all pushed ids; special tokens have none) that the appended text covers so far.
+ * With it the caller sends each token's log-probabilities with the chunk that completes the token. */
 size_t detokenizer_released(const struct detokenizer *d);

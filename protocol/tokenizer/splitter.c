@@ -2,7 +2,7 @@
  *
  * The three patterns have the same shape. They differ in whether marks count as letters and in the number of digits
  * in a word (`struct flavor`). Alternatives are tried in the pattern's order at each position; one of them always
- * matches, so words follow each other without gaps:
+ * matches, so words follow each other without gaps. The first pattern is:
  *
  *     1 (?i:'s|'t|'re|'ve|'m|'ll|'d)          U+017F is an s when case does not count
  *     2 [^\r\n\p{L}\p{N}]?\p{L}+
@@ -92,7 +92,7 @@ struct flavor {
 
 enum { WHITE = IN(UNICODE_SPACE) | IN(UNICODE_NEWLINE) };
 
-/* The class of the character at p, as a set of one class, and the character's length in bytes. */
+/* Returns the class of the character at p, as a set of one class, and sets *n to the character's length in bytes. */
 static inline unsigned set_at(const struct unicode *u, const char *p, size_t *n)
 {
 	unsigned char first = (unsigned char)*p;
@@ -121,7 +121,7 @@ static inline size_t skip_newlines(const char *text, size_t len, size_t at)
 	return at;
 }
 
-/* The end of a contraction whose apostrophe stands at `at`; 0: there is none. */
+/* Returns the end of the contraction (alternative 1) whose apostrophe stands at `at`; 0: there is none. */
 static size_t contraction(const char *text, size_t len, size_t at)
 {
 	size_t left = len - at - 1;
@@ -200,7 +200,7 @@ static inline size_t word_end(const struct unicode *u, const char *text, size_t 
 	return white_word(u, text, len, at);
 }
 
-/* Inlined once for each flavor, whose members are then constants. */
+/* Runs a stage of one of the three patterns. It is inlined once for each flavor, whose members are then constants. */
 static inline __attribute__((always_inline)) int
 run_by_hand(struct run *run, size_t stage, const char *text, size_t len, const struct flavor f)
 {
@@ -246,8 +246,8 @@ static int run_llama3(struct run *run, size_t stage, const char *text, size_t le
 
 /* ---- PCRE2 ---- */
 
-/* Translates the escape at p, a backslash and the characters that belong to it, and returns its length there. -EINVAL:
- * it is not whole; -ENOTSUP: Oniguruma and PCRE2 read it differently. */
+/* Appends to out what PCRE2 needs for the escape at p (a backslash and the characters that belong to it). Returns the
+ * length of the escape at p. -EINVAL: it is not whole. -ENOTSUP: Oniguruma and PCRE2 may read it differently. */
 static int translate_escape(const char *p, struct buf *out, struct err *e)
 {
 	const char *end;
@@ -267,7 +267,7 @@ static int translate_escape(const char *p, struct buf *out, struct err *e)
 	return end ? (int)(end - p) + 1 : 2;
 }
 
-/* Whether Oniguruma and PCRE2 know the group that opens at p, and give it the same meaning. */
+/* Returns whether Oniguruma and PCRE2 know the group that opens at p, and give it the same meaning. */
 static bool known_group(const char *p)
 {
 	if (p[1] == '*')
@@ -276,8 +276,8 @@ static bool known_group(const char *p)
 	       !strncmp(p, "(?i)", 4);
 }
 
-/* Translates Oniguruma's pattern to PCRE2's. They agree on nearly everything that tokenizers use; the rest is
- * refused. */
+/* Translates a pattern of Oniguruma into one of PCRE2. They read nearly everything that tokenizers use alike. A few
+ * differences, such as \s, are translated; the rest is refused. */
 static int translate(const char *pattern, struct buf *out, struct err *e)
 {
 	bool in_set = false;
@@ -410,7 +410,7 @@ int splitter_add_prefix_space(struct splitter *s, struct err *e)
 	return add_stage(s, (struct stage){.kind = STAGE_PREFIX_SPACE}, e);
 }
 
-/* Finds the next match: 1 and *ret_start, *ret_end; 0: there is none. */
+/* Finds the next match from `from` on. 1: *ret_start and *ret_end are set. 0: there is none. -ENOMEM, -E2BIG. */
 static int next_match(struct run *run, const pcre2_code *code, const char *text, size_t len,
 		      size_t from, size_t *ret_start, size_t *ret_end)
 {
@@ -446,7 +446,7 @@ static int piece(struct run *run, size_t stage, const char *text, size_t start, 
 	return run_stage(run, stage + 1, text + start, end - start);
 }
 
-/* Empty matches cut the text too, except directly behind another match, as in rust-onig. */
+/* Runs a stage of PCRE2. Empty matches cut the text too, except directly behind another match, as in rust-onig. */
 static int run_pcre(struct run *run, size_t stage, const char *text, size_t len)
 {
 	const pcre2_code *code = run->splitter->stages[stage].code;

@@ -1,9 +1,12 @@
 /* The splitter, in tokenizer.json the pre-tokenizer: cuts text into words, which merges never cross.
  *
- * A splitter is a list of stages. Each stage cuts the pieces that the stage before it made, and handles a piece as if
- * it were the whole text, like Hugging Face's Sequence. Three patterns are recognized by their exact text and have code
- * of their own, which is faster. PCRE2 runs every other pattern. It has the character classes of its own version of
- * Unicode, so it may cut letters of a newer version otherwise than Hugging Face.
+ * A splitter is a list of stages. The first gets the whole text, each further one the pieces that the stage before it
+ * made. A stage handles a piece as if it were the whole text, like Hugging Face's Sequence: it cuts it, or puts a space
+ * in front. The pieces of the last stage are the words.
+ *
+ * Three patterns are recognized by their exact text and have code of their own, which is faster. PCRE2 runs every other
+ * pattern. It has the character classes of its own version of Unicode, so it may cut letters of a newer version
+ * otherwise than Hugging Face.
  *
  * A splitter does not change after its stages were added: any thread may run it. */
 #pragma once
@@ -15,10 +18,10 @@
 
 struct splitter;
 
-/* Isolated: matches and the text between them all become pieces. Removed: matches are dropped. */
+/* Isolated: matches and the text between them all become pieces. Removed: only the text between matches does. */
 enum splitter_behavior { SPLITTER_ISOLATED, SPLITTER_REMOVED };
 
-/* The behaviour with this name in Hugging Face; -ENOTSUP: it is not one of the above. */
+/* Sets *ret to the behaviour with this name in Hugging Face. -ENOTSUP: it is not one of the above. */
 int splitter_behavior_parse(const char *name, enum splitter_behavior *ret) MUST_CHECK;
 
 /* The patterns of models. The first three have code of their own. */
@@ -34,7 +37,7 @@ int splitter_behavior_parse(const char *name, enum splitter_behavior *ret) MUST_
 #define SPLITTER_GPT2 \
 	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
-/* New, without stages: the whole text is one word. NULL when out of memory. */
+/* Returns a *new* splitter. It has no stages: the whole text is one word. NULL: out of memory. */
 struct splitter *splitter_new(void);
 void splitter_free(struct splitter *s);
 

@@ -40,7 +40,8 @@ static int encode_plain(struct encoding *e, const char *text, size_t len)
 	return splitter_run(e->t->splitter, text, len, encode_word, e);
 }
 
-/* Appends the ids of the set's tokens, and passes the text between them to `rest`. */
+/* Appends the ids of the added tokens of `set` that are in the text. Passes the text before, between and behind them to
+ * `rest`, which appends its ids. */
 static int encode_around(struct encoding *e, const struct added *set, const char *text, size_t len,
 			 int (*rest)(struct encoding *e, const char *text, size_t len))
 {

@@ -16,8 +16,8 @@
 
 struct tokenizer;
 
-/* A new tokenizer from the text of a tokenizer.json; `name` stands for the file in errors. -EINVAL: the file is wrong.
- * -ENOTSUP: it has a construct that is not known here (tokenizer_load.c lists those that are). -ENOMEM. */
+/* Makes a *new* tokenizer of the text of a tokenizer.json. Errors call the file `name`. -EINVAL: the file is wrong.
+ * -ENOTSUP: it has a construct that is not known here (tokenizer_load.c lists the known ones). -ENOMEM. */
 int tokenizer_parse(const char *name, const char *json, size_t len, struct tokenizer **ret,
 		    struct err *e) MUST_CHECK;
 void tokenizer_free(struct tokenizer *t);
@@ -28,14 +28,15 @@ void tokenizer_free(struct tokenizer *t);
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool added,
 		     struct ids *out) MUST_CHECK;
 
-/* The bytes of a token, borrowed; NULL and *len = 0: the id has none (a gap in the vocabulary, or past its end). */
+/* Returns the bytes of a token, *borrowed*; NULL, and *len = 0: the id has none (a gap in the vocabulary, or past its
+ * end). */
 const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *len);
 
-/* Whether a token is special: generated text leaves it out. Not all added tokens are: Qwen3's `<think>` and
- * `<tool_call>` are not. */
+/* Returns whether a token is special, which means that generated text leaves it out. Not all added tokens are special:
+ * Qwen3's `<think>` and `<tool_call>` are not. */
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 
-/* The id of an added or ordinary token with this text (as bytes); -1: there is none. */
+/* Returns the id of the added or ordinary token with this text (as bytes); -1: there is none. */
 int32_t tokenizer_id(const struct tokenizer *t, const char *text);
 
 /* Like tokenizer_encode, and adds the ids that the file's post-processor puts before and behind a text (Llama 3's BOS,
@@ -44,5 +45,5 @@ int32_t tokenizer_id(const struct tokenizer *t, const char *text);
 int tokenizer_encode_whole(const struct tokenizer *t, const char *text, size_t len,
 			   struct ids *out) MUST_CHECK;
 
-/* The largest id with bytes, plus 1. */
+/* Returns the largest id that has bytes, plus 1. */
 int32_t tokenizer_size(const struct tokenizer *t);

@@ -1,4 +1,4 @@
-/* The parts of a tokenizer, for tokenizer_load.c, which fills them, and tokenizer.c alone. */
+/* The members of a tokenizer. Only tokenizer_load.c, which fills them, and tokenizer.c know them. */
 #pragma once
 
 #include "protocol/tokenizer/added.h"

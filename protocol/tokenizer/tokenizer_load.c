@@ -2,8 +2,9 @@
  *
  * It reads added_tokens; normalizer (none or NFC); pre_tokenizer (Split, Digits and one ByteLevel at the end); model
  * (BPE without dropout, prefixes and suffixes of words); post_processor (the special tokens before and behind a text);
- * decoder (ByteLevel or none). Of these parts any other construct is refused with one sentence, because it would give
- * other ids than Hugging Face's. Padding, truncation and offsets are ignored. */
+ * decoder (ByteLevel or none). Normalizers, pre-tokenizers and post-processors may also stand in a Sequence. Other
+ * types are refused with one sentence, because ids or text would not be Hugging Face's. Padding, truncation and offsets
+ * are ignored. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -31,7 +32,7 @@ static int out_of_memory(struct loader *l)
 
 /* ---- small readers ---- */
 
-/* The member as a boolean, or `fallback` where it is missing or null. */
+/* Sets *ret to the boolean member `key`, or to `fallback` where it is missing or null. -EINVAL: it is anything else. */
 static int get_flag(struct loader *l, const json_t *o, const char *key, bool fallback, bool *ret)
 {
 	const json_t *v = json_object_get(o, key);
@@ -42,7 +43,7 @@ static int get_flag(struct loader *l, const json_t *o, const char *key, bool fal
 	return 0;
 }
 
-/* "type" of an object, or "", which is no type. */
+/* Returns the "type" of an object, or "", which is no type. */
 static const char *type_of(const json_t *o)
 {
 	const char *type = json_string_value(json_object_get(o, "type"));
@@ -52,8 +53,8 @@ static const char *type_of(const json_t *o)
 
 /* ---- the byte-level alphabet ---- */
 
-/* GPT-2's alphabet: a printable byte is the character with the same number; the other 68 bytes are U+0100 and the
- * characters behind it, in order. */
+/* Fills byte_of with GPT-2's alphabet: a printable byte is the character with the same number; the other 68 bytes are
+ * U+0100 and the characters behind it, in order. */
 static void init_alphabet(struct loader *l)
 {
 	int next = 0x100;
@@ -219,8 +220,8 @@ static int load_merges(struct loader *l, const json_t *merges)
 	return 0;
 }
 
-/* Bytes without a token are dropped, as in Hugging Face. -ENOTSUP: a byte of UTF-8 has no token, and the file names a
- * replacement for such bytes (unk_token, byte_fallback). */
+/* Checks that each byte of UTF-8 has a token if the file names a replacement for bytes without one (unk_token,
+ * byte_fallback); -ENOTSUP: one has none. Without a replacement such bytes are dropped, as in Hugging Face. */
 static int check_bytes(struct loader *l, const json_t *model)
 {
 	const json_t *unk = json_object_get(model, "unk_token");
@@ -351,7 +352,8 @@ static int load_digits(struct loader *l, const json_t *p)
 				    SPLITTER_ISOLATED, false, l->e);
 }
 
-/* *mapped: a ByteLevel came before, so the text is in another alphabet here. */
+/* Adds the stages of a pre-tokenizer to the splitter. *mapped: a ByteLevel came before, so the text is in the
+ * byte-level alphabet here. */
 static int load_pre_tokenizer(struct loader *l, const json_t *p, bool *mapped)
 {
 	const json_t *list = json_object_get(p, "pretokenizers");
@@ -398,7 +400,8 @@ static int load_splitter(struct loader *l, const json_t *p)
 
 /* ---- added tokens ---- */
 
-/* Gives the id of an added token its bytes. `known` is the id that the model's vocabulary has for the text, if any. */
+/* Gives the id of an added token its bytes. `known` is the id that the model's vocabulary has for the text, or NULL.
+ * -EINVAL: the vocabulary has another id for the text, or it has none and the id stands for other bytes. */
 static int place_added(struct loader *l, const char *text, size_t len, int32_t id,
 		       const json_t *known)
 {

@@ -101,7 +101,7 @@ static uint8_t class_of(uint32_t c)
 	}
 }
 
-/* Whether all code points of the page (256 of them) are UNICODE_OTHER: in the planes 4 to 13, 15 and 16 all are
+/* Returns whether all 256 code points of the page are UNICODE_OTHER: in the planes 4 to 13, 15 and 16 all are
  * unassigned or private. */
 static bool is_plain_page(uint32_t page)
 {
@@ -110,8 +110,9 @@ static bool is_plain_page(uint32_t page)
 	return (plane >= 4 && plane <= 13) || plane >= 15;
 }
 
-/* Sets the flags that follow from c. If decomposition and composition do not give c back, NFC changes c. If they do,
- * NFC may join the last part of c's decomposition to the characters before it. */
+/* Sets the flags that follow from c. If decomposition and composition do not give c back, NFC changes c, which gets the
+ * flag UNICODE_NFC_MAYBE. If they do, the last character of c's decomposition gets it, because NFC may join that to the
+ * characters before it. */
 static void flag_nfc(const struct unicode *u, uint32_t c)
 {
 	const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)c);
@@ -133,7 +134,7 @@ static void flag_nfc(const struct unicode *u, uint32_t c)
 	u->pages[u->page_of[c >> 8]][c & 255] |= UNICODE_NFC_MAYBE;
 }
 
-/* Fills in all entries. Equal pages are still apart; fold_pages makes them one. */
+/* Fills in the entries of all pages. fold_pages then makes one of equal pages. */
 static void fill(struct unicode *u)
 {
 	for (uint32_t page = 0; page < UNICODE_END >> 8; page++)
@@ -161,7 +162,8 @@ static void fill(struct unicode *u)
 			u->pages[u->page_of[c >> 8]][c & 255] &= UNICODE_CLASS;
 }
 
-/* Keeps one of equal pages. Returns the number of pages that are left. */
+/* Removes each page that is equal to an earlier one, and lets page_of name that one. Returns the number of pages
+ * left. */
 static uint16_t fold_pages(struct unicode *u, uint16_t n_pages)
 {
 	uint16_t kept = 0, moved[UNICODE_END >> 8];
@@ -222,7 +224,8 @@ bool unicode_is_word(const struct unicode *u, uint32_t c)
 	case UNICODE_OTHER: break;
 	default: return false;
 	}
-	/* Join_Control; the enclosed letters, which are Alphabetic though they are symbols; connecting punctuation. */
+	/* Other characters of \w: Join_Control; the enclosed letters, which are Alphabetic though they are symbols;
+	 * connecting punctuation. */
 	return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) ||
 	       (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
 	       (c >= 0x1f170 && c <= 0x1f189) ||
@@ -231,8 +234,8 @@ bool unicode_is_word(const struct unicode *u, uint32_t c)
 
 /* ---- NFC ---- */
 
-/* The decomposed code points of one unit of normalization (unicode.h): a character without flags, and those with flags
- * behind it. */
+/* The decomposed code points of one unit of normalization (unicode.h): a character without flags (or the first one of
+ * the text), and the characters with flags that follow it. */
 struct unit {
 	utf8proc_int32_t *v; /* owned */
 	size_t len, cap;
@@ -260,8 +263,8 @@ static uint8_t combining_class(utf8proc_int32_t c)
 	return (uint8_t)utf8proc_get_property(c)->combining_class;
 }
 
-/* Sorts by combining class and is stable. It inserts the usual few marks, and counts the classes of more than that, so
- * that hostile text costs linear time. */
+/* Sorts marks by combining class, and is stable. A few marks, the usual case, are sorted by insertion. More are sorted
+ * by counting, so that hostile text costs linear time. -ENOMEM. */
 static int sort_marks(utf8proc_int32_t *v, size_t n)
 {
 	enum { FEW = 16 };
@@ -293,7 +296,7 @@ static int sort_marks(utf8proc_int32_t *v, size_t n)
 	return 0;
 }
 
-/* Orders the unit's marks, composes it, appends it as UTF-8 and empties it. */
+/* Orders the unit's marks, composes the unit, appends it as UTF-8 and empties it. */
 static int unit_flush(struct unit *s, struct buf *out)
 {
 	utf8proc_ssize_t n;
@@ -320,7 +323,7 @@ static int unit_flush(struct unit *s, struct buf *out)
 	return 0;
 }
 
-/* The end of the run of characters below U+0300 that begins at `at`. None of them has a flag. */
+/* Returns the end of the run of characters below U+0300 that begins at `at`. None of them has a flag. */
 static size_t skip_low(const char *text, size_t len, size_t at)
 {
 	while (at < len) {
@@ -340,8 +343,8 @@ static size_t skip_low(const char *text, size_t len, size_t at)
 	return at;
 }
 
-/* The start of the first unit, from `at` on, that NFC may change; len: there is none. `at` is itself the start of a
- * unit. This is the quick check of UAX #15. */
+/* Returns the start of the first unit, from `at` on, that NFC may change; len: there is none. `at` must be the start of
+ * a unit. This is the quick check of UAX #15. */
 static size_t first_unit(const struct unicode *u, const char *text, size_t len, size_t at)
 {
 	uint8_t last_class = 0;

@@ -1,9 +1,8 @@
-/* The tokenizer's Unicode: the classes of splitting patterns, and NFC. Everything is linear in the text, also if the
- * text is hostile.
+/* The tokenizer's Unicode: the classes of splitting patterns, and NFC. The time that a call takes is linear in the
+ * text, even if the text is hostile.
  *
- * The data are utf8proc's, corrected where they are older or younger than those that made the ids of existing models
- * (see unicode.c). A tokenizer is right if it agrees with the one with which a model was trained, not if it knows the
- * newest letters. */
+ * The data are utf8proc's, corrected where Hugging Face's tokenizers have data of another version (unicode.c). A
+ * tokenizer is right if it agrees with the one with which a model was trained, not if it knows the newest letters. */
 #pragma once
 
 #include <stdbool.h>
@@ -37,7 +36,8 @@ struct unicode {
 	uint8_t (*pages)[256];
 };
 
-/* The table, built at the first call, the same for all threads and never freed. NULL: out of memory. */
+/* Returns the table, which is built at the first call, is the same for all threads and is never freed. NULL: out of
+ * memory. */
 const struct unicode *unicode_table(void);
 
 static inline uint8_t unicode_entry(const struct unicode *u, uint32_t c)
@@ -49,5 +49,5 @@ static inline uint8_t unicode_entry(const struct unicode *u, uint32_t c)
  * appended to out. -ENOMEM: nothing was appended. */
 int unicode_nfc(const struct unicode *u, const char *text, size_t len, struct buf *out) MUST_CHECK;
 
-/* Whether c is a \w of Rust's regex. An added token with "single_word" must not stand beside such a character. */
+/* Returns whether c is a \w of Rust's regex. An added token with "single_word" is not found beside such a character. */
 bool unicode_is_word(const struct unicode *u, uint32_t c);

@@ -1,7 +1,7 @@
 /*
  * The vocabulary's two tables: an array by id, and an open-addressing hash table by bytes.
  *
- * The hash table answers once for every word of a text, so a slot holds a short token's bytes
+ * The hash table is searched once for every word of a text, so a slot holds a short token's bytes
  * themselves: two loads from the word, one multiplication, and in the usual case one cache line.
  */
 #include "protocol/tokenizer/vocab.h"
@@ -102,7 +102,7 @@ static uint64_t key(const char *bytes, size_t len, struct vocab_slot *ret)
 	return mix(ret->low ^ len << 56, ret->high);
 }
 
-/* The slot that holds the bytes, or the empty one where they would go. *ret_key: as `key` fills it. */
+/* Returns the slot that holds the bytes, or the empty one where they would go. Fills *ret_key as `key` does. */
 static struct vocab_slot *seek(const struct vocab *v, const char *bytes, size_t len,
 			       struct vocab_slot *ret_key)
 {

@@ -1,9 +1,9 @@
 /*
  * The vocabulary: for each id the bytes it stands for, and for bytes the id.
  *
- * The two directions are filled apart: every token has bytes for output, but only those of the model's vocabulary, in
- * the byte-level alphabet, can be found by their bytes; others cannot arise from a word. Ids may have gaps. Nothing
- * changes after loading.
+ * The two directions are filled apart. Every token has bytes for output. Only a token of the model's vocabulary whose
+ * text is in the byte-level alphabet (tokenizer_load.c) can be found by its bytes, because no word becomes another
+ * token. Ids may have gaps. Nothing changes after loading.
  */
 #pragma once
 
@@ -23,7 +23,7 @@ struct vocab_token {
 
 /* A slot of the table from bytes to ids. Nearly all tokens have at most 16 bytes, which the slot itself holds. */
 struct vocab_slot {
-	/* these bytes; of a longer token: a hash, and the token's start in vocab.bytes */
+	/* the token's bytes; if it has more than 16: a hash of them, and their start in vocab.bytes */
 	uint64_t low, high;
 	uint32_t len;	    /* 0: the slot is empty */
 	uint32_t whole : 1; /* a word of these bytes becomes this one token (set by bpe.c) */
@@ -50,5 +50,5 @@ int vocab_set(struct vocab *v, int64_t id, const char *bytes, size_t len) MUST_C
  * errors as of vocab_set. */
 int vocab_index(struct vocab *v, int64_t id, const char *bytes, size_t len) MUST_CHECK;
 
-/* The slot of these bytes (len > 0), or NULL. */
+/* Returns the slot of these bytes (len > 0); NULL: no id is found by them. */
 struct vocab_slot *vocab_find(const struct vocab *v, const char *bytes, size_t len);

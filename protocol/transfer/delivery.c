@@ -16,7 +16,7 @@ struct delivery {
 	bool sends;
 	enum delivery_status status;
 	struct err error; /* code 0: it has not failed */
-	/* time of the last progress, from which the timeout runs; then of the end */
+	/* the time of the last progress, from which the timeout runs; at last the time of the end */
 	uint64_t progress_ns;
 
 	uint32_t n_prompt, n_choices; /* n_prompt 0: a sender without PREPARE */
@@ -26,14 +26,15 @@ struct delivery {
 	uint32_t n_cached;
 
 	/* receiver */
-	uint64_t *sequences;	    /* a bit for each WINDOW that came; owned, NULL after the end */
+	uint64_t *sequences;	    /* bit i: WINDOW i came; owned, NULL after the end */
 	uint64_t end_sequence;	    /* the highest number of a WINDOW that came, plus 1 */
 	enum delivery_status heard; /* the highest status that the peer sent */
-	uint32_t announced_windows; /* n_windows of its Success */
+	uint32_t announced_windows; /* n_windows of the peer's Success */
 
 	/* sender */
-	uint64_t n_out, n_sent; /* messages: allowed to be sent; taken by the transport */
-	bool finished;		/* delivery_finish was called: no further message is allowed */
+	/* messages that may be sent; messages that the transport has taken */
+	uint64_t n_out, n_sent;
+	bool finished; /* delivery_finish was called: no further message is allowed */
 };
 
 /* ---- ending ---- */
@@ -70,13 +71,13 @@ void delivery_fail(struct delivery *d, uint64_t now_ns, int code, const char *fm
 	end(d, DELIVERY_FAILED, now_ns);
 }
 
-/* Fills *e with the reason of a failed delivery; returns -errno. */
+/* Fills *e with the reason why the delivery has failed, and returns its -errno. */
 static int copy_error(const struct delivery *d, struct err *e)
 {
 	return err_set(e, d->error.code, "%s", d->error.text);
 }
 
-/* Fails a delivery that has not ended, and returns as copy_error does. */
+/* Fails a delivery that has not ended; fills *e with the reason and returns its -errno. */
 static int fail_with(struct delivery *d, uint64_t now_ns, const struct err *why, struct err *e)
 {
 	delivery_fail(d, now_ns, why->code, "%s", why->text);
@@ -126,7 +127,8 @@ bool delivery_tick(struct delivery *d, uint64_t now_ns)
 
 /* ---- making ---- */
 
-/* Notes which data have to be transferred. After an error the delivery is of no use. */
+/* Notes which data have to be transferred, of a receiver or when PREPARE came. After an error the delivery is of no
+ * use. */
 static int expect(struct delivery *d, uint32_t n_prompt, uint32_t n_have, uint32_t n_choices,
 		  struct err *e)
 {
@@ -237,7 +239,8 @@ void delivery_raise(struct delivery *d, enum delivery_status status, uint64_t no
 		raise_to(d, status, now_ns);
 }
 
-/* Marks the pieces of a WINDOW. A wrong run fails the delivery, so pieces marked before it need not be unmarked. */
+/* Marks the pieces of a WINDOW as transferred, and counts it. After an error the caller fails the delivery, so pieces
+ * of the runs before the wrong one stay marked. */
 static int mark_window(struct delivery *d, const struct wire_window *w, struct err *e)
 {
 	int r = 0;
@@ -248,7 +251,7 @@ static int mark_window(struct delivery *d, const struct wire_window *w, struct e
 	return r;
 }
 
-/* draws has n_choices elements, at any alignment. */
+/* Keeps a copy of the first tokens. draws: [n_choices], at any alignment. */
 static int keep_draws(struct delivery *d, const void *draws, struct err *e)
 {
 	d->draws = calloc(d->n_choices, sizeof(*d->draws));
@@ -260,8 +263,8 @@ static int keep_draws(struct delivery *d, const void *draws, struct err *e)
 
 /* ---- receiver ---- */
 
-/* Does nothing before the peer's Success came. Then it compares the received data with the numbers in Success, and ends
- * the delivery if nothing is missing. */
+/* Compares the received data with the numbers in the peer's Success, and ends the delivery if nothing is missing. Does
+ * nothing before Success came. -EPROTO: the numbers contradict the data. */
 static int settle(struct delivery *d, uint64_t now_ns, struct err *e)
 {
 	bool all = d->pieces.n_pieces == d->pieces.expected_pieces;
@@ -381,14 +384,15 @@ int delivery_prepare(struct delivery *d, const struct wire_prepare *p, uint64_t 
 	return DELIVERY_TAKEN;
 }
 
-/* Counts a message that will be sent. If no other one waits for the transport, the timeout begins now. */
+/* Counts a message that will be sent. If no other message waits for the transport, the timeout begins now. */
 static void allow_message(struct delivery *d, uint64_t now_ns)
 {
 	if (d->n_out++ == d->n_sent)
 		d->progress_ns = now_ns;
 }
 
-/* -errno: the sender has ended, or has no PREPARE, which fails it. */
+/* Checks whether a sender may still send. -errno: it has ended, delivery_finish was called, or PREPARE has not come,
+ * which fails it now. */
 static int check_sender(struct delivery *d, uint64_t now_ns, struct err *e)
 {
 	if (!d->n_prompt)

@@ -16,19 +16,20 @@
  * The status only rises; Success and Failed are final. A WINDOW or STATUS for a delivery that has ended is ignored,
  * because it may just be late. A message that cannot be right fails its delivery and nothing else.
  *
- * pieces.h has the data that have to come, as pieces (message.h). WINDOW messages are numbered, so that a repeated
- * WINDOW (ignored) is told from a new one that repeats a piece (wrong). Every WINDOW brings at least one missing piece,
- * so its number is always below the number of pieces.
+ * pieces.h notes which data have come, or were sent, as pieces (message.h). WINDOW messages are numbered, so that a
+ * repeated WINDOW (which is ignored) is told from a new one that repeats a piece (which is wrong). Every WINDOW brings
+ * at least one missing piece, so its number is always below the number of pieces.
  *
- * Each attempt to have a prompt prefilled is a delivery with an id of its own. Pure: no sockets; times are arguments,
+ * Each attempt to have a prompt prefilled has a delivery with an id of its own. Pure: no sockets; times are arguments,
  * all of one monotonic clock. One thread. */
 #pragma once
 
 #include "base/err.h"
 #include "protocol/transfer/message.h"
 
-/* A receiver fails after so long without progress. The time in which the prompt waits in the prefill worker's queue
- * counts. A sender fails after so long in which messages wait for the transport and it takes none of them. */
+/* A receiver fails after DELIVERY_RECEIVE_TIMEOUT_NS without progress. The time in which the prompt waits in the
+ * prefill worker's queue is not progress. A sender fails when messages wait for the transport, and the transport has
+ * taken none of them for DELIVERY_SEND_TIMEOUT_NS. */
 #define DELIVERY_RECEIVE_TIMEOUT_NS ((uint64_t)300 * 1000000000)
 #define DELIVERY_SEND_TIMEOUT_NS    ((uint64_t)120 * 1000000000)
 
@@ -37,20 +38,21 @@ struct delivery;
 enum delivery_verdict { DELIVERY_IGNORED, DELIVERY_TAKEN };
 
 struct delivery_counts {
-	/* bytes of raw frames; of a sender the expected numbers are 0 before PREPARE */
+	/* bytes of raw frames; a sender has 0 as its expected numbers before PREPARE */
 	uint64_t bytes, expected_bytes;
 	uint64_t pieces, expected_pieces;
 	uint32_t windows;
 	uint32_t n_cached; /* tokens that the prefill worker had cached */
 };
 
-/* A new receiver, which already has the prompt's first n_have tokens, a multiple of layout->page_tokens. The layout is
- * borrowed until delivery_free. -EINVAL or -EOVERFLOW with a sentence: such a prompt cannot be delivered; -ENOMEM. */
+/* Makes a receiver, which already has the pages of the prompt's first n_have tokens (a multiple of
+ * layout->page_tokens). The layout is borrowed until delivery_free. -EINVAL or -EOVERFLOW with a sentence: such a
+ * prompt cannot be delivered; -ENOMEM. */
 int delivery_new_receiver(uint64_t id, const struct wire_layout *layout, uint32_t n_prompt,
 			  uint32_t n_have, uint32_t n_choices, uint64_t now_ns,
 			  struct delivery **ret, struct err *e) MUST_CHECK;
 
-/* A new sender; its PREPARE follows by delivery_prepare. -ENOMEM. */
+/* Makes a sender. delivery_prepare gives it the PREPARE. The layout is borrowed until delivery_free. -ENOMEM. */
 int delivery_new_sender(uint64_t id, const struct wire_layout *layout, uint64_t now_ns,
 			struct delivery **ret, struct err *e) MUST_CHECK;
 void delivery_free(struct delivery *d);
@@ -62,52 +64,55 @@ enum delivery_status delivery_status(const struct delivery *d);
 bool delivery_over(const struct delivery *d); /* Whether the status is Success or Failed. */
 void delivery_counts(const struct delivery *d, struct delivery_counts *ret);
 
-/* Raises the status to Bootstrapped or WaitingForInput, unless it is that high already. */
+/* Raises the status to Bootstrapped or WaitingForInput. Does nothing if it is that high already. */
 void delivery_raise(struct delivery *d, enum delivery_status status, uint64_t now_ns);
 
-/* Fails a delivery, unless it has ended. code is a positive errno; the sentence must not be empty. */
+/* Fails a delivery. Does nothing if it has ended. code is a positive errno; the sentence must not be empty. */
 void delivery_fail(struct delivery *d, uint64_t now_ns, int code, const char *fmt, ...)
 	PRINTF(4, 5);
 
-/* The reason of the failure; code 0: the delivery has not failed. Borrowed. */
+/* Returns the reason of the failure; code 0: the delivery has not failed. Borrowed. */
 const struct err *delivery_error(const struct delivery *d);
 
-/* The STATUS that reports the failure to the peer. The delivery must have failed; the sentence is borrowed from it. */
+/* Makes the STATUS that reports the failure to the peer. The delivery must have failed; the sentence is borrowed from
+ * it. */
 void delivery_failed_status(const struct delivery *d, struct wire_status *ret);
 
-/* The time at which delivery_tick has to be called (UINT64_MAX: never). delivery_tick returns true if the delivery
- * has just failed. */
+/* delivery_deadline: returns the time at which delivery_tick has to be called (UINT64_MAX: never). delivery_tick: fails
+ * a delivery whose deadline has come; true: it has just failed. */
 uint64_t delivery_deadline(const struct delivery *d);
 bool delivery_tick(struct delivery *d, uint64_t now_ns);
 
-/* The first token of each choice [n_choices], or NULL while they are unknown. Borrowed. */
+/* Returns the first token of each choice [n_choices], or NULL while they are unknown. Borrowed. */
 const struct draw_result *delivery_draws(const struct delivery *d);
 
 /* ---- receiver. Both return a delivery_verdict, or -errno when the message has just made the delivery fail ---- */
 
-/* A WINDOW came, whose raw frame has the right size. DELIVERY_TAKEN: all its pieces are new and wanted, so the caller
+/* Handles a WINDOW whose raw frame has the right size. DELIVERY_TAKEN: all its pieces are new and wanted, so the caller
  * writes them to the device. */
 int delivery_receive(struct delivery *d, const struct wire_window *w, uint64_t now_ns,
 		     struct err *e) MUST_CHECK;
 
-/* A STATUS came. */
+/* Handles a STATUS. */
 int delivery_hear(struct delivery *d, const struct wire_status *s, uint64_t now_ns,
 		  struct err *e) MUST_CHECK;
 
 /* ---- sender ---- */
 
-/* PREPARE came. Returns a delivery_verdict: a second PREPARE is ignored. -errno: the delivery has failed, now or
+/* Handles PREPARE. Returns a delivery_verdict: a second PREPARE is ignored. -errno: the delivery has failed, now or
  * before, and the peer must be told. */
 int delivery_prepare(struct delivery *d, const struct wire_prepare *p, uint64_t now_ns,
 		     struct err *e) MUST_CHECK;
 
-/* Numbers a WINDOW that is about to be sent. -errno: it must not be sent. Then the delivery has ended or its STATUS
- * of success was made; or it fails by this call, because PREPARE has not come or did not ask for these data. */
+/* Numbers a WINDOW that is about to be sent. -errno: it must not be sent. Then the delivery has ended, or its STATUS of
+ * success was made, or it fails by this call. It fails if PREPARE has not come, if PREPARE did not ask for these data,
+ * or if a piece of them was numbered before. */
 int delivery_send(struct delivery *d, struct wire_window *w, uint64_t now_ns,
 		  struct err *e) MUST_CHECK;
 
-/* Keeps a copy of the first token of each choice [n]. -errno: the delivery has ended, or fails by this call: n is not
- * PREPARE's number of choices, the tokens are known already, or memory is short. */
+/* Keeps a copy of the first token of each choice [n]. -errno: the delivery has ended, or its STATUS of success was
+ * made, or it fails by this call. It fails if PREPARE has not come, if n is not its number of choices, if the tokens
+ * are known already, or if memory is short. */
 int delivery_draw(struct delivery *d, const struct draw_result *draws, uint32_t n, uint64_t now_ns,
 		  struct err *e) MUST_CHECK;
 
@@ -116,6 +121,6 @@ int delivery_draw(struct delivery *d, const struct draw_result *draws, uint32_t 
 int delivery_finish(struct delivery *d, uint32_t n_cached, uint64_t now_ns,
 		    struct wire_status *ret) MUST_CHECK;
 
-/* The transport has taken one more message of those that delivery_send and delivery_finish allowed. The last of them
- * makes the status Success. */
+/* Notes that the transport has taken one more message that delivery_send or delivery_finish allowed. The status becomes
+ * Success when it has taken all, the STATUS of success among them. Does nothing if the delivery has ended. */
 void delivery_sent(struct delivery *d, uint64_t now_ns);

@@ -27,7 +27,7 @@ struct key_sets {
 	struct node *nodes;
 	uint32_t *buckets; /* [n_buckets] a power of two */
 	uint32_t n_buckets, n_entries;
-	/* end: the first element that was never used; free: the first of the list of free ones */
+	/* end: the first element that was never used; free: the first of the list of free elements, 0 if it is empty */
 	uint32_t entries_end, entries_cap, entries_free;
 	uint32_t nodes_end, nodes_cap, nodes_free;
 	struct set {
@@ -90,7 +90,7 @@ uint64_t key_sets_with(const struct key_sets *s, const struct wire_key *key)
 	return i ? s->entries[i].sets : 0;
 }
 
-/* Doubles the buckets when there are as many entries as buckets. If memory is short, the chains just grow longer. */
+/* Doubles the number of buckets if there are as many entries. If memory is short, the chains just grow longer. */
 static void grow_buckets(struct key_sets *s)
 {
 	uint32_t n = s->n_buckets * 2;
@@ -116,7 +116,8 @@ static void grow_buckets(struct key_sets *s)
 
 /* ---- memory ---- */
 
-/* Grows an array that has neither a free element nor one at `end`. NULL: out of memory, the array is unchanged. */
+/* Makes sure that an array has a free element, or one at `end`: grows it if not. Returns the array. NULL: out of
+ * memory, the array is unchanged. */
 static void *reserve(void *items, size_t size, uint32_t end, uint32_t *cap, uint32_t first_free)
 {
 	uint32_t n = *cap ? *cap * 2 : FIRST_CAP;
@@ -262,7 +263,7 @@ int key_sets_add(struct key_sets *s, uint32_t set, const struct wire_key *key)
 		return 0;
 	if (reserve_both(s) < 0)
 		return -ENOMEM;
-	/* this never drops `entry`, which is not in this set */
+	/* This never drops `entry`, because its key is not in this set. */
 	if (s->sets[set].n == s->sets[set].max)
 		drop_oldest(s, &s->sets[set]);
 	add_node(s, set, entry ? entry : add_entry(s, key));

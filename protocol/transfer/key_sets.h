@@ -15,14 +15,15 @@ enum { KEY_SETS_MAX = 64 };
 
 struct key_sets;
 
-/* New; every set is empty, and may have 0 keys until key_sets_limit. NULL: out of memory. */
+/* Makes KEY_SETS_MAX empty sets. A set takes no keys until key_sets_limit. NULL: out of memory. */
 struct key_sets *key_sets_new(const uint64_t seed[2]) MUST_CHECK;
 void key_sets_free(struct key_sets *s);
 
 /* Limits a set to max keys; if it has more, the least recently added ones leave. */
 void key_sets_limit(struct key_sets *s, uint32_t set, uint32_t max);
 
-/* Adds a key to a set, or makes it the set's newest. In a full set the oldest key leaves. -ENOMEM: nothing changed. */
+/* Adds a key to a set, or makes it the set's newest. In a full set the oldest key leaves. Does nothing if the set is
+ * limited to 0 keys. -ENOMEM: nothing changed. */
 int key_sets_add(struct key_sets *s, uint32_t set, const struct wire_key *key) MUST_CHECK;
 
 void key_sets_clear(struct key_sets *s, uint32_t set);

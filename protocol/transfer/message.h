@@ -3,9 +3,9 @@
  *
  *     HELLO      both ways            the sender's model and the layout of its pages and states
  *     REFUSE     both ways            the sender cannot work with the peer, or shuts down; with the reason
- *     PREPARE    decode -> prefill    compute this prompt; the pages of its first n_have tokens are here already
+ *     PREPARE    decode -> prefill    compute this prompt; the sender has the pages of its first n_have tokens already
  *     WINDOW     prefill -> decode    data of some layers: of some pages, of the state, or of both
- *     STATUS     prefill -> decode    how far a delivery (delivery.h) is; with Success the first tokens
+ *     STATUS     prefill -> decode    how far a delivery (delivery.h) is; Success brings the first tokens
  *     ABORT      decode -> prefill    the delivery is not wanted any more
  *     PING       decode -> prefill    are you there?
  *     PONG       prefill -> decode    yes; the sender's load, and the pages that it has newly cached
@@ -45,7 +45,7 @@ enum {
 	WIRE_PAGE_TOKENS_MAX = 65536,
 	WIRE_TOKENS_MAX = 1 << 22,
 	WIRE_CHOICES_MAX = 1024,
-	WIRE_END_TOKENS_MAX = 512, /* as many tokens as a draw can ban (PLAN_BANNED_MAX) */
+	WIRE_END_TOKENS_MAX = 512, /* as many as a draw can ban: PLAN_BANNED_MAX (plan.h) */
 	WIRE_BOUNDARIES_MAX = 65536,
 	WIRE_RUNS_MAX = 65536,
 	WIRE_KEYS_MAX = 4096, /* keys of one PONG */
@@ -115,8 +115,8 @@ static inline bool wire_in_state(const struct wire_layer *l, uint32_t part)
 	return l->in_states >> part & 1;
 }
 
-/* A run: pages first .. first + n - 1 of the prompt, or the state (first 0, n 1), in one part of a layer. In the raw
- * frame its bytes follow those of the run before it. */
+/* A run: the pieces of one part of a layer in the prompt's pages first .. first + n - 1, or its one piece in the state
+ * (first 0, n 1). In the raw frame the bytes of a run follow the bytes of the run before it. */
 struct wire_run {
 	uint64_t bytes;
 	uint32_t layer, first, n, part;
@@ -132,10 +132,10 @@ struct wire_peer {
 	char endpoint[WIRE_ENDPOINT];	   /* padded with zeros */
 };
 
-/* ---- messages. Pointers are borrowed: from the frame, or from the caller of wire_encode ---- */
+/* ---- messages. Pointers are borrowed: they point into the frame, or to data of the caller of wire_encode ---- */
 
 struct wire_layout {
-	/* bytes of a page and of a state, over all layers; 0: no layer has a part in pages (in states) */
+	/* bytes of a page and of a state: sums over all layers; 0: no layer has a part in pages (in states) */
 	uint64_t page_bytes, slot_bytes;
 	uint32_t page_tokens;
 	uint32_t n_layers;
@@ -161,10 +161,10 @@ struct wire_refuse {
 struct wire_prepare {
 	const struct wire_i32 *tokens; /* [n_tokens] the prompt */
 	uint32_t n_tokens;
-	/* leading tokens whose pages are not to be sent: whole pages, fewer tokens than n_tokens */
+	/* tokens at the prompt's beginning whose pages are not to be sent: a multiple of page_tokens, below n_tokens */
 	uint32_t n_have;
 	uint32_t n_choices;
-	uint32_t min_tokens;	/* > 0: end tokens must not be drawn */
+	uint32_t min_tokens;	/* > 0: no first token may be an end token */
 	int32_t priority;	/* lower first */
 	uint8_t cache_disabled; /* 0, 1 */
 	uint64_t space[2];
@@ -188,7 +188,7 @@ struct wire_status {
 	uint32_t code;	    /* Failed: errno; else 0 */
 	uint32_t n_cached;  /* tokens that the prefill worker had cached; counts in Success alone */
 	uint32_t n_windows; /* Success: WINDOW messages that were sent; else 0 */
-	uint64_t total_bytes; /* Success: bytes of their raw frames; else 0 */
+	uint64_t total_bytes; /* Success: bytes of the raw frames of these WINDOWs; else 0 */
 	uint32_t n_draws;     /* Transferring, Success: the number of choices, or 0; else 0 */
 	uint32_t n_text;      /* Failed: bytes of the sentence; else 0 */
 	const struct wire_draw *draws; /* the first token of each choice */
@@ -207,14 +207,14 @@ struct wire_pong {
 	uint8_t draining;  /* 1: the sender accepts no new prompts */
 	uint8_t forgotten; /* 1: pages that were cached before those of `keys` are gone */
 	uint32_t n_keys;
-	/* keys of newly cached pages; the key of a page follows that of the page before it in its prompt */
+	/* keys of newly cached pages; the keys of one prompt are in the order of its pages */
 	const struct wire_key *keys;
 };
 
 struct wire_announce {
 	uint32_t role;
-	/* time until the registry forgets the worker, unless the worker announces itself again; 0: it forgets at
-	 * once */
+	/* time until the registry forgets the worker, unless the worker announces itself again; 0: the registry forgets
+	 * it at once */
 	uint32_t ttl_ms;
 	struct wire_peer peer;
 };
@@ -246,6 +246,6 @@ struct wire_message {
 	};
 };
 
-/* "PREPARE", "Transferring" and so on; "?" for an unknown value. */
+/* Return the name of a value: "PREPARE", "Transferring" and so on; "?" if the value is unknown. */
 const char *wire_type_name(enum wire_type type);
 const char *delivery_status_name(enum delivery_status status);

@@ -22,7 +22,8 @@ struct peer {
 	uint32_t running;
 	uint32_t page_tokens;
 	uint64_t last_sent; /* peers.n_sent when a prompt was last sent to it */
-	/* Three counts of tokens: the load that it reported; tokens sent before the last PING; tokens sent since. */
+	/* Three counts of tokens, whose sum is the load: told, reported by the peer; before, sent before the last PING
+	 * and not in told yet; since, sent after the last PING. */
 	uint64_t told, before, since;
 };
 
@@ -80,7 +81,7 @@ int peers_add(struct peers *p, const char *endpoint, uint64_t now_ns, uint32_t *
 	return 0;
 }
 
-/* Forgets what is known of the process at the endpoint: its cached pages, its load, whether it drains. */
+/* Forgets the cached pages of the process at the endpoint, its load, and whether it drains. */
 static void forget(struct peers *p, uint32_t peer)
 {
 	struct peer *x = &p->peers[peer];
@@ -107,7 +108,7 @@ uint64_t peers_mask(const struct peers *p)
 	return mask;
 }
 
-/* The sum, or UINT64_MAX. */
+/* Returns a + b, UINT64_MAX if that overflows. */
 static uint64_t add(uint64_t a, uint64_t b)
 {
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
@@ -148,7 +149,7 @@ bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello,
 	memcpy(x->worker, hello->worker, sizeof(x->worker));
 	x->page_tokens = hello->layout.page_tokens;
 	key_sets_limit(p->keys, peer, MIN(hello->n_pages, (uint32_t)PEERS_KEYS_MAX));
-	/* A second HELLO of the same process does not postpone the next PING. */
+	/* A HELLO of a peer that is Registered already does not postpone the next PING. */
 	if (x->state != PEER_REGISTERED)
 		x->due_ns = now_ns + p->heartbeat_ns;
 	x->state = PEER_REGISTERED;
@@ -166,7 +167,8 @@ void peers_refuse(struct peers *p, uint32_t peer, uint64_t now_ns, const char *w
 	x->due_ns = now_ns + PEERS_REFUSED_NS;
 }
 
-/* The first key is added last, so that it leaves last. */
+/* Adds keys to the peer's set, the first one last, so that the beginning of a prompt leaves last. -ENOMEM: some keys
+ * were not added. */
 static int add_keys(struct peers *p, uint32_t peer, const struct wire_key *keys, uint32_t n)
 {
 	int r = 0;
@@ -199,7 +201,7 @@ void peers_alive(struct peers *p, uint32_t peer)
 	p->peers[peer].unanswered = 0;
 }
 
-/* Marks a peer as dead and keeps its keys: the same process may come back. */
+/* Marks a peer as Dead. Keeps its keys, because the same process may come back. */
 static void mark_dead(const struct peers *p, struct peer *x, uint64_t now_ns)
 {
 	x->state = PEER_DEAD;
@@ -212,7 +214,7 @@ bool peers_lost(struct peers *p, uint32_t peer, uint64_t now_ns)
 	struct peer *x = &p->peers[peer];
 	bool registered = x->state == PEER_REGISTERED;
 
-	/* a peer that refused may be another process when it is back */
+	/* A peer that refused becomes Dead, and so gets a HELLO soon: it may be another process when it is back. */
 	if (registered || x->state == PEER_REFUSED)
 		mark_dead(p, x, now_ns);
 	return registered;
@@ -262,7 +264,8 @@ uint64_t peers_deadline(const struct peers *p)
 
 /* ---- prompts ---- */
 
-/* The tokens that a peer would have computed when it finishes a prompt of n pages, of which it has n_cached. */
+/* Returns how many tokens a peer computes until it finishes a new prompt of n pages, of which it has n_cached
+ * cached. */
 static uint64_t tokens_to_finish(const struct peer *x, uint32_t n, uint32_t n_cached)
 {
 	return add(load(x), (uint64_t)(n - n_cached) * x->page_tokens);

@@ -1,8 +1,8 @@
 /* The prefill workers that a decode worker knows ("peers"): which of them answer, their load, the pages that they have
  * cached, and the choice of one for a prompt.
  *
- *     Connecting ── HELLO ──> Registered ── 2 PINGs unanswered, or connection broke ──> Dead ── HELLO ──> Registered
- *     any state ── REFUSE, or a HELLO that does not fit ──> Refused ── a HELLO that fits ──> Registered
+ *     Connecting ── HELLO ──> Registered ── 2 PINGs unanswered, or peers_lost ──> Dead ── HELLO ──> Registered
+ *     any state ── peers_refuse ──> Refused ── HELLO ──> Registered      Refused ── peers_lost ──> Dead
  *
  * peers_tick tells the caller which messages to send: HELLO to a peer that is not registered, PING to one that is. A
  * PING is unanswered if no message of the peer has come when the next PING is due. Unanswered PINGs are counted, not
@@ -14,8 +14,9 @@
  * as added last, so that the beginning of a prompt is kept longest. A peer that comes back as another process has
  * nothing cached.
  *
- * Load estimates the prompt tokens that a peer still has to compute: queued_tokens of its last PONG, and the tokens
- * sent since. The PONG counts all prompts that were sent before its PING, each in full until its delivery ends.
+ * Load estimates the prompt tokens that a peer still has to compute: queued_tokens of a PONG, plus the tokens of
+ * prompts that were sent after the PING that it answers, less the tokens of peers_done. The PONG counts all prompts
+ * that were sent before its PING, each in full until its delivery ends.
  *
  * Pure: no sockets; times are arguments. One thread. A peer is a number below PEERS_MAX, used again after its
  * removal. */
@@ -30,8 +31,8 @@ enum {
 	PEERS_KEYS_MAX = 1 << 17, /* keys of one peer, however many pages it claims to have */
 };
 
-/* Pauses between two HELLOs: to a peer that does not answer (or a heartbeat, if that is shorter), and to one that
- * refused. */
+/* The pauses between two HELLOs to a peer that is Connecting or Dead (at most a heartbeat), and to a peer that is
+ * Refused. */
 #define PEERS_HELLO_NS	 ((uint64_t)1000000000)
 #define PEERS_REFUSED_NS ((uint64_t)60 * 1000000000)
 
@@ -53,12 +54,12 @@ struct peer_info {
 	uint64_t sequence; /* of the last PING to it */
 	uint64_t load;	   /* tokens */
 	uint32_t running;  /* as its last PONG says */
-	uint32_t n_keys;   /* pages that it is thought to have cached */
+	uint32_t n_keys;   /* how many pages it is thought to have cached */
 };
 
 struct peers;
 
-/* New, without peers. seed: random, and unknown to the peers. NULL: out of memory. */
+/* Makes a table without peers. seed: a random number that the peers do not know. NULL: out of memory. */
 struct peers *peers_new(const uint64_t seed[2], uint64_t heartbeat_ns) MUST_CHECK;
 void peers_free(struct peers *p);
 
@@ -68,33 +69,35 @@ int peers_add(struct peers *p, const char *endpoint, uint64_t now_ns, uint32_t *
 	      struct err *e) MUST_CHECK;
 void peers_remove(struct peers *p, uint32_t peer);
 
-/* Bit i is set when there is a peer i. */
+/* Returns the peers that there are; bit i: peer i. */
 uint64_t peers_mask(const struct peers *p);
 void peers_get(const struct peers *p, uint32_t peer, struct peer_info *ret);
 
 /* ---- messages from a peer ---- */
 
-/* A HELLO that fits came. True: another process than the registered one sent it, so the caller fails the deliveries of
- * the old one. */
+/* Handles a HELLO that fits: the peer becomes Registered. True: it was Registered with another process, so the caller
+ * fails the deliveries of that one. */
 bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello,
 		 uint64_t now_ns) MUST_CHECK;
 
-/* A HELLO that does not fit, or a REFUSE, came. why: a sentence for peer_info.refusal. */
+/* Handles a HELLO that does not fit, or the REFUSE of a peer that we do not fit: the peer becomes Refused. why: a
+ * sentence for peer_info.refusal. */
 void peers_refuse(struct peers *p, uint32_t peer, uint64_t now_ns, const char *why);
 
-/* A PONG came; it is ignored if the peer is not registered. Its queued_tokens count only if it answers the last PING.
+/* Handles a PONG; does nothing if the peer is not Registered. Its queued_tokens count only if it answers the last PING.
  * -ENOMEM: some keys were not kept. */
 int peers_pong(struct peers *p, uint32_t peer, const struct wire_pong *pong) MUST_CHECK;
 
-/* Any message came: the peer is alive. */
+/* Notes that any message of the peer came: no PING is unanswered now. */
 void peers_alive(struct peers *p, uint32_t peer);
 
-/* The peer's connection broke, or the peer shuts down. True: it was registered, so the caller fails its deliveries. */
+/* Makes a Registered or Refused peer Dead, because its connection broke, it shuts down, or it does not know us any
+ * more. True: it was Registered, so the caller fails its deliveries. */
 bool peers_lost(struct peers *p, uint32_t peer, uint64_t now_ns) MUST_CHECK;
 
 /* ---- time ---- */
 
-/* Returns one message or event that is due, and its peer. To be called until it returns PEERS_NOTHING. */
+/* Returns one message or event that is due, and in *ret its peer. To be called until it returns PEERS_NOTHING. */
 enum peers_due peers_tick(struct peers *p, uint64_t now_ns, uint32_t *ret) MUST_CHECK;
 
 /* The time at which peers_tick has to be called again; UINT64_MAX: there are no peers. */
@@ -102,19 +105,19 @@ uint64_t peers_deadline(const struct peers *p);
 
 /* ---- prompts ---- */
 
-/* Chooses the peer that would finish a prompt first. keys[n] are those of the prompt's whole pages. Candidates are
- * registered, not draining and not in `excluded` (bit i: peer i). The peer with the fewest tokens to compute wins:
- * its load, and the tokens of the prompt that it has not cached. Ties: the most cached pages, then the longest time
- * without a prompt, then the lowest number. So an idle peer with a cached prefix wins, yet prompts that all begin
- * alike spread over the peers. *ret_n_cached: pages of the prompt that the chosen peer is thought to have cached.
- * False: there is no candidate. */
+/* Chooses the peer that would finish a prompt first. keys[n]: the keys of the prompt's whole pages. Candidates are
+ * Registered, not draining and not in `excluded` (bit i: peer i). The peer with the fewest tokens to compute wins:
+ * its load, and the tokens of the prompt's whole pages that it has not cached. Ties: the most cached pages, then the
+ * longest time without a prompt, then the lowest number. So of idle peers the one with the longest cached prefix wins,
+ * yet prompts that all begin alike spread over the peers. *ret_n_cached: pages of the prompt that the chosen peer is
+ * thought to have cached. False: there is no candidate. */
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
 		  uint32_t *ret, uint32_t *ret_n_cached) MUST_CHECK;
 
-/* A prompt was sent to the peer, which has n_tokens more to compute and will have the pages of these keys cached.
- * -ENOMEM: some keys were not kept. */
+/* Notes that a prompt was sent to the peer, which has n_tokens more to compute and will have the pages of these keys
+ * cached. -ENOMEM: some keys were not kept. */
 int peers_sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint32_t n,
 	       uint64_t n_tokens) MUST_CHECK;
 
-/* The peer has computed so many of the tokens that were sent, or will not compute them. */
+/* Takes n_tokens off the peer's load, because it has computed them or will not compute them. */
 void peers_done(struct peers *p, uint32_t peer, uint64_t n_tokens);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The workers are in no order: the last one moves to the place of one that leaves. */
+/* The workers are in no order: when one leaves, the last one moves to its place. */
 struct registry_table {
 	uint32_t n;
 	uint64_t until_ns[WIRE_PEERS_MAX];
@@ -21,7 +21,8 @@ void registry_table_free(struct registry_table *t)
 	free(t);
 }
 
-/* The worker at an endpoint, or t->n. Endpoints are padded with zeros, so all their bytes are compared. */
+/* Returns the index of the worker at an endpoint; t->n: there is none. Endpoints are padded with zeros, so all their
+ * bytes are compared. */
 static uint32_t find(const struct registry_table *t, const char endpoint[WIRE_ENDPOINT])
 {
 	uint32_t i = 0;

@@ -1,12 +1,12 @@
 /*
- * The workers that a registry remembers, each until the time that its announcement gave is over.
+ * The workers that a registry remembers, each for the time that its announcement names.
  *
  * A worker is known by its endpoint. An announcement of an endpoint that is known replaces the worker there: another
- * process was started in its place. A farewell (ttl 0) removes only the process that sent it, so that a late one does
- * not remove its successor.
+ * process was started in its place. A farewell (ttl 0) removes only the process that sent it, so that a late farewell
+ * does not remove the process that was started in its place.
  *
- * Memory is bounded: WIRE_PEERS_MAX workers, each for at most REGISTRY_TTL_MAX_NS. In a full table the workers that are
- * there can renew their announcements; a new one is refused until one of them leaves.
+ * Memory is bounded: there are at most WIRE_PEERS_MAX workers, each for at most REGISTRY_TTL_MAX_NS. In a full table
+ * the workers that are there can renew their announcements; a new worker is refused until one of them leaves.
  *
  * Pure: no sockets; times are arguments. One thread.
  */
@@ -27,7 +27,7 @@ enum registry_change {
 	REGISTRY_FULL,	   /* the worker is new and the table is full */
 };
 
-/* New and empty. NULL: out of memory. */
+/* Makes an empty table. NULL: out of memory. */
 struct registry_table *registry_table_new(void) MUST_CHECK;
 void registry_table_free(struct registry_table *t);
 
@@ -36,15 +36,15 @@ enum registry_change registry_table_announce(struct registry_table *t,
 					     const struct wire_announce *a,
 					     uint64_t now_ns) MUST_CHECK;
 
-/* Removes one worker whose time is over into *ret; false: there is none. */
+/* Removes one worker whose time is over, and fills *ret with its announcement; false: there is none. */
 bool registry_table_expire(struct registry_table *t, uint64_t now_ns,
 			   struct wire_announce *ret) MUST_CHECK;
 
 /* The time at which registry_table_expire has to be called again; UINT64_MAX: the table is empty. */
 uint64_t registry_table_deadline(const struct registry_table *t);
 
-/* Answers a LIST: the workers of its role and model (zeros: of any model) whose time is not over. Borrowed until the
- * next call of this module. */
+/* Answers a LIST: fills *ret with the workers of its role and model (zeros: of any model) whose time is not over. They
+ * are borrowed until the next call of this module. */
 void registry_table_list(struct registry_table *t, const struct wire_list *asked, uint64_t now_ns,
 			 struct wire_peers *ret);
 

@@ -25,7 +25,7 @@ static size_t field_bytes(const struct field *f)
 	return f->kind == ARRAY ? sizeof(uint32_t) : f->size;
 }
 
-/* The value of a field of at most 8 bytes, in a frame or in a struct: both are little endian. */
+/* Returns the value of a field of at most 8 bytes, in a frame or in a struct; both are little endian. */
 static uint64_t field_value(const struct field *f, const void *at)
 {
 	uint64_t v = 0;
@@ -55,7 +55,7 @@ static int check_field(const struct field *f, const void *at, struct err *e)
 		       v, f->min, f->max);
 }
 
-/* The offset in struct wire_message of the value of a field; of an array, of its number of elements. */
+/* Returns the offset in struct wire_message of a field's value; for an array, of its number of elements. */
 static size_t field_offset(const struct field *f)
 {
 	return f->kind == ARRAY ? f->count : f->offset;
@@ -175,7 +175,8 @@ uint64_t wire_delivery(const void *frame, size_t len)
 
 /* ---- encoding ---- */
 
-/* Makes the checks that wire_parse makes: first of each field, then of the form's `check`. */
+/* Makes the checks that wire_parse makes: the range of each field, then `check` of the form. -EINVAL: wire_parse would
+ * refuse the message. */
 static int check_message(const struct wire_message *m, const struct wire_form *form, struct err *e)
 {
 	if ((m->delivery != 0) != form->has_delivery)
@@ -186,7 +187,7 @@ static int check_message(const struct wire_message *m, const struct wire_form *f
 	return form->check && form->check(m, e) < 0 ? -EINVAL : 0;
 }
 
-/* The bytes of a message's frame. The sum cannot overflow, because check_message has bounded the arrays. */
+/* Returns the bytes of a message's frame. The sum cannot overflow, because check_message has bounded the arrays. */
 static size_t message_bytes(const struct wire_message *m, const struct wire_form *form)
 {
 	size_t bytes = WIRE_HEADER;

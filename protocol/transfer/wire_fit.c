@@ -25,8 +25,8 @@ int wire_window_fits(const struct wire_window *w, uint64_t bytes, struct err *e)
 	return 0;
 }
 
-/* Both workers log the sentence, so it names the worker of each number and never says "here". hint: the sentence's
- * end. */
+/* Fills *e when a number of the two layouts differs; hint is the sentence's end. Returns -EPROTO. Both workers log the
+ * sentence, so it names the worker of each number and never says "here". */
 static int number_differs(struct err *e, const char *what, uint64_t decode, uint64_t prefill,
 			  const char *hint)
 {
@@ -36,10 +36,10 @@ static int number_differs(struct err *e, const char *what, uint64_t decode, uint
 		       what, decode, prefill, hint);
 }
 
-/* The hint for sizes that differ although pages have equally many tokens. */
+/* The hint when sizes in bytes differ although the pages have equally many tokens. */
 static const char dtype_hint[] = "; --dtype has to be the same, and the model";
 
-/* a: the decode worker's layout; b: the prefill worker's. */
+/* Compares the parts of all layers. a: the decode worker's layout; b: the prefill worker's. -EPROTO: they differ. */
 static int compare_layers(const struct wire_layout *a, const struct wire_layout *b, struct err *e)
 {
 	static const char *const kept[] = {"pages", "states"};
@@ -65,7 +65,8 @@ static int compare_layers(const struct wire_layout *a, const struct wire_layout 
 	return 0;
 }
 
-/* The layouts are compared first, because a different layout tells a user more than a different hash. */
+/* Compares the layouts first and the models then, because a different layout tells a user more than a different
+ * hash. */
 static int compare_hellos(const struct wire_hello *ours, const struct wire_hello *theirs,
 			  struct err *e)
 {

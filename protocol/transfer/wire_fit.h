@@ -4,13 +4,13 @@
 #include "base/err.h"
 #include "protocol/transfer/message.h"
 
-/* The bytes of the raw frame that follows a WINDOW: the sum over its runs. */
+/* Returns the bytes that the raw frame of a WINDOW must have: the sum over its runs. */
 uint64_t wire_window_bytes(const struct wire_window *w);
 
 /* Checks the size of a WINDOW's raw frame. -EBADMSG: a frame of so many bytes cannot be its raw frame. */
 int wire_window_fits(const struct wire_window *w, uint64_t bytes, struct err *e) MUST_CHECK;
 
-/* True if each worker can use the other's pages and states, because model and layout are the same. Else e names the
+/* Whether each worker can use the other's pages and states, because model and layout are the same. False: e names the
  * difference. */
 bool wire_hello_fits(const struct wire_hello *ours, const struct wire_hello *theirs,
 		     struct err *e) MUST_CHECK;

@@ -13,7 +13,7 @@ _Static_assert(sizeof(struct wire_run) == 24, "a run");
 _Static_assert(sizeof(struct wire_draw) == 176, "a draw");
 _Static_assert(sizeof(struct wire_peer) == 256, "a peer");
 
-/* The lowest temperature above 0: dividing logits by a smaller one overflows. */
+/* The lowest temperature above 0. Logits that are divided by much smaller ones could become infinite. */
 #define TEMPERATURE_MIN 1e-6f
 
 /* ---- fields ---- */
@@ -140,9 +140,9 @@ static const struct field peers_fields[] = {
 	{0},
 };
 
-/* ---- checks. wire_parse and wire_encode put the message's name before their sentences ---- */
+/* ---- checks. wire_parse and wire_encode put the message's name before the sentences of these functions ---- */
 
-/* Checks a layer, and adds its bytes of a page and of a state to the sums. */
+/* Checks a layer, and adds the bytes that it has in a page and in a state to *page and *state. */
 static int check_layer(const struct wire_layer *layer, uint32_t number, uint64_t *page,
 		       uint64_t *state, struct err *e)
 {
@@ -166,7 +166,8 @@ static int check_layer(const struct wire_layer *layer, uint32_t number, uint64_t
 	return 0;
 }
 
-/* The sums cannot overflow: there are at most 1024 layers, each of less than 2^38 bytes. */
+/* Checks the layers and the sums of their bytes. The sums cannot overflow, because there are at most 1024 layers, each
+ * of less than 2^38 bytes. */
 static int check_hello(const struct wire_message *m, struct err *e)
 {
 	const struct wire_layout *l = &m->hello.layout;
@@ -240,7 +241,7 @@ static int check_window(const struct wire_message *m, struct err *e)
 		if (!p->n || p->n > WIRE_TOKENS_MAX || p->first > WIRE_TOKENS_MAX - p->n)
 			return err_set(e, EBADMSG, "run %u has %u pages from %u on", i, p->n,
 				       p->first);
-		/* so the sum of all runs cannot overflow */
+		/* with this limit the sum of all runs cannot overflow */
 		if (!p->bytes || p->bytes > (uint64_t)1 << 46)
 			return err_set(e, EBADMSG, "run %u has %" PRIu64 " bytes", i, p->bytes);
 	}
@@ -283,7 +284,7 @@ static int check_status(const struct wire_message *m, struct err *e)
 	return 0;
 }
 
-/* An endpoint is printable text that ends inside the array, and zeros follow it. */
+/* Checks that an endpoint is printable text without blanks that ends inside the array, and that zeros follow it. */
 static int check_peer(const struct wire_peer *p, struct err *e)
 {
 	size_t n = strnlen(p->endpoint, sizeof(p->endpoint));

@@ -14,9 +14,9 @@ enum field_kind {
 struct field {
 	const char *name;
 	enum field_kind kind;
-	uint16_t offset; /* offset in struct wire_message; ARRAY: of the pointer */
-	uint16_t size;	 /* bytes in a frame; ARRAY: of one element */
-	uint16_t count;	 /* ARRAY: offset in struct wire_message of the number of elements */
+	uint16_t offset; /* where struct wire_message has the value; ARRAY: the pointer */
+	uint16_t size;	 /* bytes of the value in a frame; ARRAY: bytes of one element */
+	uint16_t count;	 /* ARRAY: where struct wire_message has the number of elements */
 	uint64_t min, max;
 	float low, high;
 };
@@ -29,5 +29,5 @@ struct wire_form {
 	bool has_delivery;
 };
 
-/* The form of a type of message; NULL: the type is unknown. */
+/* Returns the form of a type of message; NULL: the type is unknown. */
 const struct wire_form *wire_form(uint32_t type);

@@ -21,8 +21,8 @@
 
 enum { ROWS_MAX = 64 };
 
-/* Parts of a model whose time grows differently with the context, each with the prefix that its kernels' names
- * share. */
+/* The lines of the figure. Each stands for the kernels whose names begin with `begin`; their time grows in its own way
+ * with the context. */
 static const struct {
 	const char *name, *begin;
 } parts[] = {
@@ -33,7 +33,7 @@ static const struct {
 
 /* The launches of one kernel at one shape in a kind of step. */
 struct row {
-	struct kernel_timing what; /* of the first launch; only its name and shape count */
+	struct kernel_timing what; /* the first launch; only its name and shape are used */
 	double *us;		   /* [repeat] owned; the sum of the launches of each repeat */
 	/* Sums over all repeats. */
 	double bytes, flops, experts;
@@ -45,11 +45,13 @@ struct row {
 /* A kind of step. */
 struct kind {
 	uint32_t streams; /* 0: a prompt */
-	uint32_t tokens;  /* of the prompt; with streams: of each stream before the step */
-	bool int8;	  /* not the step itself, but its projections as int8 products */
+	/* tokens of the prompt; with streams: tokens of each stream before the step */
+	uint32_t tokens;
+	bool int8; /* not the step itself, but its projections as int8 products */
 	struct row rows[ROWS_MAX];
 	size_t n_rows;
-	/* [repeat] owned; wall_us: of the step by the host's clock; all_us: the sum of its launches */
+	/* [repeat] owned. wall_us: the time of the step by the host's clock. all_us: the sum of the times of its
+	 * launches. */
 	double *wall_us, *all_us;
 	uint32_t launches;		/* of all repeats */
 	struct roofline_row *step_rows; /* owned */
@@ -72,7 +74,8 @@ static struct row *row_of(struct kind *c, const struct kernel_timing *t, uint32_
 	return row;
 }
 
-/* Adds the launches of a finished step to repeat `at`. Each row of the step has `tokens` tokens, from `position` on. */
+/* Adds the launches of a finished step to repeat `at`. Each sequence of the step has `tokens` tokens, from `position`
+ * on. */
 static int take(const struct bench *b, struct kind *c, uint32_t at, uint32_t position,
 		uint32_t tokens, struct err *e)
 {
@@ -186,7 +189,7 @@ static bool is_projection(const struct row *row)
 	return !strcmp(row->what.kernel, "gemm_store") || !strcmp(row->what.kernel, "gemm_add");
 }
 
-/* Launches the projections of a step as int8 products, as often as the step launched them. */
+/* Launches the projections of a step as int8 products, each as often as the step launched it. */
 static int measure_int8(struct bench *b, struct int8_trial *t, const struct kind *of,
 			struct kind *c, struct err *e)
 {
@@ -220,7 +223,7 @@ static bool wants_int8(const struct bench_options *o)
 			   !strcmp(o->only, "quantize_rows"));
 }
 
-/* Measures the int8 products of kinds[n], as int8[n]. */
+/* Measures the projections of each of kinds[n] as int8 products, into the same place of int8[n]. */
 static int measure_all_int8(struct bench *b, const struct kind *kinds, struct kind *int8, size_t n,
 			    struct err *e)
 {
@@ -331,8 +334,8 @@ static double part_ms(const struct kind *c, size_t part)
 	return us / 1e3;
 }
 
-/* Draws a panel for prompts and one for each number of streams: the time of each part of the model by the tokens. To be
- * called after print_kind, which puts the medians into the rows. */
+/* Draws a panel for prompts and one for each number of streams. A panel has the time of each of `parts` by the number
+ * of tokens. To be called after print_kind, which puts the medians into the rows. */
 static int draw(const struct bench *b, const struct kind *kinds, size_t n, struct err *e)
 {
 	const size_t lines = ARRAY_SIZE(parts);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* also: end of the error's sentence, which names further values that are allowed. */
+/* Parses a list. also: the end of the error's sentence, which names further values that are allowed. */
 static int parse(const struct option_def *d, const char *text, const char *also,
 		 struct bench_list *ret, struct err *e)
 {

@@ -186,7 +186,7 @@ static void add_roofline(struct load *l, const struct plan *p, double experts,
 	roofline_add(&result->roofline, &engine_info(l->engine)->model, l->bf16, &s);
 }
 
-/* Plans tokens [start, start + n) of a prompt of `all` tokens. The last tokens of the prompt have a draw. */
+/* Plans tokens [start, start + n) of a prompt of `all` tokens. If they end the prompt, the plan has a draw. */
 static void plan_prompt(struct load *l, uint32_t start, uint32_t n, uint32_t all, struct plan *ret)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -261,7 +261,7 @@ static void begin(struct load *l, struct load_result *result, uint64_t *ret_star
 	*ret_start = clock_now_ns();
 }
 
-/* Waits for the last step, unless an earlier one failed (r < 0). */
+/* Ends what begin() began: waits for the last step, unless an earlier one failed (r < 0), and completes *result. */
 static int end(struct load *l, int r, uint64_t start, struct load_result *result, struct err *e)
 {
 	struct engine_counters c;

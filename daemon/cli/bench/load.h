@@ -25,7 +25,7 @@ int load_open(struct engine *g, const struct engine_options *o, uint32_t n_pages
 	      struct err *e) MUST_CHECK;
 void load_close(struct load *l);
 
-/* The most tokens that each of so many streams can have; 0: the engine does not run so many. */
+/* Returns the most tokens that each of so many streams can have. 0: the engine does not run so many streams. */
 uint32_t load_longest(const struct load *l, uint32_t streams);
 
 /* Computes a prompt of n tokens from nothing, in steps of at most load_most tokens, and draws the token behind it.
@@ -33,20 +33,21 @@ uint32_t load_longest(const struct load *l, uint32_t streams);
 int load_prefill(struct load *l, uint32_t n, double experts, struct load_result *result,
 		 struct err *e) MUST_CHECK;
 
-/* Computes only tokens [from, from + n) of a prompt of `of` tokens; earlier calls have computed those before. `from` is
- * a multiple of load_most. */
+/* Computes only tokens [from, from + n) of a prompt of `of` tokens. Earlier calls must have computed all tokens before
+ * `from`, which is a multiple of load_most. */
 int load_window(struct load *l, uint32_t from, uint32_t n, uint32_t of, double experts,
 		struct load_result *result, struct err *e) MUST_CHECK;
 
-/* The most tokens of a prompt that a step takes. */
+/* Returns the most tokens of a prompt that a step takes. */
 uint32_t load_most(const struct load *l);
 
-/* Runs `steps` steps, in each of which every stream generates a token. Each stream has `context` tokens, made up as
- * well, before the first step. context + steps <= load_longest(streams). */
+/* Runs `steps` steps, in each of which every stream generates a token. Each stream begins behind `context` tokens,
+ * which are not computed: its pages and state are used as they are in memory. context + steps <=
+ * load_longest(streams). */
 int load_decode(struct load *l, uint32_t streams, uint32_t context, uint32_t steps, double experts,
 		struct load_result *result, struct err *e) MUST_CHECK;
 
-/* Makes later tokens from this seed. reported: later draws have log-probabilities. */
+/* Tokens made later come from this seed. reported: later draws have log-probabilities. */
 void load_seed(struct load *l, uint64_t seed, bool reported);
 
 /* Adds results of the last step to a hash, for comparing bits: the draws of all streams, and the first page and the

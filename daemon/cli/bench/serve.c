@@ -105,7 +105,7 @@ static void take_event(struct stream *s, const char *data, size_t len)
 	json_decref(event);
 }
 
-/* The JSON text of a request, new; NULL: out of memory. */
+/* Returns the JSON text of a request, new; NULL: out of memory. */
 static char *request_body(const struct settings *o, const char *prompt)
 {
 	json_t *body = json_pack("{s:b, s:{s:b}, s:I, s:f}", "stream", 1, "stream_options",

@@ -22,7 +22,7 @@ enum {
 	REPEAT_MAX = 1000,
 	STEPS_MAX = 100000,
 	PAGE = 64,
-	FAR_LARGER = 8, /* a model so many times larger than a cache gains nothing from it */
+	FAR_LARGER = 8, /* a cache hardly speeds up a model that is so many times larger */
 };
 
 /* ---- options ---- */
@@ -44,7 +44,7 @@ static int take_int8(const struct option_def *d, const char *text, void *member,
 	return 0;
 }
 
-/* Whether an earlier program of kernels_name has the same kernel name; several may have. */
+/* Whether a name before number i of kernels_name is the same. Kernels of different programs may have one name. */
 static bool named_before(size_t i)
 {
 	for (size_t before = 0; before < i; before++)
@@ -173,7 +173,8 @@ static int parse_options(int argc, char **argv, const struct bench_defaults *own
 	if (r < 0)
 		return r;
 	o->engine.profile = kernels;
-	if (kernels) /* each repeat is one more step of the same streams, so they grow by so many tokens */
+	/* Each repeat is one more step of the same streams, in which every stream grows by one token. */
+	if (kernels)
 		o->steps = o->repeat;
 	if (!o->engine.model_dir)
 		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");

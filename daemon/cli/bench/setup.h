@@ -1,5 +1,5 @@
-/* The parts that `tigon bench kernels` and `tigon bench steps` share: options, opening the engine, and the peaks of
- * its device (kernels/peak.h), which are measured at the start and after each kind of step. */
+/* The code that `tigon bench kernels` and `tigon bench steps` share: options, opening the engine, and the peaks of its
+ * device (kernels/peak.h), which are measured at the start and after each kind of step. */
 #pragma once
 
 #include "daemon/cli/bench/list.h"
@@ -13,10 +13,11 @@ struct bench_options {
 	unsigned batch_invariant; /* enum option_switch */
 	struct bench_list prefill, decode, context;
 	uint32_t repeat; /* measurements of each kind of step */
-	/* bench steps: tokens that each stream generates in a measurement; bench kernels: in all of them */
+	/* Tokens that each stream generates. bench steps: in one measurement. bench kernels: in all measurements of a
+	 * kind of step, one in each. */
 	uint32_t steps;
 	const char *only; /* bench kernels: print only this kernel; NULL: all */
-	/* bench kernels: values that share a scale in int8 products; 0: these are not measured */
+	/* bench kernels: values that share a scale in int8 products; 0: int8 products are not measured */
 	uint32_t int8;
 	const char *plot;   /* NULL: no figure */
 	const char *tuning; /* NULL: the built-in table */
@@ -35,7 +36,7 @@ struct bench {
 	struct load *load;
 	struct peaks *peaks;
 	struct peak best, least; /* of all measurements of the peaks */
-	struct peak known;	 /* those that this device is known to reach; zeros: unknown */
+	struct peak known;	 /* the peaks that this device is known to reach; zeros: unknown */
 	uint32_t measured;	 /* times that the peaks were measured */
 };
 
@@ -47,12 +48,13 @@ int bench_run(int argc, char **argv, const struct bench_defaults *own,
 /* A kind of step to measure. */
 struct bench_case {
 	uint32_t streams; /* 0: a prompt */
-	uint32_t tokens;  /* of the prompt; with streams: of each stream before its first step */
+	/* tokens of the prompt; with streams: tokens of each stream before its first step */
+	uint32_t tokens;
 };
 
-/* The cases of the options, new: prompts, then each number of streams with each context. A context is shortened so that
- * the generated tokens fit into the model's length. A case for which the engine has too few pages is left out, and a
- * line on standard output names it. -EINVAL: no case is left; *ret is new all the same. */
+/* Makes the cases that the options ask for, new: prompts, then each number of streams with each context. A context is
+ * shortened so that the generated tokens fit into the model's length. A case for which the engine has too few pages is
+ * left out, and a line on standard output names it. -EINVAL: no case is left; *ret is new all the same. */
 int bench_cases(const struct bench *b, struct bench_case **ret, size_t *ret_n,
 		struct err *e) MUST_CHECK;
 
@@ -67,5 +69,5 @@ const char *bench_print_head(const struct bench *b);
 int bench_plot(const struct bench *b, const struct plot_panel *panels, size_t n,
 	       struct err *e) MUST_CHECK;
 
-/* Prints a line about the current measurement to standard error, if that is a terminal. */
+/* Prints a line about the current measurement to standard error. Does nothing if that is not a terminal. */
 void bench_progress(const char *fmt, ...) PRINTF(1, 2);

@@ -1,5 +1,5 @@
-/* `tigon bench steps`: the time of whole steps by the host's clock, from handing over the plan to receiving the
- * result. It measures prompts by length, and generated tokens by number of streams and context.
+/* `tigon bench steps`: the time of whole steps by the host's clock, from handing over the first plan of a measurement
+ * to receiving its last result. It measures prompts by length, and generated tokens by number of streams and context.
  *
  * The bytes that a step reads depend on the number of different experts that it uses. That number is counted in a step
  * that is not timed. */
@@ -16,7 +16,7 @@
 
 struct measurement {
 	uint32_t streams; /* 0: a prompt */
-	/* of the prompt; with streams: of each stream before the first step */
+	/* tokens of the prompt; with streams: tokens of each stream before the first step */
 	uint32_t tokens;
 	double *seconds;       /* [repeat] owned; sorted once it is complete */
 	double median;	       /* seconds of a prompt, or of one step of generated tokens */
@@ -24,7 +24,7 @@ struct measurement {
 	double experts; /* different experts that a layer uses, on average; 0: the model has none */
 };
 
-/* The number of prompts, or of steps, that each of m->seconds covers. */
+/* Returns the number of prompts, or of steps, that each of m->seconds covers. */
 static double units(const struct bench *b, const struct measurement *m)
 {
 	return m->streams ? b->options->steps : 1;

@@ -30,7 +30,7 @@ struct worker {
 	struct peers *peers;	  /* of a decode worker: the prefill workers */
 	struct attempt *attempts; /* of a prefill worker: the prompts that it was sent */
 	struct gossip *gossip;	  /* of a prefill worker: the keys of pages that it has cached */
-	uint64_t *told;		  /* [n_decode] place of the key that each is told next */
+	uint64_t *told;		  /* [n_decode] place of each decode worker in gossip (gossip.h) */
 	struct {
 		uint32_t n_draws;
 		double end;
@@ -358,8 +358,8 @@ static int arrived(struct fleet *f, struct attempt *a)
 
 /* ---- requests ---- */
 
-/* Chooses a worker by the session's number, or the next one that has fewer than twice the mean number of requests. Each
- * request of a trace is a session of its own. */
+/* Chooses the worker of a request by the number of its session. A worker with twice the mean number of requests is
+ * passed over, and the next one is looked at. Each request of a trace is a session of its own. */
 static uint32_t worker_of(const struct fleet *f, uint64_t tag)
 {
 	uint64_t session = tag >> 32 ? tag >> 32 : tag, n = f->o->n_decode;

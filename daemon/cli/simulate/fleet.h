@@ -28,10 +28,11 @@ struct fleet_options {
 struct fleet_result {
 	uint64_t requests, failed;
 	uint64_t handed_over; /* prompts that were sent to a prefill worker */
-	/* of all requests; of those, found in the cache of the worker that answers (a decode or unified worker) */
+	/* prompt tokens of all requests, and how many of these the workers that answer (decode or unified workers) had
+	 * cached */
 	uint64_t prompt_tokens, local_tokens;
-	/* Prompt tokens handed to prefill workers; found in their caches; computed by them; computed by the workers
-	 * that answer. */
+	/* Prompt tokens: handed to prefill workers (asked), and of these found in the caches there; computed by prefill
+	 * workers (prefilled), and computed by the workers that answer. */
 	uint64_t asked_tokens, found_tokens, prefilled_tokens, computed_tokens;
 	uint64_t generated_tokens, retractions;
 	uint64_t page_bytes, state_bytes; /* sent */

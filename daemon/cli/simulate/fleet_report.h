@@ -3,7 +3,7 @@
 
 #include "daemon/cli/simulate/fleet.h"
 
-/* 100 * part / whole; 0 if `whole` is 0. */
+/* Returns 100 * part / whole, or 0 if `whole` is 0. */
 double percent(uint64_t part, uint64_t whole);
 
 /* Prints a line for each figure, tab separated: its name, its value for workers apart and for unified ones. Sorts the

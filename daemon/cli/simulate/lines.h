@@ -15,7 +15,7 @@ struct lines {
 	FILE *f;
 	const char *path;     /* borrowed */
 	struct buf text;      /* the line, without its end */
-	unsigned long number; /* of the line, from 1 */
+	unsigned long number; /* number of the line, from 1 */
 	bool ended;	      /* the line ended with a newline; the last line of a file may not */
 };
 

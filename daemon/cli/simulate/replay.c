@@ -63,7 +63,7 @@ static int begin(struct replay *p, const json_t *line, struct err *e)
 	return p->draws && p->events ? 0 : err_no_memory(e);
 }
 
-/* The numbers of a line's member, such as token ids, new; NULL: out of memory. */
+/* Returns the numbers of a line's member, such as token ids, new; NULL: out of memory. */
 static int32_t *ids(const json_t *line, const char *key, uint32_t *ret_n)
 {
 	const json_t *array = json_object_get(line, key), *v;
@@ -239,7 +239,7 @@ int replay_file(const char *path, struct err *e)
 	while (!cut && (r = lines_next(&l, e)) > 0) {
 		json_t *line = json_loadb(buf_str(&l.text), l.text.len, 0, NULL);
 
-		/* A daemon that was killed leaves an incomplete last line. */
+		/* A daemon that was killed may leave an incomplete last line. */
 		cut = p.s && !line && !l.ended && buf_str(&l.text)[0] == '{';
 		r = cut			   ? 0
 		    : json_is_object(line) ? replay_line(&p, line, e)

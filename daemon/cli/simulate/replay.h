@@ -3,5 +3,6 @@
 
 #include "base/err.h"
 
-/* Prints the result. -EINVAL: a line cannot be read, or a plan differs; the sentence names the line. */
+/* Replays the file and prints the result. -EINVAL: a line cannot be read, or a plan differs; the sentence names the
+ * line. -errno: the file cannot be opened. */
 int replay_file(const char *path, struct err *e) MUST_CHECK;

@@ -6,13 +6,13 @@
 #include "daemon/cli/simulate/workload.h"
 #include "scheduler/scheduler.h"
 
-/* Seconds of a step: a fixed part, and a part for each prompt token, for each decoding row, and for each KV token that
- * a decoding row reads. */
+/* A step takes step_s seconds, and besides prefill_token_s for each prompt token, decode_row_s for each decoding row,
+ * and kv_token_s for each KV token that a decoding row reads. */
 struct cost_model {
 	double step_s, prefill_token_s, decode_row_s, kv_token_s;
 };
 
-/* A request in a scheduler; the `user` pointer of its events. */
+/* A request that a scheduler has. Its events point to it (`user`). */
 struct flight {
 	struct sim_request q;
 	double last;	  /* fleet.c: the time of its newest token */
@@ -21,8 +21,9 @@ struct flight {
 	int32_t output[]; /* [q.n_output] */
 };
 
-/* Takes the workload's next request; NULL: out of memory. After the request's last event flight_end reports the end to
- * the workload and frees the flight, also if it returns -ENOMEM. A flight that never ran is freed with free. */
+/* flight_new takes the workload's next request; NULL: out of memory. flight_submit hands it to a scheduler. After the
+ * request's last event flight_end reports the end to the workload and frees the flight, also if it returns -ENOMEM. A
+ * flight that no scheduler accepted is freed with free. */
 struct flight *flight_new(struct workload *w) MUST_CHECK;
 int flight_submit(struct flight *f, struct scheduler *s, enum scheduler_handoff handoff,
 		  struct err *e) MUST_CHECK;

@@ -1,5 +1,6 @@
 /* `tigon simulate`: runs the scheduler and the prefix cache of tigond, the same object code, on a workload. A cost
- * model takes the device's place, and time is simulated, so a run takes only the time of planning. */
+ * model takes the device's place, and time is simulated, so a run takes little more than the host's time for
+ * planning. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -303,7 +304,7 @@ static int simulate(const struct simulate_options *o, struct err *e)
 		return replay_file(o->replay, e);
 	if (o->decode_workers > 0)
 		return simulate_fleet(o, e);
-	/* A run may take minutes: refuse a file that cannot be written before it begins. */
+	/* A run may take minutes, so a file that cannot be written is refused before the run begins. */
 	r = o->svg ? plot_check("svg", o->svg, e) : 0;
 	if (r == 0)
 		r = run_one(o, o->cache_memory, &bounded, e);

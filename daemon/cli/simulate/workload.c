@@ -231,7 +231,7 @@ int workload_open_trace(const char *path, struct workload **ret, struct err *e)
 
 /* ---- agentic ---- */
 
-/* The k-th random number of a session, in [0, 1), independent of the order in which sessions run. */
+/* Returns the k-th random number of a session, in [0, 1). It does not depend on the order in which sessions run. */
 static double draw_unit(const struct workload *w, uint64_t session, uint32_t k)
 {
 	uint64_t seed = mix64(w->o.seed + MIX_GOLDEN) + session;
@@ -253,7 +253,7 @@ static bool earlier(const void *a, const void *b)
 
 static const struct heap_kind wake_heap = {.size = sizeof(struct wake), .before = earlier};
 
-/* The heap has room: each user has one wake at most. */
+/* Notes when a user sends the next request. The heap has room, because each user has one wake at most. */
 static void wake_at(struct workload *w, double at, uint32_t user)
 {
 	heap_add(&wake_heap, w->wakes, w->n_wakes++, &(struct wake){at, user});
@@ -302,7 +302,8 @@ int workload_new_agentic(const struct agentic_options *o, struct workload **ret,
 	}
 	w->o = *o;
 	w->longest = (uint32_t)longest;
-	/* Users begin at random times within the mean time that the longest session spends between its turns. */
+	/* Users begin at random times from 0 to max_turns * think_s, the mean time that the longest session waits
+	 * between its turns. */
 	for (uint32_t i = 0; i < o->users; i++)
 		begin_session(w, i, draw_unit(w, 0, i) * o->think_s * o->max_turns);
 	*ret = w;

@@ -6,17 +6,17 @@
  *     {"at": 1.5, "prompt": [{"seed": 7, "tokens": 500}, {"seed": 12, "tokens": 64}],
  *      "output": 128, "boundaries": [500], "priority": 0, "salt": 1}
  *
- * at: seconds. prompt: token ids, or pieces, each a seed and a number of made-up tokens; the same seed gives the same
- * tokens, so that prompts can share beginnings. output: the number of generated tokens (default 16). boundaries (at
- * most SIM_BOUNDARIES_MAX) and priority: as in struct scheduler_request. salt: a text, which means the same as
- * cache_salt in a request to tigond, or a whole number. Each number has a space of its own, 0 the space of requests
- * without a salt.
+ * at: seconds. prompt: a list of token ids, and of objects that stand for made-up tokens and give a seed and their
+ * number; the same seed gives the same tokens, so that prompts can share beginnings. output: the number of generated
+ * tokens (default 16). boundaries (at most SIM_BOUNDARIES_MAX) and priority: as in struct scheduler_request. salt: a
+ * text, which means the same as cache_salt in a request to tigond, or a whole number. Each number has a space of its
+ * own, 0 the space of requests without a salt.
  *
  * The agentic workload is the one of TokenSpeed's report on Qwen3.5; the numbers here are the defaults of its options.
- * Many users share a system prompt. A session has 10 to 15 turns. The first turn is a long context (50 thousand
- * tokens). Each later turn repeats everything before, the model's answers included, and appends a tool's result (800
- * tokens). A user sends the next turn some time after an answer, and begins another session after the last turn. So the
- * times of requests depend on the ends of earlier ones. */
+ * Many users share a system prompt. A session has 10 to 15 turns; a turn is here a request with its answer. The first
+ * turn is a long context (50 thousand tokens). Each later turn repeats everything before, the model's answers included,
+ * and appends a tool's result (800 tokens). A user sends the next turn some time after an answer, and begins another
+ * session after the last turn. So the times of requests depend on the ends of earlier ones. */
 #pragma once
 
 #include <stdbool.h>
@@ -56,17 +56,19 @@ int workload_new_agentic(const struct agentic_options *o, struct workload **ret,
 			 struct err *e) MUST_CHECK;
 void workload_free(struct workload *w);
 
-/* The time of the next request. False: there is none now; a request that runs may lead to another one when it ends. */
+/* Gives the time of the next request. False: there is none now; a request that runs may lead to another one when it
+ * ends. */
 bool workload_peek(const struct workload *w, double *ret_at);
 
 /* Takes the next request, which workload_peek must have found. -ENOMEM. */
 int workload_next(struct workload *w, struct sim_request *ret) MUST_CHECK;
 
-/* A request has ended at the time `now`, with these generated tokens, which are copied. -ENOMEM. */
+/* Tells the workload that a request has ended at the time `now`, with these generated tokens, which are copied.
+ * -ENOMEM. */
 int workload_done(struct workload *w, uint64_t tag, double now, const int32_t *output,
 		  uint32_t n_output) MUST_CHECK;
 
-/* The most tokens that a prompt and its output have together. */
+/* Returns the most tokens that a prompt and its output have together. */
 uint32_t workload_longest(const struct workload *w);
 
 /* Makes up the token of draw k of a step; equal arguments give equal tokens. tag: a number that no other step has. */

@@ -32,7 +32,7 @@ static int start(char *const argv[], int out, pid_t *ret, struct err *e)
 	return code ? err_set(e, code, "it does not start: %s", strerror(code)) : 0;
 }
 
-/* Reads the child's output until the child closes it. -ETIMEDOUT: that takes longer than `until`. */
+/* Reads the child's output until the child closes it. -ETIMEDOUT: it is still open at the time `until`. */
 static int read_all(int in, uint64_t until, struct buf *out)
 {
 	static char part[PART];
@@ -53,7 +53,8 @@ static int read_all(int in, uint64_t until, struct buf *out)
 	}
 }
 
-/* Waits for the child's end, because a child that has closed its output may still be running. -ETIMEDOUT. */
+/* Waits for the child's end, because a child that has closed its output may still be running. -ETIMEDOUT: it is still
+ * running at the time `until`. */
 static int wait_until(pid_t pid, uint64_t until, int *ret_status)
 {
 	const struct timespec pause = {.tv_nsec = LOOK_MS * 100000};

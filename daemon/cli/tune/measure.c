@@ -14,12 +14,12 @@
 
 enum {
 	PAGE = 64,
-	STREAMS = 64,  /* streams of a decode step, at most */
-	CONTEXT = 192, /* tokens that each stream has before the measured one */
+	STREAMS = 64,  /* most streams of a decode step */
+	CONTEXT = 192, /* tokens of each stream before the measured one */
 	SAMPLES = 20,  /* pairs of launches that a place needs for a result */
 	SAMPLES_MAX = 1024,
-	ROUNDS_MAX = 20, /* pairs of steps of one kind */
-	FAR_LARGER = 8,	 /* a model so many times larger than a cache gains nothing from it */
+	ROUNDS_MAX = 20, /* most pairs of steps of one kind */
+	FAR_LARGER = 8,	 /* a cache hardly speeds up a model that is so many times larger */
 	SERIES_MAX = 256,
 	FORCED_ROWS = 3 * (TUNING_FAMILIES - 1),
 };
@@ -27,7 +27,7 @@ enum {
 /* Pairs of launches, or of decode steps in one launch, at one place. */
 struct series {
 	struct tuning_place place;
-	/* the time with the default cut; the time with the measured cut, divided by it */
+	/* default_us: the time with the default cut. ratio: the time with the measured cut, divided by default_us */
 	double default_us[SAMPLES_MAX], ratio[SAMPLES_MAX];
 	uint32_t n;
 };
@@ -65,8 +65,9 @@ static int look_at_peaks(struct measuring *m, struct err *e)
 	return r;
 }
 
-/* Whether launches at a place are measured: those that the cut changes. If the cut is the default one, all are. Ends
- * the use of the default cuts, because kernels_tuned asks for the cuts in use. */
+/* Returns whether the measured cut changes the launches at a place of a tuning table (tuning.h). If the default cut
+ * itself is measured, returns whether the launches there have cuts at all. Makes launches use the measured cut from now
+ * on, because kernels_tuned asks for the cuts in use. */
 static bool concerned(struct measuring *m, const struct tuning_place *p)
 {
 	kernels_use_default_cuts(engine_kernels(m->engine), false);
@@ -98,8 +99,8 @@ static int add_sample(struct measuring *m, const struct tuning_place *p, double 
 
 /* ---- steps ---- */
 
-/* Runs `steps` steps of M streams, each with one token a step behind `context` tokens; or runs a prompt of M tokens.
- * *ret_us: microseconds of all of it, by the host's clock. */
+/* decode: runs `steps` steps of M streams, in each of which every stream has one token, the first behind `context`
+ * tokens. Else runs a prompt of M tokens. *ret_us: microseconds of all of it, by the host's clock. */
 static int step(struct measuring *m, bool decode, uint32_t M, uint32_t context, uint32_t steps,
 		double *ret_us, struct err *e)
 {
@@ -122,7 +123,8 @@ static int compare_bits(struct measuring *m, bool decode, uint32_t M, struct err
 	for (int tuned = 0; r == 0 && tuned < 2; tuned++) {
 		kernels_use_default_cuts(engine_kernels(m->engine), !tuned);
 		load_seed(m->load, m->seed, true);
-		/* Of streams, the second step reads the pages and states that the first has written. */
+		/* With streams there are two steps: the second reads the pages and states that the first has
+		 * written. */
 		r = step(m, decode, M, 0, 2, &us, e);
 		if (r == 0)
 			r = load_digest(m->load, decode ? M : 1, &h[tuned], e);
@@ -146,8 +148,9 @@ static int keep_first(struct measuring *m, const struct kernel_timing *t, size_t
 	return 0;
 }
 
-/* Adds a sample of each launch. Both steps of the pair launched the same kernels in the same order. In a decode step
- * attention's tiles have one token whatever the cut, so only prompts count for attention. */
+/* Adds a sample of each launch that the cut changes (concerned). Both steps of the pair launched the same kernels in
+ * the same order. In a decode step attention's tiles have one token whatever the cut, so only prompts count for
+ * attention. */
 static int add_pairs(struct measuring *m, bool decode, const struct kernel_timing *t, size_t n,
 		     bool tuned_first, struct err *e)
 {
@@ -271,7 +274,7 @@ static int measure_all(struct measuring *m, struct err *e)
 
 /* ---- opening and printing ---- */
 
-/* Fills a table that gives the cut to every launch, with any kernels and on any device. */
+/* Fills a table that gives the cut to every launch that has cuts, on any device and with any variant of the kernels. */
 static void force(const struct tune_options *o, const struct tuning_cut *cut,
 		  struct tuning_row rows[FORCED_ROWS])
 {

@@ -1,5 +1,5 @@
-/* The command line of `tigon tune`, of the process that chooses cuts and of its children, each of which measures
- * one. */
+/* The command line of `tigon tune`, both for the process that chooses cuts and for its children. Each child measures
+ * one cut. */
 #pragma once
 
 #include "base/options.h"
@@ -17,11 +17,11 @@ struct tune_options {
 	unsigned batch_invariant; /* enum option_switch */
 	const char *out;	  /* NULL: standard output */
 	struct tune_cuts cuts;	  /* the cuts to measure; none: the program's own list */
-	bool family;		  /* write rows for all devices with as many compute units */
-	uint32_t budget;	  /* seconds for all cuts */
+	bool family;		  /* rows for all devices with this number of compute units */
+	uint32_t budget;	  /* seconds for all cuts; no cut begins later */
 	uint32_t limit;		  /* seconds that one child may take in all */
-	uint32_t largest;	  /* largest M to measure */
-	const char *measure;	  /* the cut to measure, in this process; NULL: choose */
+	uint32_t largest;	  /* longest prompt to measure, in tokens */
+	const char *measure;	  /* measure this cut, in this process; NULL: choose cuts */
 	uint32_t seconds;	  /* seconds of measuring once the model is open */
 	char program_cache[4096];
 };

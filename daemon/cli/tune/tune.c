@@ -1,7 +1,7 @@
-/* `tigon tune`: measures one cut after the other, each in a process of its own (child.h), and writes a table with the
- * fastest one for every place (kernels/tuning/tuning.h). The default cut stays where no other is faster by more than
- * the noise. The first process finds the noise by measuring the default cut against itself. For every chosen cut a
- * program is compiled when a model is opened, so only the few that save the most are taken. */
+/* `tigon tune`: measures one cut after the other, each in a process of its own (child.h), and writes a table with a cut
+ * for every place (kernels/tuning/tuning.h): the fastest of the chosen cuts, or the default cut where none of them is
+ * faster by more than the noise. The first process finds the noise by measuring the default cut against itself. For
+ * every chosen cut a program is compiled when a model is opened, so only the few cuts that save the most are chosen. */
 #include "daemon/cli/command.h"
 
 #include <errno.h>
@@ -20,15 +20,15 @@
 #define SECOND	   1000000000ull
 #define LEAST_TIME 5 /* least seconds for measuring a cut */
 
-/* The least noise, and the least gain of a chosen cut over all places, as shares of the default cut's time at a
- * place. */
+/* The least noise of a place, and the least sum over all places of what a chosen cut saves. Both are shares of the
+ * default cut's time at a place. */
 #define NOISE 0.03
 
 enum {
 	OUTPUT_MAX = 16 << 20,
 	ARGS_MAX = 256,
-	/* Most cuts of a program that keep the bits, and most that change them. Besides the default cut
-	 * kernels/tuning/cuts.h has room for 7. */
+	/* SAME_MAX: the most cuts of a program that are chosen and keep the bits. DIFFER_MAX: the most that change
+	 * them. Besides the default cut kernels/tuning/cuts.h has room for 7. */
 	SAME_MAX = 4,
 	DIFFER_MAX = 2,
 };
@@ -71,7 +71,7 @@ static const char *const own_cuts[] = {
 /* The measurements at one place. Each row has the times of its cut and of the default cut, measured in one process. */
 struct place {
 	struct tuning_row own;			/* the default cut's */
-	struct tuning_row tried[TUNE_CUTS_MAX]; /* by the cut's number; us 0: not measured here */
+	struct tuning_row tried[TUNE_CUTS_MAX]; /* [number of the cut] us 0: not measured here */
 	/* the chosen cut that keeps the bits; the chosen one that changes them; NULL: none */
 	const struct tuning_row *same, *differ;
 	double noise; /* a cut is faster if it saves more than this share of the default cut's time */
@@ -84,7 +84,7 @@ struct tuning_run {
 	uint64_t start;
 	struct place *places; /* owned */
 	size_t n_places;
-	/* comment lines of the table: remarks of children, and cuts that were left out */
+	/* comment lines of the table: remarks of children, and cuts that were dropped or left out */
 	struct buf notes;
 	uint32_t measured, dropped;
 };
@@ -274,7 +274,8 @@ static int measure_all(struct tuning_run *t, struct err *e)
 
 /* ---- choosing ---- */
 
-/* Whether the cuts of a place belong to a program. Products and experts are one program, TUNING_PRODUCT. */
+/* Whether launches at a place are of a program, which is named by a family. The families of products and of experts
+ * have one program in common, TUNING_PRODUCT. */
 static bool of_program(const struct place *p, enum tuning_family program)
 {
 	enum tuning_family family = p->own.place.family;
@@ -282,16 +283,16 @@ static bool of_program(const struct place *p, enum tuning_family program)
 	return (family == TUNING_EXPERTS ? TUNING_PRODUCT : family) == program;
 }
 
-/* The time of a place with the cuts chosen so far (same_bits: with those that keep the bits), as a share of the default
- * cut's time. */
+/* Returns the time of a place with the cuts chosen so far (same_bits: with those that keep the bits), as a share of the
+ * default cut's time. */
 static double now(const struct place *p, bool same_bits)
 {
 	return !same_bits && p->differ ? ratio(p->differ) : p->same ? ratio(p->same) : 1;
 }
 
-/* The time that this cut would save at a place, compared with the cuts chosen so far, as a share of the default cut's
- * time. It is 0 unless the cut is faster, by more than the noise, than the default cut; a cut that changes bits must be
- * faster than the chosen cut that keeps them. */
+/* Returns the time that this cut would save at a place, compared with the cuts chosen so far, as a share of the default
+ * cut's time. Returns 0 unless the cut is faster, by more than the noise, than the default cut, or, if it changes bits,
+ * than the chosen cut that keeps them. */
 static double gain(const struct place *p, uint32_t cut, bool same_bits)
 {
 	const struct tuning_row *row = &p->tried[cut];
@@ -302,8 +303,8 @@ static double gain(const struct place *p, uint32_t cut, bool same_bits)
 	return MAX(now(p, same_bits) - ratio(row), 0.0);
 }
 
-/* Chooses up to `most` cuts of a program that keep (or, without same_bits, change) the bits: each time the one that
- * saves the most over all places. */
+/* Chooses up to `most` cuts of a program that keep (or, without same_bits, change) the bits. Each time takes the cut
+ * that saves the most over all places; stops when that is less than NOISE. */
 static void take_cuts(struct tuning_run *t, enum tuning_family program, bool same_bits,
 		      uint32_t most)
 {
@@ -418,7 +419,7 @@ static int choose(const struct tune_options *o, int argc, char **argv, struct er
 	struct model_config config;
 	int r = model_config_open(o->engine.model_dir, &config, e);
 
-	/* A run may take an hour: refuse a path that cannot be written before it begins. */
+	/* A run may take an hour, so a path that cannot be written is refused before anything is measured. */
 	if (r == 0 && o->out && (r = check_out(o->out, e)) < 0)
 		err_prefix(e, "--out");
 	if (r < 0)

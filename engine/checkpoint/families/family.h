@@ -8,23 +8,24 @@
 #include "engine/checkpoint/model_config.h"
 #include "engine/checkpoint/weight.h"
 
-/* How a tensor holds the rows of one or several weights. The part of a tensor with one weight's rows is a section. */
+/* How a tensor holds the rows of one or several weights. A section is a part of a tensor with rows of one weight;
+ * several sections may have rows of the same weight. */
 enum tensor_form {
 	/* [rows, columns]. Experts have a tensor each: '*' in the name is the expert's number */
 	TENSOR_MATRIX,
 	TENSOR_VECTOR, /* [columns] */
 	TENSOR_CONV,   /* [rows, 1, columns] */
-	/* [rows, columns]: for each key head of Gated DeltaNet its rows of every section */
+	/* [rows, columns]: for each key head of Gated DeltaNet, the head's rows of every section */
 	TENSOR_HEADS,
-	TENSOR_EXPERTS, /* [experts, rows, columns]: for each expert its rows of every section */
+	TENSOR_EXPERTS, /* [experts, rows, columns]: for each expert, its rows of every section */
 };
 
 enum { TENSOR_SECTIONS_MAX = 4 };
 
 struct tensor_section {
 	enum weight_role role;
-	/* TENSOR_HEADS: rows a head, as the offset of a uint32_t in struct model_config. 0: all rows of the weight
-	 * that earlier sections do not have. */
+	/* In TENSOR_HEADS: the offset in struct model_config of a uint32_t, which is the number of the section's rows
+	 * for each head. 0: the section has all rows of the weight that earlier sections do not have. */
 	uint16_t rows_at;
 };
 
@@ -35,7 +36,7 @@ struct family_tensor {
 	uint8_t more; /* sections behind the first */
 };
 
-/* Tensors that come together: a checkpoint has all of them or, if it lacks the first, none. */
+/* Tensors that come together: a checkpoint that has the first of them must have all whose weights the layer has. */
 struct tensor_set {
 	/* the kind of layer that has them (enum layer_kind), or LAYER_KINDS: every layer */
 	uint8_t kind;
@@ -47,15 +48,15 @@ struct family {
 	const char *name; /* its model_type in config.json, which may have "_text" appended */
 	/* Written by `tigon export`: model_type, and the name of the class in transformers. */
 	const char *text_type, *class_name;
-	/* Values for missing keys, and the conventions that have no key (norm_adds_one, attention_gate). A family
-	 * without Gated DeltaNet has no key heads. */
+	/* Values for missing keys, and conventions that the family fixes (norm_adds_one, attention_gate). A family
+	 * without Gated DeltaNet has n_key_heads 0. */
 	struct model_config defaults;
 	double rotary_factor; /* the share of a head that is rotated, if no key says it */
-	/* Fills c->layers, after the sizes of the whole model were read. Refuses values that the engine computes for
-	 * other families but not for this one. */
+	/* Fills c->layers (and n_experts), after the sizes of the whole model were read. Refuses values that the engine
+	 * computes for other families but not for this one. */
 	void (*read_layers)(struct config_source *s, struct model_config *c);
-	/* The sets of tensors that its checkpoints may hold, NULL behind the last. Of two sets with the same weights,
-	 * the family's own files have the first. */
+	/* The sets of tensors that checkpoints of the family may hold, NULL behind the last. Of two sets with the same
+	 * weights the first is the one that the family's own files have. */
 	const struct tensor_set *const *sets;
 };
 
@@ -66,7 +67,8 @@ FAMILIES(DECLARE_FAMILY)
 #undef DECLARE_FAMILY
 
 /* Fills the mixers from layer_types. Without that key every full_attention_interval-th layer has attention (without
- * this key too, every `interval`-th one), and the others Gated DeltaNet. */
+ * this key too, every `interval`-th one), and the others Gated DeltaNet. In a family without Gated DeltaNet such a
+ * layer is an error. */
 void family_read_mixers(struct config_source *s, struct model_config *c, uint32_t interval);
 
 /* ---- names.c: tensors by the names of transformers ---- */

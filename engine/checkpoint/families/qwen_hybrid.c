@@ -29,8 +29,8 @@ static void read_moe(struct config_source *s, struct model_config *c)
 	config_only_truth(s, "norm_topk_prob", true);
 }
 
-/* Layers in mlp_only_layers, and those whose number from 1 is no multiple of decoder_sparse_step, are dense; without
- * experts all are. */
+/* Reads the layers of Qwen3-Next. A layer has a dense MLP if mlp_only_layers lists its number, counted from 0, or if
+ * its number, counted from 1, is no multiple of decoder_sparse_step. Without experts all layers have dense MLPs. */
 static void read_next(struct config_source *s, struct model_config *c)
 {
 	const json_t *only = config_value(s, "mlp_only_layers"), *v;

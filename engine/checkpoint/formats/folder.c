@@ -77,7 +77,8 @@ static int read_file(const struct folder *f, const char *name, size_t max,
 	return file_read(f->fd, name, ret->name, &ret->bytes, e);
 }
 
-/* Finds the template in the value of "chat_template": a string, or the entry "default" of a list. */
+/* Returns the template in the value of "chat_template": the value itself if it is no list, else the list's entry
+ * "default". NULL: there is none. */
 static const json_t *default_template(const json_t *v)
 {
 	const json_t *item;
@@ -95,7 +96,7 @@ static const json_t *default_template(const json_t *v)
 	return NULL;
 }
 
-/* Older models have their template inside a JSON file. */
+/* Reads the chat template of older models, which is a value in tokenizer_config.json. -ENOENT: it has none. */
 static int read_config_template(const struct folder *f, struct checkpoint_text *ret, struct err *e)
 {
 	const json_t *text;
@@ -170,8 +171,8 @@ static int folder_tensors(struct checkpoint *k, const struct tensor **ret, size_
 	return r;
 }
 
-/* Visits the index and all files of tensors, also those that the index does not name. A change of such a file changes
- * the cache's identity, which only means that items stored before are not found. */
+/* Visits the index and all files of tensors, also files that the index does not name. If such an unused file changes,
+ * the cache's identity changes too, which only means that items stored before are not found. */
 static int folder_files(const struct checkpoint *k, checkpoint_visit *visit, void *user,
 			struct err *e)
 {

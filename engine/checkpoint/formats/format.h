@@ -4,7 +4,8 @@
 #include "engine/checkpoint/checkpoint.h"
 
 struct checkpoint_format {
-	/* Opens a checkpoint: New in *ret, without `format`. -ENOTDIR, -EISDIR: the path may be of another format. */
+	/* Opens a checkpoint: new in *ret, but checkpoint_open sets `format`. -ENOTDIR, -EISDIR: the path may be of
+	 * another format. */
 	int (*open)(const char *path, struct checkpoint **ret, struct err *e);
 	void (*close)(struct checkpoint *k);
 	int (*read)(const struct checkpoint *k, enum checkpoint_part part,

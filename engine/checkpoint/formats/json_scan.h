@@ -1,9 +1,10 @@
 /* A pull scanner over untrusted JSON text: no tree, no allocation, time linear in the text. It reads the headers of
  * checkpoints. They may have 100 MB, and a tree of 100 MB of hostile JSON takes gigabytes.
  *
- * The scanner is strict (RFC 8259 without extensions), and stricter than JSON in one point. A string that the caller
- * reads must be printable ASCII once unescaped, because such strings are names of tensors and files that end up in
- * paths and log lines. Strings that are skipped may hold any characters; that they are UTF-8 is not checked.
+ * The scanner is strict (RFC 8259 without extensions), and stricter than JSON in two points. Values are nested at most
+ * JSON_SCAN_DEPTH deep. A string that the caller reads must be printable ASCII once unescaped, because such strings are
+ * names of tensors and files that end up in paths and log lines. Strings that are skipped may hold all characters that
+ * JSON allows; that they are UTF-8 is not checked.
  *
  * A failed call leaves the scanner at the place of the error; `json_scan_offset` returns it. */
 #pragma once
@@ -27,8 +28,8 @@ bool json_scan_is(struct json_scan *s, char c);
 /* Whether only white space is left. */
 bool json_scan_end(struct json_scan *s);
 
-/* Reads a string into out [size], 0-terminated. -EINVAL: it is no string, or not printable ASCII; -ENAMETOOLONG:
- * longer than size - 1. With out NULL any string is skipped. */
+/* Reads a string into out [size], 0-terminated. If out is NULL, skips a string of any length. -EINVAL: it is no string,
+ * or not printable ASCII; -ENAMETOOLONG: longer than size - 1. */
 int json_scan_string(struct json_scan *s, char *out, size_t size) MUST_CHECK;
 
 /* Reads a whole number from 0 to 2^64 - 1 without sign, fraction or exponent. -EINVAL, -ERANGE. */

@@ -96,7 +96,7 @@ static int add_files_of_index(struct safetensors *s, struct err *e)
 	return r;
 }
 
-/* Reads the index: {"metadata": ..., "weight_map": {tensor: file}}. */
+/* Reads the value of "weight_map" in the index, {tensor: file, ...}, into s->lines. */
 static int scan_index(struct safetensors *s, struct json_scan *scan, const char *shown,
 		      struct err *e)
 {
@@ -118,7 +118,7 @@ static int scan_index(struct safetensors *s, struct json_scan *scan, const char 
 				"%s: tensor %s is said to be in \"%s\", which is no file name "
 				"inside the directory",
 				shown, key, file);
-		/* Neighbouring lines mostly name the same file: keep one copy of its name. */
+		/* Neighbouring lines mostly name the same file, so they share one copy of its name. */
 		if (!line.file_name || strcmp(line.file_name, file))
 			line.file_name = arena_strdup(&s->names, file);
 		line.tensor = arena_strdup(&s->names, key);
@@ -172,7 +172,8 @@ static bool is_there(int dir_fd, const char *name)
 	return faccessat(dir_fd, name, F_OK, 0) == 0;
 }
 
-/* Fills s->files: the files that the index names, or model.safetensors, or every *.safetensors. */
+/* Fills s->files with the files that the index names; without an index with model.safetensors; without both with every
+ * *.safetensors. */
 static int choose_files(struct safetensors *s, int dir_fd, struct err *e)
 {
 	struct dirent *entry;
@@ -209,7 +210,7 @@ static int choose_files(struct safetensors *s, int dir_fd, struct err *e)
 	closedir(d);
 	if (r == 0 && !s->n_files)
 		r = err_set(e, ENOENT, "%s: no safetensors file in this directory", s->dir);
-	/* Sorted, so that errors do not depend on the order of the directory. */
+	/* The files are sorted, so that errors do not depend on the order of the directory. */
 	if (s->n_files)
 		qsort(s->files, s->n_files, sizeof(*s->files), compare_files);
 	return r;
@@ -260,7 +261,8 @@ static int compare_tensors(const void *a, const void *b)
 	return c ? c : strcmp(x->file, y->file);
 }
 
-/* Checks that no tensor is in two files, and that every line of the index is true. */
+/* Sorts the list. Checks that no tensor is in two files, and that every tensor of the index is in the file that the
+ * index says. */
 static int check_together(struct safetensors *s, struct err *e)
 {
 	const struct index_line *lines = s->lines;

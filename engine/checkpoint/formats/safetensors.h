@@ -18,9 +18,9 @@
 
 struct safetensors;
 
-/* Opens the files of DIR/model.safetensors.index.json, or DIR/model.safetensors, or every *.safetensors in DIR. New;
- * errors name file and tensor. -ENOENT: no directory, no checkpoint in it, or a file of the index is missing;
- * -EINVAL: a file is wrong; -ENOMEM. */
+/* Opens the checkpoint in a directory: the files that model.safetensors.index.json names; without it model.safetensors;
+ * without both every *.safetensors. New; errors name file and tensor. -ENOENT: no directory, no checkpoint in it, or a
+ * file of the index is missing; -EINVAL: a file is wrong; -ENOMEM. */
 int safetensors_open(const char *dir, struct safetensors **ret, struct err *e) MUST_CHECK;
 void safetensors_close(struct safetensors *s);
 

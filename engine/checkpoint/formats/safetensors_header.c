@@ -83,7 +83,7 @@ static int scan_offsets(struct header *h, struct entry *t)
 	return 0;
 }
 
-/* Parses the value of one tensor's name. */
+/* Parses the description of one tensor, which is the object behind its name. */
 static int scan_entry(struct header *h, struct entry *t)
 {
 	bool dtype = false, shape = false, offsets = false;
@@ -125,7 +125,8 @@ static int scan_entry(struct header *h, struct entry *t)
 	return 0;
 }
 
-/* Checks that bytes = product of the shape x bits of an element / 8, without overflow and without a part of a byte. */
+/* Checks that the tensor's bytes lie inside the data, and that their number is the product of the shape x bits of an
+ * element / 8, without overflow and without a part of a byte. */
 static int check_size(struct header *h, struct entry *t, uint64_t data_len)
 {
 	struct tensor *x = &t->tensor;
