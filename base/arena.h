@@ -20,6 +20,6 @@ void arena_release(struct arena *a);
 void *arena_alloc(struct arena *a, size_t size);
 void *arena_array(struct arena *a, size_t n, size_t size);
 
-/* Return a copy of the text, or of its first len bytes, with a 0 behind it. NULL as above. */
+/* Return a copy of the text, or of its first len bytes, with a 0 behind it. NULL: as for arena_alloc. */
 char *arena_strndup(struct arena *a, const char *text, size_t len);
 char *arena_strdup(struct arena *a, const char *text);

@@ -1,9 +1,10 @@
 /*
  * An error, in one sentence fit to show a user.
  *
- * On failure a function with an int result returns a negative code: an errno, or a problem of base/problem.h. If it can
- * fail for several reasons, it also takes a `struct err *` and fills it on failure: the sentence, and for bad requests
- * the name of the parameter at fault. Nothing is allocated; text that does not fit is cut. This pointer may be NULL.
+ * On failure a function with an int result returns a negative code: an errno, or a problem of base/problem.h. A
+ * function whose failure is to be explained also takes a `struct err *` and fills it on failure: with the sentence,
+ * and, if a parameter of a request is at fault, with the parameter's name. Nothing is allocated; text that does not fit
+ * is cut. If the pointer is NULL, the functions below store nothing.
  *
  *     if (len < 8)
  *             return err_set(e, EINVAL, "%s: file is %zu bytes, too short for a header", path, len);
@@ -20,7 +21,7 @@ struct err {
 	char param[ERR_PARAM_MAX]; /* request parameter at fault, or "" */
 };
 
-/* Fills *e (if not NULL), clears e->param, and returns -code, so that a caller can write `return err_set(...)`. */
+/* Fills *e (if e is not NULL), clears e->param, and returns -code, so that a caller can write `return err_set(...)`. */
 int err_set(struct err *e, int code, const char *fmt, ...) PRINTF(3, 4);
 
 /* As err_set, with ENOMEM and the text "out of memory". */

@@ -83,7 +83,7 @@ int file_draft_open(struct file_draft *d, const char *path, struct err *e)
 	*d = (struct file_draft){.path = path, .fd = -1};
 	if (!*path)
 		return err_set(e, ENOENT, "the name of the file to write is empty");
-	/* the rename at the end would fail on a directory, and would replace a device by a file */
+	/* rename, in file_draft_close, would fail on a directory, and would replace a device by a file */
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
 		return err_set(e, S_ISDIR(st.st_mode) ? EISDIR : EINVAL, "%s: not a regular file",
 			       path);

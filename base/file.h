@@ -18,8 +18,9 @@
 int file_open(int dir_fd, const char *name, const char *shown, off_t *ret_size,
 	      struct err *e) MUST_CHECK;
 
-/* Appends the whole file dir_fd/name to out. -EFBIG: out would exceed its maximum; -ENOMEM; or an errno of file_open or
- * of reading. After a failure out may have the beginning of the file. */
+/* Appends the whole file dir_fd/name to out. -EFBIG: out would exceed its maximum, or the file grew while it was read
+ * and there is no memory for the rest; -ENOMEM: there is no memory for the file; or an errno of file_open or of
+ * reading. After a failure out may have the beginning of the file. */
 int file_read(int dir_fd, const char *name, const char *shown, struct buf *out,
 	      struct err *e) MUST_CHECK;
 

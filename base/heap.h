@@ -17,7 +17,7 @@ enum { HEAP_ELEMENT_MAX = 64 };
 struct heap_kind {
 	size_t size; /* bytes of an element, at most HEAP_ELEMENT_MAX */
 	bool (*before)(const void *a, const void *b); /* whether a comes before b */
-	/* called after an element was written to v[place], perhaps where it was before; NULL: no call */
+	/* called after an element was written to v[place], even if it was there before; NULL: no call */
 	void (*moved)(void *element, size_t place);
 };
 

@@ -75,9 +75,9 @@ static size_t line_head(enum log_level level, char *line, size_t size)
 				    levels[level].name);
 }
 
-/* Writes text to standard error. Returns whether all or some of it was written. Does not wait for a reader: if poll
- * calls a pipe writable, it has room for PIPE_BUF bytes, and a socket for a large part of its buffer. A line is
- * shorter. */
+/* Writes text to standard error. Returns whether all or some of it was written. Does not wait for a reader: when poll
+ * says that a pipe is writable, the pipe has room for PIPE_BUF bytes (4096), and a line is shorter. A socket then has
+ * room for a large part of its buffer. */
 static bool put(const char *text, size_t n)
 {
 	struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};

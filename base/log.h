@@ -30,8 +30,8 @@ struct log_limit {
 
 enum { LOG_MORE_MAX = 48 };
 
-/* Whether a line may be written now. If so, `more` is the text for its end: how many lines were left out since the one
- * before, or "". If not, counts the line as left out. */
+/* Whether a line may be written now. If so, `more` is the text for its end: how many lines were left out since the last
+ * line that was written, or "" if none was. If not, counts the line as left out. */
 bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX]) MUST_CHECK;
 
 #define log_error(...)	 log_write(LOG_LEVEL_ERROR, __VA_ARGS__)

@@ -43,7 +43,7 @@ void map_append(struct map *m, struct map_node *node, uint64_t hash);
 
 void map_remove(struct map *m, struct map_node *node);
 
-/* Puts `by`, which is in no map, in the place of `node`, with its hash. */
+/* Puts `by`, which is in no map, in the place of `node`, with the hash of `node`. */
 void map_replace(struct map *m, struct map_node *node, struct map_node *by);
 
 /* Takes every node out and hands it to `each`. */

@@ -217,7 +217,7 @@ static int set_value(const struct option_def *d, const char *value, void *to, st
 	return r;
 }
 
-/* Returns how many edits (insert, delete or change one letter) turn a into b. Looks only at the first NAME_MAX_LEN
+/* Returns how few edits (insert, delete or change one letter) can turn a into b. Looks only at the first NAME_MAX_LEN
  * letters of each. */
 static unsigned distance(const char *a, const char *b)
 {

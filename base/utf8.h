@@ -45,6 +45,6 @@ int utf8_sequence(const char *p, size_t len, bool *ret_cut);
 /* Returns the number of bytes at the text's beginning that are whole, valid sequences. */
 size_t utf8_valid(const char *text, size_t len);
 
-/* Appends text with each maximal part of an invalid sequence replaced by U+FFFD (like Rust's from_utf8_lossy and
- * Python's errors="replace"). */
+/* Appends the text, with one U+FFFD in the place of each n bytes for which utf8_sequence returns -n. Rust's
+ * from_utf8_lossy and Python's errors="replace" give the same text. */
 void utf8_replace(const char *text, size_t len, struct buf *out);

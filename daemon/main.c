@@ -3,9 +3,9 @@
  *
  *     options ─> signals ─> socket ─> watch, engine, text threads ─> http ─> wait ─> drain ─> stop
  *
- * The socket exists before anything slow begins: while the model is being loaded, a request gets 503 with Retry-After
- * (or its answer, from /metrics and /version), not "connection refused". The threads are stopped in the order http,
- * watch, text, engine.
+ * The socket exists before anything slow begins: while the model is being loaded, a valid request gets 503 with
+ * Retry-After (or its answer, from /metrics and /version), not "connection refused". The threads are stopped in the
+ * order http, watch, text, engine.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -106,7 +106,7 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 
 	if (!r && o->tokenizer)
 		r = check_directory("tokenizer", o->tokenizer, e);
-	/* If --cache-dir is missing, store_open creates it later. */
+	/* If the directory does not exist, store_open creates it later. */
 	if (!r && o->cache_dir && o->prefix_cache != OPTION_OFF && !access(o->cache_dir, F_OK))
 		r = check_directory("cache-dir", o->cache_dir, e);
 	if (!r && o->tuning && (r = tuning_open(o->tuning, &s->tuning, e)) < 0)

@@ -137,8 +137,9 @@ const struct option_def *options_table(size_t *n)
 	return table;
 }
 
-/* For a prefill worker with --registry: checks that other workers can reach the address that the registry will tell
- * them. */
+/* For a prefill worker with --registry: refuses an address that decode workers cannot use if the registry tells it to
+ * them. It is loopback, and the registry is elsewhere; or --transfer-announce names a port, and this worker listens at
+ * any free one. */
 static int check_announced(const struct options *o, struct err *e)
 {
 	const char *where = o->transfer_announce ? o->transfer_announce : o->transfer_listen;

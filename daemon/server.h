@@ -1,6 +1,6 @@
-/* The data that all threads share. The first comment of each block of members names the thread that writes them, before
- * the state becomes LIFECYCLE_READY. They are constant from then on, until the threads have ended. Members that change
- * in between are atomic or have a lock of their own. */
+/* The data that all threads share. The first comment of each block of members names the thread that writes them. It
+ * does so before the state becomes LIFECYCLE_READY; then they are constant until the threads have ended. The
+ * exceptions, which change later too, are atomic or have a lock of their own. */
 #pragma once
 
 #include <stdatomic.h>
@@ -48,7 +48,7 @@ struct server {
 	struct metrics metrics;
 	/* calls whose body has arrived and that are not freed, and prompts that are computed for other workers */
 	_Atomic uint32_t calls;
-	/* of these calls, those that wait for their first token or their answer; a visit (endpoint.h) is not counted */
+	/* calls that wait for their first token or their answer; a visit (endpoint.h) is not counted */
 	_Atomic uint32_t queued;
 	/* bytes of bodies that are being received or wait to be parsed */
 	_Atomic uint64_t body_bytes;

@@ -28,8 +28,9 @@
 #include "engine/checkpoint/families/family.h"
 #include "kernels/sources.h"
 
-/* Raise this number when the bytes of an item (engine_read_item) get another meaning, or when the host computes numbers
- * that decide bits in another way (pack.c). Items that older builds have stored are then not found. */
+/* Raise this number when the bytes of an item (engine_read_item) get another meaning, or when the host computes in
+ * another way the numbers that decide bits (checkpoint/pack.c). Items that older builds have stored are then not
+ * found. */
 #define LAYOUT_VERSION 2
 
 enum {
@@ -40,7 +41,7 @@ enum {
 	THREAD_NICE = 10,
 	FILES_MAX = 16384,
 	MEMO_MAX = 16 << 20,
-	MEMO_LINES_MAX = 4096, /* lines that stay about other files; further ones are dropped */
+	MEMO_LINES_MAX = 4096, /* the most lines about other files that stay in the memo */
 };
 
 /* ---- a hash of fields ---- */
@@ -103,7 +104,7 @@ struct hashing {
 	uint64_t size, n_chunks;
 	uint8_t (*digests)[DIGEST]; /* [n_chunks] */
 	atomic_uint_fast64_t next;
-	atomic_int error; /* the first error, as negative errno */
+	atomic_int error; /* an error of one of the threads, as negative errno; 0: none */
 	const atomic_bool *cancel;
 };
 
@@ -246,7 +247,8 @@ static bool parse_digest(const char *text, uint8_t ret[DIGEST])
 	return true;
 }
 
-/* Returns true, and fills in f->digest, if the line is about exactly this file. A damaged line matches no file. */
+/* Returns true, and fills in f->digest, if the line is about file f with its present size, times and inode. A damaged
+ * line matches no file. */
 static bool memo_matches(const char *line, struct weight_file *f)
 {
 	char want[PATH_MAX + 256];
@@ -278,8 +280,8 @@ static bool memo_find(struct buf *memo, struct weight_file *f)
 	return false;
 }
 
-/* Writes the memo: a line for each of these files, then the lines of the old memo that are about other paths. If it
- * cannot be written, only the log says so. */
+/* Writes the memo: a line for each of the n files, then at most MEMO_LINES_MAX lines of the old memo that are about
+ * other paths. If the memo cannot be written, only the log says so. */
 static void memo_write(const char *path, const struct buf *old, const struct weight_file *files,
 		       size_t n)
 {
@@ -387,7 +389,7 @@ static int digest_file(struct weight_file *f, struct buf *memo, uint64_t opened_
 	*ret_known = r == 0 && memo_find(memo, f);
 	if (r == 0 && !*ret_known)
 		r = hash_file(fd, f->path, f->size, cancel, f->digest, e);
-	/* If the file was written meanwhile, this is not the hash of what it holds now. */
+	/* If the file was written meanwhile, f->digest is not the hash of its present bytes. */
 	if (r == 0 && (fstat(fd, &st) < 0 || clock_ns(st.st_ctim) != f->ctime_ns))
 		r = err_set(e, ESTALE, "%s was changed while it was hashed", f->path);
 	close(fd);
@@ -461,8 +463,8 @@ static int weights_identity(const char *model_dir, const char *memo, uint64_t op
 
 /* ---- everything ---- */
 
-/* Hashes the family, the numbers that the forward pass uses, and the kinds of the layers. Limits, end tokens and
- * sampling defaults decide no bits and are left out. */
+/* Hashes the family, the numbers that the forward pass uses, and the kinds of the layers. The other fields, such as end
+ * tokens and sampling defaults, decide no bits of pages and states and are left out. */
 static void add_config(struct digest *d, const struct model_config *c)
 {
 	static_assert(sizeof(struct model_config) == 1240,
@@ -500,7 +502,8 @@ static void add_config(struct digest *d, const struct model_config *c)
 		add_number(d, (uint64_t)c->layers[i].mixer << 8 | c->layers[i].mlp);
 }
 
-/* Whether programs of the variant may include the source: it is in generic/, the variant's folder, or no folder. */
+/* Returns whether programs of the variant may include the source: a source in generic/, in the variant's folder, or in
+ * no folder. */
 static bool is_used(const char *source, const char *variant)
 {
 	const char *slash = strchr(source, '/');

@@ -1,5 +1,5 @@
-/* The identity of a cache: a hash of everything that decides the bits of its pages and states. Two daemons with the
- * same directory share the items in it exactly if their identities are equal.
+/* The identity of a cache: a hash of everything that decides the bits of its pages and states. A daemon finds the items
+ * that another one left in the same cache directory exactly if their identities are equal. The hash is over:
  *
  *     names and bytes of the weights' files (or the seed of synthetic weights), family of models, the numbers of
  *     config.json that the forward pass uses, element type, kernel variant and the text of its sources, device and
@@ -33,7 +33,7 @@ struct cache_identity_source {
 /* Computes the identity. `memo` is the path of the memo; NULL: there is none. A memo that cannot be read or written is
  * no error, and the files are hashed again. -ECANCELED: *cancel was set while a file was hashed (cancel NULL: it never
  * is). -ESTALE: a file of weights was changed after opened_ns, or while it was hashed. -EFAULT: a hash cannot be
- * computed. With any other errno the sentence names the file. */
+ * computed. Other errors are those of opening and reading the model's files. */
 int cache_identity_compute(const struct cache_identity_source *s, const char *memo,
 			   const atomic_bool *cancel, struct cache_identity *ret,
 			   struct err *e) MUST_CHECK;

@@ -6,14 +6,16 @@
 #include "base/log.h"
 #include "base/macros.h"
 
-/* The share of the cache's bytes for checkpoint slots. A prompt resumes only where the cache has its pages and a state
- * behind them. In the models that have states, a state takes as many bytes as the pages of 2,000 to 5,000 tokens, and a
- * conversation keeps about two states (at the end of its prompt, and the newest one of its answer). So a chat of 5,000
- * tokens would have half of its bytes in states, and an agent with 50,000 tokens a tenth. A third is a compromise. */
+/* The share of the cache's bytes for checkpoint slots. In a model with states a prompt resumes only where the cache has
+ * its pages and a state behind them. In the models for which the share was chosen (Qwen3.5-35B-A3B and
+ * Qwen3-Next-80B-A3B, in bfloat16) a state takes as many bytes as the pages of 3,264 tokens. Two states of a
+ * conversation matter most: the one at the end of its last prompt, and the newest one of its answer. With these two, a
+ * chat of 5,000 tokens has 57% of its bytes in states, and an agent's conversation of 50,000 tokens 12%. A third lies
+ * between. */
 #define CHECKPOINT_SHARE (1.0 / 3)
 
-/* If other programs use the memory too, the cache takes at most this part of the whole budget beyond the least that
- * works: 1 / SHARED_DIVISOR. */
+/* If other programs use the memory too and no option asks for bytes, the cache takes at most budget / SHARED_DIVISOR
+ * bytes more than the least that works (the working slots, and the pages of one sequence of full length). */
 #define SHARED_DIVISOR 4
 
 struct size_text size_text(uint64_t bytes)
@@ -39,8 +41,8 @@ static uint64_t working_slots(const struct cache_wish *w)
 }
 
 /* Returns the bytes for the cache: as many as an option asks for, else all that are left. If no option asks and other
- * programs use the memory too, it is only enough for every sequence at full length and checkpoints beside them, and not
- * much more than the least that works. */
+ * programs use the memory too, the bytes are only enough for every sequence at full length and checkpoints beside them,
+ * and at most what SHARED_DIVISOR allows. */
 static uint64_t choose_bytes(const struct cache_wish *w)
 {
 	uint64_t slots = working_slots(w) * w->slot_bytes, length = full_pages(w) * w->page_bytes;
@@ -113,7 +115,7 @@ int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct
 		else
 			checkpoints = 0;
 	}
-	/* If no layer keeps pages, a page costs nothing, so there are as many as all sequences can need. */
+	/* If no layer keeps pages, a page costs nothing, so there are as many pages as all sequences can need. */
 	pages = w->page_bytes ? (bytes - slots - checkpoints * w->slot_bytes) / w->page_bytes
 			      : length * w->max_seqs;
 	*ret = (struct cache_size){

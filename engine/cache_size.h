@@ -1,9 +1,10 @@
 /* Chooses the numbers of KV pages and state slots. Pure arithmetic on sizes; engine.c asks the device.
  *
  * Pages and slots have buffers of their own on the device, whose sizes cannot change later, so the bytes are divided
- * here, once. First come a working slot for every sequence and one more, and the pages of one sequence of full length.
- * Then checkpoint slots get a third of all bytes (CHECKPOINT_SHARE says why), or what is left if that is less. The rest
- * becomes further pages. */
+ * here, once. First come the working slots, in which running sequences have their states: one for every sequence, and
+ * one more. With them come the pages of one sequence of full length. Then a third of all bytes (CHECKPOINT_SHARE in
+ * cache_size.c says why), or what is left if that is less, becomes slots for checkpoints. The rest becomes further
+ * pages. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,7 +17,8 @@ struct cache_wish {
 	uint64_t room;	     /* bytes of the budget that weights and work space leave */
 	uint64_t budget;     /* bytes that the engine may take in all */
 	uint64_t max_buffer; /* bytes of the largest buffer that the device allows */
-	/* page_bytes: bytes of a page, over all layers. page_buffer: the most of them that lie in one buffer. */
+	/* page_bytes: bytes of a page, over all layers. page_buffer: the most bytes of a page that lie in one
+	 * buffer. */
 	uint64_t page_bytes, page_buffer;
 	uint64_t slot_bytes, slot_buffer; /* the same for a slot; 0: no layer keeps states */
 	/* bytes for the cache that an option asks for; 0: none does */
@@ -26,7 +28,8 @@ struct cache_wish {
 	uint32_t max_seqs, page_tokens;
 	uint32_t max_model_len;
 	bool length_asked; /* an option gave max_model_len; otherwise it may be lowered */
-	/* other programs use the memory too (it is a CPU's), so the cache takes no more than is likely to help */
+	/* other programs use the memory too (it is a CPU's); unless an option asks, the cache then takes no more bytes
+	 * than are likely to help */
 	bool shared;
 };
 

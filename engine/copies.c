@@ -66,7 +66,7 @@ static int abandon(struct copies *t, cl_int code, struct err *e)
 	return lose(t, code, e);
 }
 
-/* Returns CL_COMPLETE, a larger number if the command has not run yet, or a negative error. */
+/* Returns CL_COMPLETE if the event's command has run, a larger number if it has not run yet, or a negative error. */
 static cl_int status_of(cl_event event)
 {
 	cl_int status = CL_QUEUED;
@@ -83,7 +83,7 @@ static uint32_t count_of(const struct copies *t, enum tier_kind kind)
 	return kind == TIER_PAGE ? t->model->n_pages : t->model->n_slots;
 }
 
-/* Queues the copy of one piece of page or slot `id`, and moves *host behind its bytes. */
+/* Queues the copy of one piece of page or slot `id`, and moves *host behind the piece's bytes. */
 static cl_int copy_piece(struct copies *t, uint32_t layer, uint32_t part, uint32_t id, bool write,
 			 char **host, cl_event *ret_done)
 {
@@ -193,9 +193,9 @@ static void count(struct copies *t, int change)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Ends a copy of pieces: calls its `done` and counts it as back. This runs on a thread of the driver, or inside
- * clSetEventCallback. count() comes last: when n_out reaches 0, copies_wait returns and its caller may free
- * everything. */
+/* Ends a copy of pieces: calls its engine_done and counts the copy as back. The driver calls this function, on a thread
+ * of its own or inside clSetEventCallback. count() comes last: when n_out reaches 0, copies_wait returns and its caller
+ * may free everything. */
 static void CL_CALLBACK copied(cl_event event, cl_int status, void *user)
 {
 	struct copy_call *c = user;

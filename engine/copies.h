@@ -2,10 +2,11 @@
  * Inside engine/ only.
  *
  * The unit is a piece: one part (layers/part.h) of one page or of one state. A copy of an item copies all pieces of a
- * page or a state. The queue is in order, so it suffices to have the event of a call's last piece. The caller asks
- * which copies of items are finished (copies_items_done). When a copy of pieces is finished, the driver calls back.
- * Such a callback may come late, and on another thread. So before the results of a later step are used, the events of
- * writes of pieces are asked directly (copies_check). */
+ * page or a state. The queue is in order, so it suffices to have the event of a call's last piece.
+ *
+ * The caller asks which copies of items are finished (copies_items_done). When a copy of pieces is finished, the driver
+ * calls back. That callback may come late, and on another thread. So before the results of a later step are used, the
+ * events of writes of pieces are asked directly (copies_check). */
 #pragma once
 
 #include <pthread.h>
@@ -29,7 +30,7 @@ struct copies {
 
 	pthread_mutex_t lock;
 	pthread_cond_t all_back;
-	uint32_t n_out; /* guarded by lock: copies of pieces whose `done` was not called yet */
+	uint32_t n_out; /* guarded by lock: copies of pieces whose engine_done was not called yet */
 	/* [n_writes] events of writes of pieces that may not have run yet, in order */
 	cl_event *writes;
 	size_t n_writes, cap;
@@ -39,21 +40,23 @@ struct copies {
 void copies_init(struct copies *t, const struct device *d, const struct model *m,
 		 struct engine_counters *counters);
 
-/* Waits until `done` was called for every copy of pieces. Call it when the queue is empty, or the device is lost. */
+/* Waits until the engine_done (engine.h) of every copy of pieces was called. Call it when the queue is empty, or the
+ * device is lost. */
 void copies_wait(struct copies *t);
 
 /* Waits as copies_wait does, drops copies of items that were not given back, and frees the members. */
 void copies_release(struct copies *t);
 
-/* copies_item does the work of engine_write_item (`write`; host is only read), or else of engine_read_item. The others
- * do the work of engine_items_done and engine_items_out. */
+/* copies_item does the work of engine_write_item if `write` is true (it then only reads host), otherwise that of
+ * engine_read_item. copies_items_done and copies_items_out do the work of engine_items_done and engine_items_out. */
 int copies_item(struct copies *t, enum tier_kind kind, uint32_t id, bool write, void *host,
 		void *tag, struct err *e) MUST_CHECK;
 int copies_items_done(struct copies *t, void **tags, uint32_t max, uint32_t *ret_n,
 		      struct err *e) MUST_CHECK;
 uint32_t copies_items_out(const struct copies *t);
 
-/* Does the work of engine_write_pieces (`write`; host is only read), or else of engine_read_pieces. */
+/* Does the work of engine_write_pieces if `write` is true (it then only reads host), otherwise that of
+ * engine_read_pieces. */
 int copies_pieces(struct copies *t, const struct engine_piece *pieces, uint32_t n, bool write,
 		  void *host, engine_done *done, void *tag, struct err *e) MUST_CHECK;
 

@@ -1,9 +1,9 @@
 /* The work list of a decode step (a step without prefill rows): the phases that one launch
- * (kernels/generic/decode_step.cl) goes through. Each layer appends its phases (engine/layers/phases.h). Pure: numbers
- * in, ints out. Inside engine/ only.
+ * (kernels/generic/decode_step.cl) goes through. A phase is one operation (engine/layers/phases.h). Each layer appends
+ * its phases. Pure: numbers in, ints out. Inside engine/ only.
  *
- * A phase reads a work buffer only if an earlier phase of the list has written it; only the embedding reads the results
- * of the step before. decode_work_order returns the buffers of an operation, and a test checks lists with it. */
+ * A phase reads a work buffer only if an earlier phase of the list has written it. The one exception is the embedding,
+ * which reads the results of the step before. A test checks lists with decode_work_order. */
 #pragma once
 
 #include <stdint.h>
@@ -11,7 +11,7 @@
 #include "engine/checkpoint/model_config.h"
 #include "engine/layers/layer.h"
 
-/* Returns the number of ints of the longest list. */
+/* Returns how many ints a work list of this model has at most. */
 uint64_t decode_work_ints(const struct model_config *c);
 
 /* Writes the list of a step without prefill rows to `work`, which has room for decode_work_ints. Returns its length in
@@ -19,5 +19,5 @@ uint64_t decode_work_ints(const struct model_config *c);
 uint64_t decode_work_build(const struct model_config *c, const struct kernel_shape *k,
 			   const struct decode_cut *cut, const struct model_step *s, int32_t *work);
 
-/* Returns the buffers that an operation reads and writes, without the weights of layers (engine/layers/phases.h). */
+/* Returns the buffers that an operation (OP_* of kernels/step.h) reads and writes, without the weights of layers. */
 struct phase_order decode_work_order(int op);

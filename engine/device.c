@@ -123,8 +123,8 @@ static uint64_t mem_available(void)
 }
 
 /* Returns the bytes that a control group and all groups above it leave, because each may have a limit; UINT64_MAX: none
- * has one. A group counts page cache as used, although the system can take it back, so inactive file pages do not count
- * as used here. */
+ * has a limit. A group's usage includes its page cache, which the system can take back. So inactive file pages are
+ * subtracted from the usage. */
 static uint64_t group_left(const char *mount, const char *group, const char *limit,
 			   const char *usage)
 {

@@ -45,7 +45,7 @@ void dump_free(struct dump *d)
 	free(d);
 }
 
-/* Returns room for `rows` more rows behind those that the tensor has; makes the tensor if there is none of this name.
+/* Returns room for `rows` more rows behind those of the tensor `name`. Makes the tensor if the dump does not have it.
  * NULL: the dump is full, or out of memory. */
 static float *grow(struct dump *d, const char *name, uint64_t rows, uint64_t cols)
 {

@@ -1,9 +1,11 @@
 /* --dump-activations: the outputs of every layer, as one safetensors file.
  *
- * Tensors are named embed, layerN.mixer and layerN.mlp (without residual), layerN (with residual), final_norm, logits;
- * float32 [tokens, width]. The rows of each step are appended in the order in which they ran; the tensors `tokens` and
- * `positions` [tokens, 1] (whole numbers, as float32) say which token each row is. The whole file is written again
- * after each step. When rows would take its data above DUMP_BYTES_MAX, these and all later rows are left out. */
+ * Tensors are float32 [tokens, width]. They are named embed, layerN.mixer and layerN.mlp (the outputs before they are
+ * added to the residual stream), layerN (the residual stream behind the layer), final_norm and logits. The tensors
+ * `tokens` and `positions` [tokens, 1] (whole numbers, as float32) say which token each row is.
+ *
+ * The rows of each step are appended in the order in which they ran. The whole file is written again after each step.
+ * The first rows that would take its data above DUMP_BYTES_MAX are left out, and all rows after them. */
 #pragma once
 
 #include <CL/cl.h>
@@ -15,17 +17,18 @@
 
 struct dump;
 
-/* New; NULL: out of memory. The queue and path are borrowed. */
+/* Returns a new dump; NULL: out of memory. The queue and path are borrowed. */
 struct dump *dump_new(const char *path, cl_command_queue queue);
 void dump_free(struct dump *d);
 
 /* Waits for the queue and appends `rows` rows of `cols` floats to a tensor. In `buffer` each row is padded to a
- * multiple of 16 floats. `name` may hold one %u for index. Does nothing without a dump (NULL), or when the dump is
- * full. A failure is kept for dump_write. */
+ * multiple of 16 floats. `name` may hold one %u, which stands for index. Does nothing without a dump (NULL), or when
+ * the dump is full. A failure is kept for dump_write. */
 void dump_rows(struct dump *d, const char *name, uint32_t index, cl_mem buffer, uint32_t rows,
 	       uint32_t cols);
 
-/* Appends n whole numbers to the tensor `name`, a row each; otherwise as dump_rows. */
+/* Appends n whole numbers to the tensor `name`, one in each row. Does nothing without a dump (NULL), or when the dump
+ * is full. Lack of memory is kept for dump_write. */
 void dump_ints(struct dump *d, const char *name, const int32_t *v, uint32_t n);
 
 /* Writes the file. -EIO: rows could not be kept earlier, or memory is short. Other errors are those of writing a

@@ -35,7 +35,7 @@ struct engine {
 	struct copies copies;
 	engine_on_layer *on_layer; /* or NULL */
 	void *on_layer_user;
-	const struct plan *submitting; /* the plan of engine_submit, while that runs */
+	const struct plan *submitting; /* the plan of engine_submit, while engine_submit runs */
 	uint64_t warm_launches;	       /* launches of warm_up, which do not count */
 };
 
@@ -48,7 +48,7 @@ void engine_settle_environment(const char *program_cache)
 	device_settle_environment();
 	if (!program_cache)
 		return;
-	/* PoCL keeps compiled work-group functions in this directory; without HOME it would use /tmp. */
+	/* PoCL keeps compiled work-group functions in POCL_CACHE_DIR. If neither it nor HOME is set, PoCL uses /tmp. */
 	snprintf(pocl, sizeof(pocl), "%s/pocl", program_cache);
 	setenv("POCL_CACHE_DIR", pocl, 0);
 }
@@ -62,7 +62,7 @@ static int prepare_cache(const char *dir, struct err *e)
 		return 0;
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
 		return err_set(e, errno, "--program-cache %s: %s", dir, strerror(errno));
-	/* PoCL's cache goes below this path. Without a directory there PoCL would report only that there is no
+	/* PoCL's cache goes below `dir`. If `dir` is not a directory, PoCL would report only that there is no
 	 * device. */
 	if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
 		return err_set(e, ENOTDIR, "--program-cache %s: not a directory", dir);
@@ -111,8 +111,9 @@ static uint64_t cache_slack(const struct engine *g)
 	return buffers * g->device.alignment;
 }
 
-/* Checks that weights and work space fit into the budget, less `saved`: bytes of the planned weights that coding has
- * saved, or may save. -EINVAL: an option allows more memory than the device has. -ENOMEM: they do not fit. */
+/* Checks that weights and work space fit into the budget. saved: how many of the planned bytes of weights are not
+ * needed, because coding (kernels/coded.h) has saved or may save them. -EINVAL: an option allows more memory than the
+ * device has. -ENOMEM: weights and work space do not fit. */
 static int check_budget(struct engine *g, const struct engine_options *o, uint64_t saved,
 			struct err *e)
 {
@@ -290,7 +291,7 @@ static int plan_model(struct engine *g, const struct engine_options *o,
 }
 
 /* Allocates weights and work space and fills the weights, then allocates the cache in the memory that is left.
- * *ret_saved, *ret_plain: as in struct packer. */
+ * *ret_saved, *ret_plain: as in struct packer (checkpoint/pack.h). */
 static int fill_memory(struct engine *g, const struct engine_options *o, const struct weights *w,
 		       uint64_t *ret_saved, uint64_t *ret_plain, struct err *e)
 {
@@ -360,7 +361,7 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 /* Runs a prompt of at most one chunk and one generated token, because a driver may compile a kernel at its first launch
  * (PoCL does), which would delay the first request. The two steps leave no trace: pages are written before they are
  * read, and a new sequence's state begins at zero. Does nothing while activations are dumped, because the dump would
- * get these steps, or if a sequence may have only one token. */
+ * get the two steps, or if a sequence may have only one token. */
 static int warm_up(struct engine *g, struct err *e)
 {
 	const uint32_t pages[2] = {0, 1};

@@ -1,5 +1,6 @@
 /* The engine: a model on a device. It runs plans (scheduler/plan.h), each as one forward step, and copies KV pages and
- * state slots to and from the host. Only one thread at a time may call it. -EIO: the device is lost, and stays lost. */
+ * state slots to and from the host. Only one thread at a time may call it. -EIO from a call on an open engine: the
+ * device is lost, and stays lost (engine_wait has an exception). */
 #pragma once
 
 #include <stdio.h>
@@ -38,13 +39,13 @@ struct engine_options {
 	/* Bytes of KV pages and state slots together; engine/cache_size.h divides them. If this is 0, they take a share
 	 * of the memory that weights and work space leave: cache_memory_share (at most 1). If both are 0, they take all
 	 * of that memory on a GPU. A CPU shares its memory with other programs, so there they take enough for max_seqs
-	 * sequences of full length and checkpoints beside them, but at most the least that works plus a quarter of the
-	 * engine's memory. */
+	 * sequences of full length and checkpoints beside them, but at most a quarter of the engine's memory more than
+	 * the least that works: the pages of one sequence of full length, and max_seqs + 1 slots. */
 	uint64_t cache_memory;
 	double cache_memory_share;
 	uint32_t page_tokens, max_seqs, max_prefill_tokens;
 	uint32_t max_model_len; /* 0: the most that the model allows */
-	bool profile;		/* times every launch, for bench and tune (engine/profile.h) */
+	bool profile;		/* launches are timed while they are noted (engine/profile.h) */
 	bool synthetic;		/* random weights from synthetic_seed instead of files */
 	uint64_t synthetic_seed;
 	/* Two ways to compute the same bits more slowly, for comparison. plain_weights: weights are never coded in
@@ -57,11 +58,12 @@ struct engine_info {
 	struct model_config model;
 	char device_name[256], driver[128], kernels[16];
 	uint32_t compute_units;
-	char other_bits[33]; /* kernels_other_bits; "": the bits are those of the default cuts */
+	/* a name of the cuts in use (kernels_other_bits); "": the bits are those of the default cuts */
+	char other_bits[33];
 	struct tuning_use tuning; /* how much of the given tuning table is in use */
 	uint32_t n_pages, max_model_len;
 	uint32_t n_slots; /* max_seqs + 1, and those of checkpoints; 0: no layer keeps states */
-	/* bytes of a page and of a slot, over all layers; 0: no layer keeps any */
+	/* bytes of a page and of a slot, over all layers; 0: no layer keeps pages, or states */
 	uint64_t page_bytes, slot_bytes;
 	uint64_t weight_bytes, kv_bytes, state_bytes, scratch_bytes, budget_bytes;
 	uint64_t plain_bytes; /* bytes that the weights would take if none were coded */
@@ -76,7 +78,8 @@ struct engine_counters {
 /* Opens a model on a device; *ret is new. Weights and work space are planned, and compared with the memory that the
  * engine may take, before they are allocated. -ENOMEM: the model does not fit (the sentence says how much it needs and
  * how much there is), or host memory is short. -EINVAL: the options ask for more memory than there is, or a file of the
- * model is wrong. Other errors are those of the device and of the model's files. */
+ * model is wrong. Other errors are those of the device, of the directory for compiled programs, and of the model's
+ * files. */
 int engine_open(const struct engine_options *o, struct engine **ret, struct err *e) MUST_CHECK;
 void engine_close(struct engine *g);
 
@@ -84,15 +87,15 @@ const struct engine_info *engine_info(const struct engine *g);
 void engine_counters(const struct engine *g, struct engine_counters *ret);
 
 /* Queues one plan, which may be freed after the return. At most ENGINE_STEPS_OUT plans are queued at the same time.
- * While activations are dumped the call also waits for the device. -EBUSY: that many plans are queued already.
- * -EINVAL: the plan is outside the engine's limits. -ENOMEM. After these errors the plan is not queued. -EIO: the
- * device is lost, with every queued plan. */
+ * While activations are dumped the call also waits for the device. -EBUSY: ENGINE_STEPS_OUT plans are queued
+ * already. -EINVAL: the plan is outside the engine's limits. -ENOMEM: out of memory. After these three errors the plan
+ * is not queued. -EIO: the device is lost, with every queued plan. */
 enum { ENGINE_STEPS_OUT = 2 };
 int engine_submit(struct engine *g, const struct plan *plan, struct err *e) MUST_CHECK;
 
 /* Waits for the oldest queued plan and writes its results, [n_draws + n_scored_tokens] of that plan. -EINVAL: no plan
- * is queued. -EIO: the device is lost, with every queued plan. While activations are dumped, also errors of writing
- * their file. */
+ * is queued. -EIO: the device is lost, with every queued plan. While activations are dumped, errors of keeping them and
+ * of writing their file are returned too; these, -EIO among them, do not mean that the device is lost. */
 int engine_wait(struct engine *g, struct draw_result *results, struct err *e) MUST_CHECK;
 
 /* Queues a plan and waits for its results. -EBUSY: another plan is queued. Otherwise the errors are those of
@@ -102,17 +105,17 @@ int engine_step(struct engine *g, const struct plan *plan, struct draw_result *r
 
 /* Returns the parts that a layer keeps for every KV page (the page's keys, its values) or for every state slot, and
  * their number in *ret_n. The bytes of a page are its pieces one behind the other: one piece of each part that is kept
- * for pages, in the order of the layers and of these lists. The bytes of a state are made in the same way. Borrowed
- * until the engine is closed. */
+ * for pages, in the order of the layers and, within a layer, of its list of parts. The bytes of a state are made in the
+ * same way from the parts that are kept for states. The list is borrowed until the engine is closed. */
 const struct layer_part *engine_layer_parts(const struct engine *g, uint32_t layer,
 					    uint32_t *ret_n);
 
 /*
- * These copy an item, which here is a whole KV page or a whole state slot with its pieces of all layers; id is its
- * number. engine_read_item copies from the device to host, engine_write_item from host to the device. Copies are
- * commands on the same queue as the plans, in the order of the calls. A read gives the bytes that the plans submitted
- * before it leave, even when later plans write there. Every plan submitted after a write reads the written bytes. The
- * calls do not wait.
+ * engine_read_item copies an item from the device to host, engine_write_item copies one from host to the device. An
+ * item here is a whole KV page or a whole state slot with its pieces of all layers; id is the number of the page or
+ * slot. Copies are commands on the same queue as the plans, in the order of the calls. A read gives the bytes that the
+ * plans submitted before it leave, even when later plans write there. Every plan submitted after a write reads the
+ * written bytes. The calls do not wait for the copies.
  *
  * host [page_bytes or slot_bytes of engine_info] belongs to the copy until engine_items_done gives its tag back.
  * -EBUSY: ENGINE_ITEMS_OUT copies were not given back yet. -EINVAL: no such page or slot. -EIO: the device is lost.
@@ -124,8 +127,8 @@ int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const 
 		      void *tag, struct err *e) MUST_CHECK;
 
 /* Gives back finished copies of items, in the order of the calls: writes at most max tags to tags, and their number to
- * *ret_n. -EIO: the device is lost, and bytes that were read must not be used. Only then it waits, and all copies count
- * as finished (call it until *ret_n is 0). */
+ * *ret_n. -EIO: the device is lost, and bytes that were read must not be used. Only when the device is lost does the
+ * call wait, and all copies then count as finished (call it until *ret_n is 0). */
 int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret_n,
 		      struct err *e) MUST_CHECK;
 
@@ -136,13 +139,14 @@ uint32_t engine_items_out(const struct engine *g);
  * the pieces of its first layers are sent while later layers are still computed (daemon/transfer), so they are copied a
  * few layers at a time.
  *
- * These copies are commands on the same queue too, without a limit on their number. host holds one piece after the
- * other. It belongs to the copy until done(tag, good) is called: once for every call that returned 0, either by this
- * thread before the return or by a thread of the driver. good is false if the device is lost; the bytes that were read
- * must then not be used. done must neither call the engine nor wait. -EINVAL: there is no such piece, or n is 0. */
+ * Copies of pieces are commands on the queue of the plans too, and there may be any number of them. host holds one
+ * piece after the other. It belongs to the copy until done(tag, good) is called. done is called once for every call
+ * that returned 0, either by the calling thread before the return or by a thread of the driver. good is false if the
+ * device is lost; the bytes that were read must then not be used. done must neither call the engine nor wait. -EINVAL:
+ * there is no such piece, or n is 0. */
 struct engine_piece {
 	uint32_t layer; /* layer of the model */
-	uint32_t part;	/* number in the layer's list of parts */
+	uint32_t part;	/* number in the layer's list of parts (engine_layer_parts) */
 	uint32_t id;	/* number of the page or slot */
 };
 typedef void engine_done(void *tag, bool good);
@@ -176,10 +180,10 @@ typedef void engine_on_layer(void *user, const struct plan *plan, uint32_t layer
 void engine_set_on_layer(struct engine *g, engine_on_layer *call, void *user);
 
 /* Sets two environment variables for PoCL, unless they are set: POCL_CACHE_DIR, to a directory below program_cache
- * (NULL: this one is left alone), and HWLOC_SYNTHETIC (device.h says when). engine_open does so too, but a program with
- * several threads calls this before it starts them, because setenv in one thread while another one reads the
- * environment is a race. */
+ * (NULL: POCL_CACHE_DIR is left alone), and HWLOC_SYNTHETIC (device.h says when). engine_open does so too, but a
+ * program with several threads calls this before it starts them, because setenv in one thread while another one reads
+ * the environment is a race. */
 void engine_settle_environment(const char *program_cache);
 
-/* Writes one line for each device to `out`: number, name, driver, memory. -ENODEV: there is none. */
+/* Writes one line for each device to `out`: number, name, driver, memory. -ENODEV: there is no device. */
 int engine_list_devices(FILE *out, struct err *e) MUST_CHECK;

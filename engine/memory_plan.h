@@ -2,14 +2,14 @@
  *
  * Every buffer of a plan is announced first (memory_plan_add), so that the sum is known. The caller compares the sum
  * with its budget and then allocates all buffers of the plan at once. An engine has two plans. The first has weights
- * and work space. The second has KV pages and slots and is made when the weights are on the device, because coded
- * weights take less than planned. A planned buffer lives as long as its plan.
+ * and work space. The second has KV pages and slots and is filled in when the weights are on the device, because coded
+ * weights (kernels/coded.h) take less than planned. A planned buffer lives as long as its plan.
  *
- * On a CPU the buffers are cut from slabs no larger than the device's largest buffer: few large mappings, which the
- * system is asked to back with large pages (kernels/huge_pages.h). On a GPU each buffer is an allocation of its own,
- * because NVIDIA's driver copies a sub-buffer's bytes through host memory when it is released. Releasing a sub-buffer
- * of 16 GiB took 9.8 s and 16 GiB of host memory, releasing an allocation of its own 0.0 s (H200, driver 580.159.04).
- * With 125 GiB of sub-buffers the process ran out of memory and was killed. */
+ * On a CPU the buffers are cut from slabs, which are few large buffers. A slab is no larger than the largest buffer
+ * that the device allows. The system is asked to back slabs with large pages (kernels/huge_pages.h). On a GPU each
+ * buffer is an allocation of its own, because NVIDIA's driver copies a sub-buffer's bytes through host memory when it
+ * is released. Releasing a sub-buffer of 16 GiB took 9.8 s and 16 GiB of host memory, releasing an allocation of its
+ * own 0.0 s (H200, driver 580.159.04). With 125 GiB of sub-buffers the process ran out of memory and was killed. */
 #pragma once
 
 #include <CL/cl.h>
@@ -26,8 +26,8 @@ struct memory_plan *memory_plan_new(const struct device *d);
 void memory_plan_free(struct memory_plan *p);
 
 /* Plans a buffer of so many bytes; 0 becomes the smallest buffer. Allocating the plan puts the buffer into *ret_buffer,
- * and freeing the plan releases it there, so that variable must live as long. The name is borrowed. Errors are kept for
- * memory_plan_allocate. */
+ * and freeing the plan releases it there, so *ret_buffer must live as long as the plan. The name is borrowed. Errors
+ * are kept for memory_plan_allocate. */
 void memory_plan_add(struct memory_plan *p, enum memory_class class, const char *name,
 		     uint64_t bytes, cl_mem *ret_buffer);
 

@@ -38,7 +38,8 @@ static uint32_t element_bytes(const struct model *m)
 
 /* ---- buffers ---- */
 
-/* Plans the buffers of a list of weights, each at its place in `at`. */
+/* Plans the buffers of a list of weights. The buffer of weight w will be at[w->at]; neighbours with the same number
+ * share it. */
 static void plan_weights(struct model *m, struct memory_plan *p, const char *name,
 			 const struct layer_weights *w, cl_mem *at)
 {
@@ -208,7 +209,7 @@ void model_pack(struct model *m, struct packer *p)
 
 /* ---- forward ---- */
 
-/* Computes the logits of n tokens of the step into AT_LOGITS; n is at most max_rows. The numbers of these tokens are at
+/* Computes the logits of n tokens of the step into AT_LOGITS; n is at most max_rows. The numbers of the n tokens are at
  * rows_at of the step table. */
 static void head(struct model *m, cl_int rows_at, uint32_t n)
 {
@@ -220,7 +221,8 @@ static void head(struct model *m, cl_int rows_at, uint32_t n)
 			  n, V, D);
 }
 
-/* Scores tokens of prompts. They may be more than the logits' buffer has rows, so they are scored slice by slice. */
+/* Scores tokens of prompts. There may be more tokens than the logits' buffer has rows, so slices of them are scored one
+ * after the other. */
 static void score(struct model *m, const struct model_step *t)
 {
 	for (uint32_t done = 0; done < t->n_scores; done += m->max_rows) {

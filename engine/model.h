@@ -24,15 +24,16 @@ struct model {
 	/* Buffers that all layers share (engine/layers/layer.h has their numbers): the weights outside all layers
 	 * (embedding, final norm, head), and work space. */
 	cl_mem at[BUFFERS];
-	bool decode_step; /* a step without prefill is one launch (engine/decode_work.h) */
+	bool decode_step; /* a step without prefill can be one launch (engine/decode_work.h) */
 	/* for that launch: the addresses of its buffers on the device (kernels/step.h) */
 	cl_mem addresses;
 	uint32_t max_tokens, max_rows; /* the most tokens and rows of a step */
 	uint32_t n_pages, n_slots;
-	uint64_t may_save; /* bytes of the planned weights that coding may save, at most */
+	uint64_t may_save; /* bytes of the planned weights that kernels/coded.h may save at most */
 	uint64_t step_ints, result_ints;
 	struct dump *dump; /* borrowed, NULL: off */
-	/* model_forward calls this behind the commands of each layer, unless the step is one launch. NULL: no call. */
+	/* model_forward calls on_layer when it has queued the commands of a layer, for each layer, unless the step is
+	 * one launch. NULL: no call. */
 	void (*on_layer)(void *user, uint32_t layer);
 	void *on_layer_user;
 };
@@ -42,21 +43,21 @@ void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, 
 		 struct kernel_shape *ret);
 
 /* model_plan announces every buffer to a plan (memory_plan.h), except those of KV pages and state slots.
- * model_plan_cache announces these; its plan may be another one. */
+ * model_plan_cache announces the buffers of pages and slots; its plan may be another one. */
 int model_plan(struct model *m, struct memory_plan *plan, struct err *e) MUST_CHECK;
 void model_plan_cache(struct model *m, struct memory_plan *plan, uint32_t n_pages,
 		      uint32_t n_slots);
 
-/* The first function returns the bytes of one KV page or one state slot over all layers, the second one the bytes of
- * its largest piece. */
+/* model_item_bytes returns the bytes of one KV page, or of one state slot, over all layers. model_piece_most returns
+ * the bytes of the largest piece of a page or a slot. */
 uint64_t model_item_bytes(const struct model *m, enum tier_kind kind);
 uint64_t model_piece_most(const struct model *m, enum tier_kind kind);
 
 /* Fills the buffers of all weights, which must be allocated. Errors are kept in p->error. */
 void model_pack(struct model *m, struct packer *p);
 
-/* Gives each layer the norm that follows it (AT_NEXT_NORM): of the next layer, or the final one. For steps in one
- * launch it also writes m->addresses. All planned buffers must be allocated. */
+/* Gives each layer the norm that follows it (AT_NEXT_NORM): the input norm of the next layer, or the final norm. For
+ * steps in one launch it also writes m->addresses. All planned buffers must be allocated. */
 void model_addresses(struct model *m);
 
 /* If the step can be one launch, appends the work list to a step table of *table_ints ints, which grows, and sets

@@ -11,15 +11,15 @@
 /* Switches the noting of launches on or off. It is off at first. */
 int engine_profile(struct engine *g, bool on, struct err *e) MUST_CHECK;
 
-/* The engine's kernels, borrowed: for kernels_profile_take, kernels_tuned and kernels_use_default_cuts. */
+/* Returns the engine's kernels, borrowed: for kernels_profile_take, kernels_tuned and kernels_use_default_cuts. */
 struct kernels *engine_kernels(struct engine *g);
 
-/* Finds the place (tuning.h) of a decode step with `streams` sequences in a tuning table. False: decode steps are not
- * one launch, so they have no place. */
+/* Finds the place (kernels/tuning/tuning.h) of a decode step with `streams` sequences in a tuning table. False: decode
+ * steps are not one launch, so they have no place. */
 bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning_place *ret);
 
-/* Prepares measurements of the device's peaks (kernels/peak.h), in the engine's variant and on its queue. New; to be
- * closed before the engine. program_cache: as given to engine_open. */
+/* Prepares measurements of the device's peaks (kernels/peak.h), in the engine's variant and on its queue. *ret is new,
+ * and to be closed before the engine. program_cache: as given to engine_open. */
 int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks **ret,
 		      struct err *e) MUST_CHECK;
 

@@ -38,8 +38,8 @@ double roofline_experts(const struct model_config *c, uint32_t n_tokens)
 
 /* ---- a step ---- */
 
-/* Adds one weight: the bytes that are read of it, and the FLOP of its products. Of an experts' weight as many experts
- * are read as the step uses, but each token is multiplied with its own experts only. */
+/* Adds one weight: the bytes that are read of it, and the FLOP of its products. If the weight belongs to experts, it is
+ * read for as many experts as the step uses, but each token is multiplied with its own experts only. */
 static void add_weight(struct roofline *sum, const struct model_config *c, const struct weight *w,
 		       const struct cost_step *t, const struct roofline_step *s)
 {
@@ -68,8 +68,8 @@ static void add_weights(struct roofline *sum, const struct model_config *c,
 		add_weight(sum, c, &w->list[i], t, s);
 }
 
-/* Adds a mixer or an MLP. A row reads the KV of all its tokens so far and writes the KV of its new tokens. It writes a
- * state, and reads one unless its sequence begins. */
+/* Adds a mixer or an MLP. A row reads the KV of all its tokens up to its last one, and writes the KV of its new tokens.
+ * A row writes a state, and reads one unless its sequence begins. */
 static void add_kind(struct roofline *sum, const struct model_config *c,
 		     const struct layer_ops *ops, const struct cost_step *t,
 		     const struct roofline_step *s)
@@ -137,8 +137,8 @@ static struct roofline_work product(const struct kernel_timing *l, double elemen
 	};
 }
 
-/* Returns the bytes that a kernel outside all kinds of layers moves for each row, if it has no product (embed,
- * rms_norm, sample). 0: it is another kernel. */
+/* Returns the bytes that embed, rms_norm or sample moves for each row: the kernels without a product that belong to no
+ * kind of layer. 0: `kernel` is another one. */
 static double bytes_a_row(const struct model_config *c, double element, const char *kernel)
 {
 	struct kernel_shape k = {0};
@@ -152,7 +152,7 @@ static double bytes_a_row(const struct model_config *c, double element, const ch
 	return !strcmp(kernel, "sample") ? c->vocab_size * 4.0 : 0;
 }
 
-/* Computes the work of a kernel that belongs to no kind of layer; 0 bytes: the kernel is unknown. */
+/* Computes the work of a kernel that belongs to no single kind of layer; 0 bytes: the kernel is unknown. */
 static void common_kernel(const struct model_config *c, double element,
 			  const struct kernel_timing *l, struct roofline_work *ret)
 {

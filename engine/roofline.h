@@ -2,14 +2,15 @@
  * (Williams, Waterman and Patterson 2009, "Roofline"). Pure arithmetic, in double: no product of a config's sizes is
  * too large for it.
  *
- * However often kernels read them, weights count once a step (of the experts only those in use, of the embedding the
- * rows of the tokens). The KV of all tokens of a row so far, and the state from which it continues, count as read once.
- * What the step adds or changes counts as written once. Activations count only for a single kernel (roofline_kernel),
- * because fused kernels need not move them. Sizes are the model's, without the padding of its layout.
+ * However often kernels read them, weights count once a step. Of the experts only those in use count, of the embedding
+ * the rows of the tokens. Coded weights (kernels/coded.h) count as if they were not coded. The KV of all tokens of a
+ * row so far, and the state from which it continues, count as read once. What the step adds or changes counts as
+ * written once. Activations count only for a single kernel (roofline_kernel), because fused kernels need not move them.
+ * Sizes are the model's, without the padding of its layout.
  *
  * FLOP are two for each multiply-add of a product with weights, and those of attention and recurrences (`flops` of
- * struct layer_ops). A form that computes more than the plain formula, such as Gated DeltaNet in chunks, gets no credit
- * for the difference, so the share of the roofline that a kernel reaches is never too high. */
+ * struct layer_ops). FLOP that a kernel computes beyond the plain formula do not count, as those of Gated DeltaNet in
+ * chunks. So they do not raise the share of the roofline that the kernel reaches. */
 #pragma once
 
 #include <stdbool.h>
@@ -34,8 +35,8 @@ struct roofline {
 	double product_flops, other_flops; /* other: attention and recurrences */
 };
 
-/* Returns the number of different experts that n tokens use if each of the E experts is equally likely to be among a
- * token's k: E (1 - (1 - k/E)^n). */
+/* Returns the mean number of different experts that n tokens use, if each of the E experts is equally likely to be
+ * among the k experts of a token: E (1 - (1 - k/E)^n). */
 double roofline_experts(const struct model_config *c, uint32_t n_tokens);
 
 /* Adds a step to *sum. bf16: two bytes an element, else four. */
@@ -50,6 +51,6 @@ double roofline_flops(const struct roofline *r);
 double roofline_seconds(const struct roofline *r, double read, double dot, double flops,
 			bool *ret_by_bytes);
 
-/* Computes the work of one launch l of the step. False: it is not known for a kernel of this name. */
+/* Computes the work of one launch l of the step. False: the work of a kernel of this name is not known. */
 bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofline_step *s,
 		     const struct kernel_timing *l, struct roofline_work *ret);

@@ -9,7 +9,7 @@
 /* A place for a queued plan. After the plan was waited for, the place is free for another one. */
 struct queued {
 	int32_t *table, *result; /* in the runner's host memory */
-	int32_t *resets;	 /* [resets_cap] ints: the tables of its seat resets */
+	int32_t *resets;	 /* [resets_cap] ints: the tables of the plan's seat resets */
 	size_t resets_cap;
 	struct step_draw *draws; /* [max_seqs] */
 	uint32_t n_draws, n_scores, result_ints;
@@ -190,8 +190,8 @@ static int enqueue_read(struct runner *r, struct queued *s, struct err *e)
 	return cl_error(e, code, "reading results");
 }
 
-/* Adds the step's tokens and positions to the dump; without a dump it does nothing. Some tokens may be drawn by the
- * step before, so it waits for that step. */
+/* Adds the step's tokens and positions to the dump; without a dump it does nothing. Some of the tokens may be those
+ * that the step before draws, so the function waits for the step before. */
 static int dump_tokens(struct runner *r, struct queued *s, const struct model_step *step,
 		       struct err *e)
 {

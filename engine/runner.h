@@ -27,6 +27,6 @@ int runner_wait(struct runner *r, struct draw_result *results, struct err *e) MU
 
 uint32_t runner_queued(const struct runner *r);
 
-/* Returns the engine's counters, borrowed. The runner counts steps and bytes in them; launches are counted by the
- * kernels. */
+/* Returns the engine's counters, borrowed. The runner counts steps and its own bytes in them, and copies.c counts
+ * the bytes of its copies. The kernels count launches. */
 struct engine_counters *runner_counters(struct runner *r);

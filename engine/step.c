@@ -175,7 +175,7 @@ struct builder {
 	const struct step_limits *limits;
 	int32_t *table, *end;
 	struct model_step s;
-	uint32_t result; /* ints of the result that are given out so far */
+	uint32_t result; /* ints of the result that draws, reports and scores have so far */
 };
 
 /* Appends a section of so many ints to the table and returns its first int; *ret_at is its position in the table. */
@@ -273,8 +273,8 @@ static void build_tiles(struct builder *b)
 	b->end = tile;
 }
 
-/* Writes the splits of rows that generate, on a GPU; on a CPU there are none. All splits of a row are in one batch, and
- * a batch has at most split_slots of them. */
+/* Writes the splits of rows that generate, on a GPU; on a CPU (split_slots 0) there are none. All splits of a row are
+ * in one batch, and a batch has at most split_slots splits. */
 static void build_splits(struct builder *b, struct split_batch *batches)
 {
 	uint32_t slots = b->limits->split_slots;
@@ -300,8 +300,8 @@ static void build_splits(struct builder *b, struct split_batch *batches)
 	}
 }
 
-/* Writes the number of the last token of each row that has draws. Several draws of one row (the choices of a request)
- * share its logits; draws are in the order of their rows. */
+/* Writes the number of the last token of each row that has draws. Draws are in the order of their rows. Several draws
+ * of one row (the choices of a request) share the row's logits. */
 static void build_logits(struct builder *b)
 {
 	const struct plan_draw *draws = b->plan->draws;
@@ -436,7 +436,8 @@ void step_build_reset(const struct plan_seat_reset *r, int32_t *table)
 
 /* ---- the result ---- */
 
-/* Reads a report. It has fewer than n_top tokens if fewer logits are numbers (not NaN). */
+/* Reads a report (kernels/step.h) of a token and the n_top best ones. There are fewer best ones if fewer logits are
+ * numbers (not NaN). */
 static void read_report(const int32_t *report, uint32_t n_top, struct draw_result *ret)
 {
 	ret->logprob = bits_float((uint32_t)report[REPORT_LOGPROB]);

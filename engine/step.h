@@ -9,8 +9,8 @@
 
 struct step_limits {
 	uint32_t max_prefill_tokens, max_seqs, max_model_len, page_tokens;
-	/* The most tokens of an attention tile in the step. step_table_ints wants the smallest such number of all
-	 * steps. */
+	/* The most tokens of an attention tile (kernels/step.h) in the step. For step_table_ints it is the smallest of
+	 * these numbers over all steps, which gives the most tiles. */
 	uint32_t tile_tokens;
 	uint32_t n_pages, n_slots, vocab_size; /* n_slots 0: the model keeps no states */
 	uint32_t split_slots;		       /* kernels_split_slots */
@@ -42,12 +42,12 @@ int step_check(const struct plan *plan, const struct step_limits *l, uint32_t dr
 void step_build(const struct plan *plan, const struct step_limits *l, bool dump, int32_t *table,
 		struct step_draw *draws, struct split_batch *batches, struct step_built *ret);
 
-/* The first function returns the number of ints of a seat reset's table; the second one fills the table. */
+/* step_reset_ints returns the number of ints of a seat reset's table, step_build_reset fills the table. */
 uint64_t step_reset_ints(const struct plan_seat_reset *r);
 void step_build_reset(const struct plan_seat_reset *r, int32_t *table);
 
-/* Writes the results of n scores to ret [n]. `result` has the ints that the device returned; `scores` is that section
- * of the step's table, [n][SCORE_INTS]. */
+/* Writes the results of n scores to ret [n]. `result` has the ints that the device returned; `scores` is the section
+ * of scores in the step's table, [n][SCORE_INTS]. */
 void step_score_results(const int32_t *scores, uint32_t n, const int32_t *result,
 			struct draw_result *ret);
 

@@ -2,13 +2,15 @@
  *
  * The lower byte of a bf16 number (the last bit of the exponent, and the mantissa) is as good as random. The upper byte
  * (the sign and the rest of the exponent) takes few values, because weights of one matrix are of similar size: 16
- * values cover a range of 16 binades with both signs, and one weight in ten thousand lies outside. So a panel has a
- * dictionary of 16 upper bytes, and a weight is its lower byte and a code of 4 bits. A tile of 16 k x 16 columns with
- * any other upper byte is not coded: one tile in forty, if weights are normally distributed.
+ * values cover a range of 16 binades with both signs, and one weight in ten thousand lies outside. So a panel (the
+ * weights of 16 columns of a product: kernels.h) has a dictionary of 16 upper bytes, and a weight is its lower byte and
+ * a code of 4 bits. A tile of a panel (16 k x 16 columns) with any other upper byte is not coded: one tile in forty, if
+ * weights are normally distributed.
  *
- * The speed of products of few rows is that of reading weights. Such products take about three quarters of the time,
- * and decode register by register. Products of many rows decode a panel once and use it for all their rows
- * (generic/gemm.clh, TALL). The arithmetic gets the same numbers in the same order, so its bits are the same.
+ * The speed of products of few rows is that of reading weights. With coded weights these products take about three
+ * quarters of the time, and decode register by register. Products of many rows decode a panel once and use it for all
+ * their rows (generic/gemm.clh, TALL). The arithmetic gets the same numbers in the same order, so its bits are the
+ * same.
  *
  * (Huffman codes of the exponents save a little more and cost more to decode: Zhang et al. 2025, "70% Size, 100%
  * Accuracy: Lossless LLM Compression for Efficient GPU Inference via Dynamic-Length Float".)
@@ -23,11 +25,12 @@
  *         zeros up to the next boundary
  *         tiles, each   384 bytes, or 512 bytes in KERNEL_PACK_PAIRS
  *
- * Inside a coded tile, a step is 64 weights: 4 k, which fill two registers of KERNEL_PACK_PAIRS. Two steps lie together
- * in the order in which they are read: 32 bytes of codes of the first, 32 of the second, 64 lower bytes of the first,
- * 64 of the second. Weight i of register v is byte i / 8 * 16 + v * 8 + i % 8 of the step, because the decoder joins
- * lower and upper bytes by unpack instructions, which take one half of each 128-bit lane. The code of byte b is the
- * lower half of byte b % 32 of the step's codes for b < 32, else the upper half. kernels/x86/gemm_core.clh decodes. */
+ * Inside a coded tile, a step is 64 weights: 4 k of 16 columns, which in KERNEL_PACK_PAIRS (kernels.h) fill two
+ * registers. Two steps lie together in the order in which they are read: 32 bytes of codes of the first, 32 of the
+ * second, 64 lower bytes of the first, 64 of the second. Weight i of register v is byte i / 8 * 16 + v * 8 + i % 8 of
+ * the step, because the decoder joins lower and upper bytes by unpack instructions, which take one half of each 128-bit
+ * lane. The code of byte b is the lower half of byte b % 32 of the step's codes for b < 32, else the upper half.
+ * kernels/x86/gemm_core.clh decodes. */
 #pragma once
 
 #include <stddef.h>

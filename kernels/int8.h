@@ -11,13 +11,14 @@
  * Activations are its unsigned side, as q + 128. So the sum is too large by 128 times the sum of the group's weights,
  * which is known when the weights are packed.
  *
- * Packed weights: panels of 16 rows. A panel is, for each group of n values (words of 4 bytes):
+ * Packed weights are panels of 16 rows of the weights, which are 16 columns of a product. A panel is words of 4 bytes.
+ * For each group of n values it has:
  *
- *     [16] float scales | [16] int32 of -128 times the sum of the row's q | [n/4][16] words of four q, k ascending
+ *     [16] float scales | [16] int32: -128 times a row's sum of q | [n/4][16] words of four q, k ascending
  *
  * One register of 64 bytes is 16 rows x 4 k, and a panel is read from beginning to end.
  *
- * Quantised activations: rows. A row is, for each group:
+ * Quantised activations are rows. A row has, for each group of n values:
  *
  *     one float scale | [n/4] words of four bytes q + 128
  *
@@ -52,7 +53,8 @@ bool int8_group_valid(uint32_t group);
 /* Returns the number of groups of a row of K values. */
 uint32_t int8_groups(uint32_t K, uint32_t group);
 
-/* Return the words of 4 bytes of a quantised row of activations, and of a panel of packed weights. Both pad K. */
+/* Return the number of words of 4 bytes of a quantised row of activations, and of a panel of packed weights. Both pad
+ * K. */
 uint32_t int8_row_words(uint32_t K, uint32_t group);
 uint64_t int8_panel_words(uint32_t K, uint32_t group);
 

@@ -9,7 +9,8 @@
 #include "kernels/int8.h"
 
 enum {
-	/* bytes of the buffer for all matrices, far more than caches hold; the buffer grows if one matrix needs more */
+	/* bytes of the buffer for all matrices, more than most caches hold; one large matrix makes the buffer
+	 * grow */
 	WEIGHT_BYTES = 256 << 20,
 	MATRICES_MAX = 1024,
 	PATTERN_BYTES = 128, /* the longest pattern of clEnqueueFillBuffer */
@@ -89,8 +90,8 @@ void int8_trial_close(struct int8_trial *t)
 	free(t);
 }
 
-/* Queues the filling of a buffer with random words. Read as a float or as two bf16, a word is numbers between 0.007 and
- * 0.5, or their negatives: the products read scales and activations from the buffer, and subnormal ones would be
+/* Queues the filling of a buffer with random words. Read as a float, a word has a magnitude between 0.007 and 0.5; read
+ * as two bf16, both have. Products read scales and activations from such buffers, and subnormal numbers would be
  * slow. */
 static cl_int fill(struct int8_trial *t, const struct store *s)
 {

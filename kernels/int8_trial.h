@@ -1,6 +1,6 @@
 /* Int8 products of made-up numbers, for `tigon bench`: no model launches them yet, so no step can measure them. Each
- * launch takes the next of up to 1024 matrices of weights. Together these fill 256 MB or more, unless they are small,
- * so that weights come from memory and not from a cache. */
+ * product takes the next of up to 1024 matrices of weights, which are cut from a buffer of 256 MB or more. So weights
+ * come from memory and not from a cache, unless the matrices are small. */
 #pragma once
 
 #include "kernels/kernels.h"

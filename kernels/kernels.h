@@ -60,7 +60,8 @@ int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group,
 bool kernels_supported(enum kernel_variant variant, cl_device_id device);
 const char *kernels_variant_name(enum kernel_variant variant);
 
-/* How a matrix of weights is packed for the products of this set. A panel has the weights of 16 columns of the product:
+/* How a matrix of weights is packed for the products of this set. A panel has the weights of 16 columns of the product,
+ * in this order:
  *
  *     PANELS      [K][16] elements
  *     PAIRS       [K/2][16][2], two k together (x86, bf16)
@@ -87,7 +88,8 @@ uint32_t kernels_split_slots(const struct kernels *k);
 /* Returns the floats of scratch that one draw or one score needs (kernels/sample.h). */
 uint64_t kernels_sample_floats(const struct kernel_shape *s);
 
-/* Return the most tasks (kernels/step.h) that moe_sort writes for so many tokens, and the ints of such a task list. */
+/* Return the most tasks (kernels/step.h) that moe_sort writes for so many tokens, and the number of ints of a list of
+ * so many tasks. */
 uint64_t kernels_max_tasks(const struct kernel_mlp *m, uint32_t T);
 uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens);
 
@@ -100,8 +102,8 @@ bool kernels_has_decode_step(const struct kernels *k);
 void kernels_decode_cut(const struct kernels *k, uint32_t T, uint32_t *ret_columns,
 			uint32_t *ret_rows, uint32_t *ret_router_columns);
 
-/* Return the most tokens that an attention tile may have in a step of T tokens, and the smallest of these numbers over
- * all T. */
+/* Return the most tokens that an attention tile (kernels/step.h) may have in a step of T tokens, and the smallest of
+ * these numbers over all T and the default cut. */
 uint32_t kernels_tile_tokens(const struct kernels *k, uint32_t T);
 uint32_t kernels_least_tile_tokens(const struct kernels *k);
 
@@ -144,7 +146,7 @@ void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem
 		     uint32_t M, uint32_t N, uint32_t K, cl_mem dump);
 
 /* Quantises rows of x [rows, ldx], of elements or floats, to int8: q [rows, ldq], ldq in words (int8_row_words). K is a
- * multiple of 16; where a row is padded to it, x has zeros. */
+ * multiple of 16; where a row is padded to such a multiple, x has zeros. */
 void kernel_quantize_rows(struct kernels *k, bool floats, cl_mem x, uint32_t ldx, cl_mem q,
 			  uint32_t ldq, uint32_t rows, uint32_t K);
 
@@ -202,8 +204,8 @@ void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem a
 			uint32_t T);
 
 /* Fills a packed matrix, or some panels of one, with synthetic weights (synthetic.clh): rows x cols elements before
- * packing. The p-th panel that is filled is panel first_panel + p * stride of W. If the set uses CODED, the panels are
- * written as PAIRS, and the host codes them afterwards. */
+ * packing. The p-th panel that is filled (p from 0) is panel first_panel + p * stride of W. If the set uses CODED, the
+ * panels are written as PAIRS, and the host codes them afterwards. */
 void kernel_synthesize(struct kernels *k, cl_mem W, uint64_t first_panel, uint32_t stride,
 		       uint64_t rows, uint64_t cols, uint64_t key, float scale, float offset);
 

@@ -1,4 +1,4 @@
-/* The inside of a kernel set, which four files share. Each file uses only those above it in this list:
+/* The inside of a kernel set, which four files share. Each file uses only the files above it in this list:
  *
  *     set.c        answers questions about a set: its sizes, its cuts
  *     programs.c   which programs are compiled, with which options
@@ -53,14 +53,14 @@ enum kernel_id {
 };
 
 enum {
-	ROUTER_BLOCKS = 4,  /* column blocks of a part of OP_ROUTER (step.h, moe_route.cl) */
+	ROUTER_BLOCKS = 4,  /* column blocks (tuning.h) of a part of OP_ROUTER (step.h) */
 	ROUTER_LANES = 256, /* lanes of a group of router.cl */
 	ROUTER_ROWS = 64,   /* rows of a group of router.cl */
 	DELTA_CHUNK = 64,   /* tokens of a chunk (delta_chunks.cl) */
 	/* floats that delta_chunks.cl keeps of a chunk for each value head */
 	DELTA_CHUNK_FLOATS = 2 * DELTA_CHUNK * DELTA_CHUNK + DELTA_CHUNK,
 	DELTA_BLOCK = 16,	/* columns of a state that a group of delta_scan computes */
-	SPLIT_SLOTS_MIN = 4096, /* the least kernels_split_slots on a GPU */
+	SPLIT_SLOTS_MIN = 4096, /* the least number of slots for splits on a GPU */
 	FLASH_QUERIES = 128,	/* queries of a tile of attention_flash.cl */
 	FLASH_KEYS = 32,	/* keys of a block of attention_flash.cl */
 	CHAIN_TERMS = 2048,	/* terms of a chain (nvidia/tensor.clh) */
@@ -132,6 +132,6 @@ int kernels_add_programs(struct kernels *k, struct library *l, bool int8, struct
 
 /* ---- launch.c ---- */
 
-/* Launches the kernels of every cut but the default one, each once and without work, so that a driver that compiles at
- * the first launch does so now. Sets the number of launches to 0. */
+/* Launches each kernel that runs with other cuts than the default one, once with each of them and without work, so that
+ * a driver that compiles at the first launch does so now. Sets the number of launches to 0. */
 int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e) MUST_CHECK;

@@ -226,7 +226,7 @@ void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem exp
 			      k->shape.mlps[mlp].experts);
 }
 
-/* Returns the rows that an expert has on average, rounded down, or T for an MLP without experts. */
+/* Returns the number of rows that an expert has on average, rounded down, or T for an MLP without experts. */
 static uint32_t rows_of_task(const struct kernel_mlp *m, uint32_t T)
 {
 	return m->experts ? (uint32_t)((uint64_t)T * m->topk / m->experts) : T;
@@ -361,8 +361,8 @@ void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_
 }
 
 /* Returns the number of groups that share a row of logits. On a GPU each lane gets a block (sample.h). On a CPU all
- * rows together get about one group for each compute unit. But each of several groups of a row gets at least 64 blocks
- * there: a group for fewer blocks is not worth waking a thread. */
+ * rows together get about one group for each compute unit, or one group a row if they are more. But each of several
+ * groups of a row gets at least 64 blocks on a CPU: a group for fewer blocks is not worth waking a thread. */
 static uint32_t sample_parts(const struct kernels *k, uint32_t rows)
 {
 	uint32_t blocks = SAMPLE_BLOCKS(k->shape.vocab);
@@ -472,7 +472,8 @@ static bool has_other_cuts(const struct cuts *c)
 int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
 {
 	const struct kernel_shape *s = &k->shape;
-	/* No kernel reads further: a page; a token's row of attention's projection; a work list without phases. */
+	/* No kernel reads further in a buffer: it reads a page, a token's row of attention's projection, or a work list
+	 * without phases. */
 	size_t bytes = 4 * MAX((size_t)s->kv_heads * s->head_dim * s->page_tokens,
 			       (size_t)kernels_attention_ld(s) + 4096);
 	const int32_t tile[WARM_TILE_AT + QUERY_TILE_INTS] = {[WARM_TILE_AT + QUERY_TILE_COUNT] =
@@ -497,7 +498,7 @@ int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
 			warm_gemm(k, i, none, out);
 		for (uint32_t i = 1; i < k->cuts.n[CUT_ATTENTION]; i++)
 			warm_attention(k, i, step, none, out);
-		/* These come last: they count tickets in `none`, which is not all zeros afterwards. */
+		/* Decode steps come last: they count tickets in `none`, which is not all zeros afterwards. */
 		for (uint32_t i = 1; i < k->cuts.n[CUT_DECODE_STEP]; i++)
 			LAUNCH_CUT(k, i, K_DECODE_STEP, k->tuning->lanes, k->compute_units, 1,
 				   ARG(none), ARG(work_at), ARG(none));

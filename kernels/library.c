@@ -227,8 +227,8 @@ static int build_error(const struct library *l, cl_program program, const char *
 	char *text;
 	int r;
 
-	/* PoCL's own cache may lie below this one (engine/engine.h). Its log does not report a failure to write
-	 * there. */
+	/* PoCL's own cache may lie below this one (engine/engine.h). PoCL's build log does not report a failure to
+	 * write to it. */
 	r = l->cache_dir ? probe_cache(l->cache_dir) : 0;
 	if (r < 0)
 		return err_set(e, EIO,
@@ -246,9 +246,9 @@ static int build_error(const struct library *l, cl_program program, const char *
 	return -EIO;
 }
 
-/* NVIDIA's compiler does not take all instructions from source: in the PTX of *program the others stand as comments
- * (ptx.h). Compiles that PTX with the comments made instructions, and puts the new program in the place of *program,
- * which it releases. After an error *program is unchanged. */
+/* NVIDIA's compiler does not take all instructions from source. Those that it does not take stand as comments in the
+ * PTX of *program (ptx.h). Compiles that PTX with the comments made instructions, and puts the new program in the place
+ * of *program, which it releases. After an error *program is unchanged. */
 static int reveal(const struct library *l, const char *file, const char *options,
 		  cl_program *program, struct err *e)
 {

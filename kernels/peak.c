@@ -18,13 +18,13 @@ enum {
 	MMA_FLOPS = 2 * 16 * 8 * 16,
 	MMA_INT8_OPS = 2 * 16 * 8 * 32,
 	GPU_LANES = 256,
-	GPU_GROUPS = 8, /* for each compute unit: as many lanes as it has room for */
+	GPU_GROUPS = 8, /* for each compute unit: 2048 lanes, all that an H200 has room for */
 	/* a CPU's number of rounds; a GPU, with far more lanes, runs 1 / 64 of them */
 	ROUNDS = 1 << 20,
 	TRIES = 5,
 };
 
-/* The most bytes of a buffer, far more than caches hold. On a GPU they are so many that the time in which a launch
+/* The most bytes of a buffer, more than most caches hold. On a GPU they are so many that the time in which a launch
  * begins and ends does not count. */
 #define CPU_BYTES (512ull << 20)
 #define GPU_BYTES (2048ull << 20)

@@ -45,7 +45,7 @@ void profile_product(struct profile *p, uint32_t m, uint32_t n, uint32_t k);
 void profile_place(struct profile *p, const struct tuning_place *place);
 
 /* Queues a read of a task list of at most so many ints (moe_route.cl), which the last launch has written. experts: the
- * layer's number of experts, without the shared one. */
+ * number of experts of the layer's MLP, without the shared one. */
 void profile_tasks(struct profile *p, cl_mem tasks, uint64_t ints, uint32_t experts);
 
 /* Waits for the queue, returns the launches that were noted since the last call as *ret [*ret_n], in their order, and

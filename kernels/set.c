@@ -72,7 +72,8 @@ uint64_t kernels_sample_floats(const struct kernel_shape *s)
 	return SAMPLE_FLOATS((uint64_t)s->vocab);
 }
 
-/* Each expert that has rows may have one task of fewer than TASK_ROWS rows. The shared expert has T rows. */
+/* Each expert that has rows may have one task of fewer than TASK_ROWS rows, beside its full tasks. The shared expert
+ * has T rows. */
 uint64_t kernels_max_tasks(const struct kernel_mlp *m, uint32_t T)
 {
 	uint64_t choices = (uint64_t)T * m->topk;

@@ -12,7 +12,8 @@
  *     rows [R][ROW_INTS]           the sequences of the step
  *     block tables                 the KV pages of each row, in the order of their tokens
  *     tiles [n][QUERY_TILE_INTS]   the work of attention; on a GPU without the rows that generate
- *     splits [n][SPLIT_INTS]       the work of attention for rows that generate, on a GPU, in batches: one launch each
+ *     splits [n][SPLIT_INTS]       the work of attention for rows that generate, on a GPU, in batches: each for one
+ *                                  call of kernel_attention_decode
  *     logits rows [L]              the tokens whose logits are wanted
  *     draws [n][DRAW_INTS]         the draws of the step, in the order of their rows
  *     banned ids                   the ids that each draw must not draw
@@ -36,12 +37,12 @@
 #define ROW_COUNT     1 /* tokens */
 #define ROW_START     2 /* position of the first token */
 #define ROW_STATE_SRC 3 /* slot of the state from which it continues, or ROW_STATE_ZERO */
-#define ROW_STATE_DST 4 /* slot for its state; may be the same */
+#define ROW_STATE_DST 4 /* slot in which it leaves its state; may be that of ROW_STATE_SRC */
 #define ROW_PAGES_AT  5 /* its block table */
 #define ROW_SNAPSHOTS 6 /* number of states kept inside a prefill row, at most ROW_SNAPSHOTS_MAX */
 #define ROW_INTS      16
 
-/* Snapshot i: the number of the row's tokens before it (a multiple of 64, less than all), and its slot. */
+/* Snapshot i: the number of the row's tokens before it (a multiple of 64, less than ROW_COUNT), and its slot. */
 #define ROW_SNAPSHOT_TOKENS(i) (7 + 2 * (i))
 #define ROW_SNAPSHOT_SLOT(i)   (8 + 2 * (i))
 
@@ -84,12 +85,12 @@
 #define DRAW_BANNED_AT	  14 /* ids that must not be drawn */
 #define DRAW_BANNED_COUNT 15
 #define DRAW_REPORT_AT	  16 /* offset of the report in the result; 0: no report */
-#define DRAW_DONE	  17 /* groups that have finished their share of it; 0 before and after */
+#define DRAW_DONE	  17 /* groups that have finished their share of the draw; 0 before and after */
 #define DRAW_MASK_AT	  18 /* its token mask, or DRAW_MASK_NONE */
 #define DRAW_INTS	  19
 
-/* A token mask has a bit for each token, 1: it may be drawn, [ceil(vocabulary / 32)] ints. Its place is kept for
- * constrained decoding; no draw has one yet and no kernel reads it. */
+/* A token mask is [ceil(vocabulary / 32)] ints. It has a bit for each token, 1: the token may be drawn. DRAW_MASK_AT is
+ * kept for constrained decoding; no draw has a mask yet, and no kernel reads one. */
 #define DRAW_MASK_NONE (-1)
 
 /* ---- a score: how likely a given token was ---- */
@@ -138,8 +139,8 @@
 #define WORK_LOGITS_AT	   39
 #define WORK_INTS	   40
 
-/* A phase is one operation on one layer, divided into parts: columns times rows of them. A ticket takes up to
- * PHASE_TAKE neighbouring parts of one row. */
+/* A phase is one operation on one layer. It is divided into parts, which stand in columns and rows. The groups that run
+ * take tickets, which are numbered through all phases. A ticket is up to PHASE_TAKE neighbouring parts of one row. */
 #define PHASE_OP      0
 #define PHASE_LAYER   1
 #define PHASE_FIRST   2 /* its first ticket */
@@ -147,7 +148,8 @@
 #define PHASE_TAKE    4
 #define PHASE_INTS    5
 
-/* Operations, each with its columns and rows of parts. */
+/* Operations, each with [columns, rows] of its parts. A column group and a row block are the columns and the rows of a
+ * part, which kernels_decode_cut returns. */
 #define OP_END		0
 #define OP_EMBED	1 /* embedding and first norm [1, tokens] */
 #define OP_ATTENTION_IN 2 /* input projection [column groups, row blocks] */

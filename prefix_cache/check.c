@@ -1,5 +1,5 @@
-/* Asserts every invariant that the headers of this room state. Counts that other files keep are counted again from
- * scratch. O(nodes * children + pages); for tests. */
+/* Asserts the invariants of the tree, of locks, heaps and pools. Counts that other files keep are counted again from
+ * scratch. It takes O(nodes * children + pages), so it is for tests. */
 #undef NDEBUG /* assertions stay on in release builds: the callers of this file want them */
 #include <assert.h>
 #include <stdlib.h>
@@ -103,7 +103,8 @@ static void check_children(const struct prefix_cache *c, const struct prefix_nod
 		assert(n->locks == locked);
 }
 
-/* Checks that every node is found, and that variants are in the order in which a match tries them (radix.h). */
+/* Checks that every node is found through the map, and that variants are in the order in which a match tries them
+ * (radix.h). */
 static void check_map(const struct prefix_cache *c)
 {
 	const struct radix *t = &c->tree;

@@ -1,11 +1,11 @@
-/* The order of eviction. A node with memory that could be freed is in one of three groups:
+/* The order of eviction. A node with memory that could be freed at once is in one of three groups:
  *
  *     EVICT_BARE    an unlocked leaf without a state: eviction frees its pages and removes it
  *     EVICT_LEAF    an unlocked leaf with a state: eviction frees its pages and its slot, and removes it
  *     EVICT_STATE   an inner or a locked node with a state that is not pinned: eviction frees its slot
  *
  * When pages are short a node of BARE or LEAF is evicted, when slots are short one of LEAF or STATE, and when the
- * budget is used up one of any group. It is always the node of these groups with the lowest score.
+ * budget is used up one of any group. Of the nodes of these groups the one with the lowest score is evicted.
  *
  * A node is worth the work that it saves for each byte that it takes, times the chance that it will be used again.
  * That chance falls with the time t since the last use, as e^(-t / reuse_time), where reuse_time is a moving mean of
@@ -17,15 +17,21 @@
  * So of two conversations that were used at about the same time, the one that is worth more for its bytes is kept
  * longer. And of two that are worth the same, the one that was used last.
  *
- * In a model with states a BARE leaf has no state to resume from, so its score is lower than all others. BARE leaves
- * that were never hit are evicted before those that were, and then the longest unused first.
+ * In a model with states a request cannot resume at a BARE leaf, so the score of each BARE leaf is lower than that of
+ * every node in the other groups. Among the BARE leaves of such a model, those that were never hit are evicted first;
+ * of two that are alike in this, the one that was unused for longer.
  *
- * A node's score is computed again when it is used, when it changes its group, and when it gets or loses a child. When
- * a checkpoint is evicted, the scores of the nodes with the next checkpoints below it should grow. That is corrected
- * late: when such a node comes up for eviction, its score is computed again, and if it grew, the node goes back into
- * its heap. (At most 16 scores of a group are corrected for one eviction.) When a checkpoint is added, the scores of
- * the next checkpoints below it should shrink. They do so only when they are computed again for another reason. So an
- * eviction costs O(log n) for n nodes, and the walk up to the nearest checkpoint. */
+ * A node's score is computed again when it is used, when it changes its group, when it gets or loses a child, and when
+ * a second checkpoint is put on it. Two changes reach the scores late:
+ *
+ *  - When a checkpoint is evicted, more tokens would have to be computed again without the next checkpoints below it,
+ *    so the scores of their nodes should grow. Each of these scores is corrected when its node comes up for eviction:
+ *    if it grew, the node goes back into its heap. (At most 16 scores of a group are corrected for one eviction.)
+ *  - When a checkpoint is added, the scores of the nodes with the next checkpoints below it should shrink. They shrink
+ *    only when they are computed again for another reason.
+ *
+ * So an eviction costs O(log n) for n nodes, a bounded number of walks up to the nearest checkpoint, and the freeing of
+ * the node's pages. */
 #pragma once
 
 #include <stdbool.h>

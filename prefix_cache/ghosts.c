@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For up to 2^20 pages the table has room for at least twice as many hashes as the pool has pages, so most pages are
- * found that were evicted since the pool was last filled. It takes 512 KiB to 16 MiB; for more pages it stays at that
- * size and forgets sooner. */
+/* For up to 2^20 pages the table has room for at least twice as many hashes as the pool has pages, so of the last pages
+ * that were evicted, as many as the pool has, most are found. The table takes 512 KiB to 16 MiB; for more pages it
+ * stays at 16 MiB and forgets sooner. */
 enum { LINES_MIN = 1 << 13, LINES_MAX = 1 << 18 };
 
 int ghosts_init(struct ghosts *g, uint32_t n_pages)

@@ -3,8 +3,8 @@
  * because another request may compute the beginning again.
  *
  * They stand in a hash table. Its buckets are lines of eight hashes, the newest first; a full line forgets its oldest
- * hash. A line is as large as a CPU's cache line, because the eviction of a long prompt adds many hundreds of hashes,
- * and so each touches only one. */
+ * hash. A line is as large as a CPU's cache line, so adding a hash touches only one cache line: the eviction of a long
+ * prompt adds many hundreds of hashes. */
 #pragma once
 
 #include <stdbool.h>

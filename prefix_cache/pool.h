@@ -1,7 +1,7 @@
 /* A pool of numbered things (KV pages, state slots, seats). It handles their ids, never their bytes.
  *
- * Every id is free or has a reference count. pool_get returns the smallest free id, so that ids in use stay dense and
- * a plan can be reproduced.
+ * Every id is free or has a reference count. pool_get returns the smallest free id (unless pool_shuffle was called), so
+ * that ids in use stay dense and a plan can be reproduced.
  *
  *     free + used == size, always; an id that is free cannot be put (assert: a bug in the caller)
  *
@@ -11,7 +11,7 @@
  *     levels[1]   1 word     bit w: word w of levels[0] is not 0
  *     levels[0]  64 words    bit i of word w: id 64 w + i is free (after pool_shuffle: another id)
  *
- * One thread. */
+ * Only one thread may use a pool. */
 #pragma once
 
 #include <stdint.h>
@@ -26,7 +26,7 @@ struct pool;
 struct pool *pool_new(uint32_t size) MUST_CHECK;
 void pool_free(struct pool *p);
 
-/* Takes the smallest free id, which gets one reference; POOL_NONE: none is free. */
+/* Takes the smallest free id (pool_shuffle changes the order), which gets one reference. POOL_NONE: none is free. */
 uint32_t pool_get(struct pool *p) MUST_CHECK;
 
 /* pool_ref adds a reference to an id in use; pool_put takes one away. An id without references is free. */

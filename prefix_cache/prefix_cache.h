@@ -16,13 +16,13 @@
  * computed. The *origin* of a page is a number that tells how the tokens of its path, up to the end of the page, were
  * computed. It is 0 if all of them were prefilled; otherwise it is a hash of the positions at which computing changed
  * between prefill and decode. Edges with equal tokens and different origins are different children. So the pages above
- * a page have the bits that were read when it was computed. A match takes paths of any origin, or only paths with the
- * origins that it is given (struct prefix_key).
+ * any page of the tree have the bits that were read when that page was computed. A match takes paths of any origin, or
+ * only paths with the origins that it is given (struct prefix_key).
  *
  * Ownership. Pages and slots are counted in pools. A request takes pages and slots and writes them. (In this room a
  * request is any user of the cache, also a load of scheduler/tiering.h.) Extending the tree hands whole pages over to
  * it, and adding a checkpoint hands over a slot; from then on they are not written. If the tree already has pages with
- * the same tokens and origin it keeps its own and puts the request's back.
+ * the same tokens and origin it keeps its own, and the request's go back into the pool.
  *
  *     free + held by requests alone + held by the tree == size, for each pool
  *
@@ -31,8 +31,9 @@
  * budget in bytes covers pages and slots; evict.h has the order of eviction.
  *
  * Time is a count of calls of prefix_cache_use, _lock, _unlock, _extend, _checkpoint and _retire, so that a run can be
- * repeated. Only one thread may use a cache. Eviction and matching allocate nothing. If the host runs out of memory
- * later than prefix_cache_new, a prefix is not remembered or not resumed; nothing else fails.
+ * repeated; a call that finds nothing to do does not count. Only one thread may use a cache. Eviction and matching
+ * allocate nothing. If the host runs out of memory later than prefix_cache_new, a prefix is not remembered or not
+ * resumed; nothing else fails.
  *
  * Source: TokenSpeed's hybrid prefix cache (a radix tree with state slots on its nodes); the radix tree of SGLang
  * (Zheng et al. 2023, arXiv:2312.07104). */
@@ -63,7 +64,7 @@ struct prefix_cache_config {
 };
 
 /* The reasons why a prompt could not be resumed further on. Of several that apply, the first one here is reported. A
- * boundary is a multiple of state_tokens, or of page_tokens in a model without states. */
+ * boundary is a multiple of state_tokens; of page_tokens if the request needs no state (also if the model has none). */
 enum prefix_miss {
 	PREFIX_MISS_NONE,     /* it can be resumed at the last boundary before its last token */
 	PREFIX_MISS_DISABLED, /* the request or the configuration turns the cache off */
@@ -80,7 +81,7 @@ enum prefix_miss {
 	PREFIX_MISS_N
 };
 
-/* The name in logs and in the X-Tigon-Cache header: "cold", "evicted-page", ... */
+/* Returns the name of a reason, as in metrics and in the X-Tigon-Cache header: "cold", "evicted-page", ... */
 const char *prefix_miss_name(enum prefix_miss m);
 
 /* Makes an empty cache; NULL when out of memory. */
@@ -141,8 +142,8 @@ void prefix_cache_match(const struct prefix_cache *c, const struct prefix_key *k
 
 /* Uses a match: locks the node that ends at m->n_tokens, counts a hit of it, writes the page ids of the path to pages
  * [m->n_tokens / page_tokens], and pins m->slot if there is one. If m->n_tokens is 0 it locks the space's node instead,
- * and counts no hit. If there is no such node yet, it first splits an edge or adds the space. Returns the node; NULL,
- * and nothing changed: out of memory. */
+ * and counts no hit. If the tree has no node that ends there yet, it first splits an edge or adds the space. Returns
+ * the node; NULL, and nothing changed: out of memory. */
 struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix_key *key,
 				     const struct prefix_match *m, uint32_t *pages) MUST_CHECK;
 
@@ -184,8 +185,8 @@ void prefix_cache_checkpoint(struct prefix_cache *c, struct prefix_node *n, uint
 			     enum prefix_checkpoint kind);
 
 /* Removes the node's checkpoint if it is of the kind DECODE, was never hit, and was added only once; otherwise does
- * nothing. The request that left this checkpoint calls it when it is about to leave a newer one, and before it extends
- * the node. Then the node's edge can grow; behind a checkpoint the extension would be a new node. */
+ * nothing. It is called for the request that left this checkpoint, when that request has a newer state to leave and
+ * before the node is extended. Then the node's edge can grow; behind a checkpoint the extension would be a new node. */
 void prefix_cache_retire(struct prefix_cache *c, struct prefix_node *n);
 
 uint32_t prefix_node_tokens(const struct prefix_node *n); /* tokens from the root to its end */
@@ -240,8 +241,8 @@ struct prefix_stats {
 	uint64_t nodes, spaces;
 	uint64_t free_pages, free_slots; /* free in the pools */
 	uint64_t tree_pages, tree_slots; /* held by the tree */
-	/* how many of these could be evicted: pages of unlocked nodes to which no request has a reference; slots that
-	 * are not pinned */
+	/* how many of the tree's pages and slots could be evicted: the pages of unlocked nodes, but those to which a
+	 * request has a reference; the slots that are not pinned */
 	uint64_t evictable_pages, evictable_slots;
 	uint64_t used_bytes;		       /* bytes of requests and tree */
 	uint64_t evicted_pages, evicted_slots; /* since the start */
@@ -269,5 +270,5 @@ struct prefix_view {
 void prefix_cache_walk(const struct prefix_cache *c,
 		       bool (*see)(void *arg, const struct prefix_view *v), void *arg);
 
-/* Asserts every invariant (tests; slow). */
+/* Asserts the invariants of the cache (for tests, because it is slow). */
 void prefix_cache_check(const struct prefix_cache *c);

@@ -39,7 +39,7 @@ uint64_t radix_content(const struct prefix_node *n)
 	return n->n_pages ? n->hashes[n->n_pages - 1] : n->content;
 }
 
-/* The hash by which the map finds the node. */
+/* Returns the hash by which the map finds the node. */
 static uint64_t node_hash(const struct prefix_node *n)
 {
 	return n->n_pages ? n->hashes[0] : n->content;
@@ -140,7 +140,7 @@ static void edge_copy(const struct radix *t, struct prefix_node *to, const struc
 	memcpy(to->pages, from->pages, n_pages * sizeof(*to->pages));
 }
 
-/* Adds pages to the end of n's edge, which must have room for them. before: the hash of the path up to there. */
+/* Adds pages to the end of n's edge, which must have room for them. before: the hash of the path up to that end. */
 static void edge_push(const struct radix *t, struct prefix_node *n, uint64_t before,
 		      const int32_t *tokens, const uint32_t *pages, uint32_t n_pages)
 {

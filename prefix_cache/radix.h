@@ -10,8 +10,8 @@
  * Children are found through one hash map over the whole tree, keyed by the hash of the path up to the end of the
  * child's first page. So a search among 10,000 children costs as much as one among two. Children whose first pages have
  * equal tokens and different origins (*variants*) have the same hash. They stand in the map in the order in which a
- * match tries them: origin 0 first, then by age. The map has a bucket for every page from the start and never grows:
- * every node but a space owns at least one page. (Spaces are found through the same map.)
+ * match tries them: origin 0 first, then by age. From the start the map has a bucket for every page of the pool, and
+ * it never grows: every node but a space owns at least one page. (Spaces are found through the same map.)
  *
  * A hash only finds candidates; the tokens are compared. The hashes are keyed by a random number, if the system has
  * one at the start, so that clients cannot choose prompts whose hashes collide.
@@ -78,7 +78,7 @@ uint64_t radix_page_hash(const struct radix *t, uint64_t before, const int32_t *
 uint64_t radix_space_content(const struct radix *t, const struct prefix_space *s);
 uint64_t radix_content(const struct prefix_node *n);
 
-/* Tokens from the root to the beginning of the node's edge. */
+/* Returns the number of tokens from the root to the beginning of the node's edge. */
 static inline uint32_t radix_start(const struct radix *t, const struct prefix_node *n)
 {
 	return n->depth - n->n_pages * t->page_tokens;
@@ -88,9 +88,9 @@ static inline uint32_t radix_start(const struct radix *t, const struct prefix_no
 struct prefix_node *radix_find_space(const struct radix *t, const struct prefix_space *s);
 struct prefix_node *radix_add_space(struct radix *t, const struct prefix_space *s) MUST_CHECK;
 
-/* These two go through the children of `parent` that begin with this page (variants), in the order in which a match
- * tries them. radix_first returns the first one, radix_next_variant the one after n. NULL: there is no further one.
- * `hash` is the radix_page_hash at the end of the page. */
+/* These two go through the children of `parent` that begin with the page `tokens` (variants), in the order in which a
+ * match tries them. radix_first returns the first one, radix_next_variant the one after n. NULL: there is no further
+ * one. `hash` is the radix_page_hash at the end of the page. */
 struct prefix_node *radix_first(const struct radix *t, const struct prefix_node *parent,
 				const int32_t *tokens, uint64_t hash);
 struct prefix_node *radix_next_variant(const struct radix *t, const struct prefix_node *n);

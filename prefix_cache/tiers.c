@@ -142,8 +142,8 @@ struct walk {
  * page that are tried. FORKS_MAX: the most pages of a path at which more than the first variant is tried. */
 enum { VARIANTS_MAX = 4, FORKS_MAX = 16 };
 
-/* Writes up to VARIANTS_MAX variants of page i behind a page with this origin to `out`, a prefilled one first. Returns
- * their number. */
+/* Writes up to VARIANTS_MAX variants of page i behind a page with this origin to `out`; if a prefilled one is among
+ * them, it comes first. Returns their number. */
 static uint32_t variants(const struct walk *w, uint32_t i, uint64_t origin,
 			 const struct place *out[VARIANTS_MAX])
 {

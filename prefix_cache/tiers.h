@@ -53,11 +53,12 @@ void tiers_clear(struct tiers *t);
 bool tiers_has(const struct tiers *t, const struct tier_item *item);
 size_t tiers_count(const struct tiers *t, enum tier_kind kind);
 
-/* Returns how far a prompt could be resumed with items, in pages: the largest multiple of pages_a_state above `from` up
- * to which all pages exist, with (needs_state) a state at its end; `from` if there is none. keys [n] are those of the
- * prompt's pages; the device has the first `from` pages, the last of them with `origin`. clean_only: only prefilled
- * items count (origin 0). origins [n] gets the origins of pages [from, result). path [n] is work space. The search is
- * bounded (tiers.c), so among many origins it may find less. */
+/* Returns how far a prompt could be resumed with items, in pages. keys [n] are those of the prompt's pages; the device
+ * has the first `from` pages, the last of them with `origin`. The result is the largest multiple of pages_a_state above
+ * `from` up to which all further pages are in the index; if needs_state, a state at its end must be there too. It is
+ * `from` if there is no such multiple. clean_only: only prefilled items count (origin 0). origins [n] gets the origins
+ * of pages [from, result). path [n] is work space. The search is bounded (tiers.c), so among many origins it may find
+ * less. */
 uint32_t tiers_match(const struct tiers *t, const struct content_key *keys, uint32_t n,
 		     uint32_t from, uint64_t origin, uint32_t pages_a_state, bool needs_state,
 		     bool clean_only, uint64_t *path, uint64_t *origins);

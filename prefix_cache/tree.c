@@ -75,7 +75,7 @@ static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_no
 }
 
 /* Whether pages of this origin can be added to the node's edge: it is a leaf of the same origin that only the caller
- * has locked; its end has no state, and none was evicted there. */
+ * has locked; it has no state at its end, and none was evicted there. */
 static bool can_grow_in_place(const struct prefix_node *n, uint64_t origin)
 {
 	return n->n_pages && n->locks == 1 && !n->n_children && n->slot == POOL_NONE &&

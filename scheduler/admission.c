@@ -19,8 +19,8 @@ static bool remembers(const struct scheduler *s, const struct request *r)
 	return !s->config.cache_disabled && !r->ask.cache_disabled;
 }
 
-/* A retracted request with a single living choice may resume behind its prompt, among the tokens that it drew; several
- * choices resume in the prompt, which they share. */
+/* Returns the number of tokens to look up in the cache. A retracted request with a single living choice may resume
+ * behind its prompt, among the tokens that it drew. Several choices resume in the prompt, which they share. */
 static uint32_t tokens_to_match(const struct request *r)
 {
 	return r->n_live == 1 ? request_known(request_first_live((struct request *)r))
@@ -55,10 +55,10 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 		ret->miss = PREFIX_MISS_LOGPROBS;
 		return;
 	}
-	/* the index of the tiers is not complete, so a missing page may still be found there */
+	/* the index of the tiers below the device is not complete, so a missing page may still be found there */
 	if (tiering(s, r) && !s->tiers_ready && ret->miss > PREFIX_MISS_LOADING)
 		ret->miss = PREFIX_MISS_LOADING;
-	/* A load for this request failed. That reason is more exact than those behind it in the enum. */
+	/* A load for this request failed. The reason r->lost is more exact than those behind it in enum prefix_miss. */
 	if (r->lost != PREFIX_MISS_NONE && ret->miss > r->lost)
 		ret->miss = r->lost;
 }
@@ -107,7 +107,7 @@ static void seat_choice(struct scheduler *s, struct sequence *q, uint32_t from, 
 	q->request->n_held++;
 }
 
-/* Lets the trunk begin where the match ends, or at 0 without a path, and sets the origins of the pages that it
+/* Lets the trunk begin where the match ends (without a path: at 0), and sets the origins of the pages that the trunk
  * computes. */
 static void resume_trunk(struct sequence *q, const struct prefix_match *m, struct prefix_node *path)
 {
@@ -214,8 +214,8 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 	if (!has_memory(s, r, m)) {
 		if (!m->n_tokens || pool_available(s->seats) < pool_size(s->seats))
 			return false;
-		/* A request that runs alone must fit, even if the state from which it would resume has to be
-		 * evicted. */
+		/* No other request has a seat, so this one must fit, even if the state from which it would resume has
+		 * to be evicted. */
 		return admit_cold(s, r,
 				  m->miss == PREFIX_MISS_NONE ? PREFIX_MISS_EVICTED_STATE
 							      : m->miss);

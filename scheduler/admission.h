@@ -2,7 +2,7 @@
  *
  * An admission is a transaction. The scheduler looks a prompt up in the prefix cache, compares the further memory
  * that the request needs with the memory that is free or can be evicted, and takes all of it or nothing; a refusal
- * changes nothing. For n living choices a request needs n seats, n slots, and pages for
+ * changes nothing. For n living choices a request needs n seats, n slots (if the model has states), and pages for
  *
  *     position   0          W        known        + a page of growth, but not beyond
  *                | whole    | partial  |  growth |       n_prompt + max_tokens
@@ -35,10 +35,10 @@ bool admission_admit(struct scheduler *s, struct request *r,
  * changed: as in admission_admit, or the host is out of memory. */
 bool admission_receive(struct scheduler *s, struct request *r, enum prefix_miss miss) MUST_CHECK;
 
-/* Counts a request whose prompt has arrived as admitted, and counts its hit. */
+/* To be called when a request's prompt has arrived from another worker: notes the admission and counts the hit. */
 void admission_received(struct scheduler *s, struct request *r);
 
-/* Whether q's block table has a page for the token behind the planned ones. */
+/* Whether q's block table has a page for the first token that is not planned yet. */
 static inline bool admission_has_page(const struct scheduler *s, const struct sequence *q)
 {
 	return q->n_planned < (uint64_t)q->n_pages * s->config.page_tokens;
@@ -47,8 +47,8 @@ static inline bool admission_has_page(const struct scheduler *s, const struct se
 /* Adds a page to q's block table; false: none can be had now. */
 bool admission_grow(struct scheduler *s, struct sequence *q) MUST_CHECK;
 
-/* Forks: gives the other living choices the whole pages of the trunk's prompt, and adds copies of its partial page and
- * its state to the plan. */
+/* Forks: gives the other living choices the prompt's whole pages, and adds copies of the trunk's partial page and state
+ * to the plan. */
 void admission_fork(struct scheduler *s, struct request *r, struct plan *p,
 		    struct plan_copy *page_copies, struct plan_copy *state_copies);
 

@@ -1,5 +1,5 @@
-/* Cuts a prompt into windows (the tokens that a request prefills in one step), and chooses the states inside a window
- * to keep.
+/* Cuts a prompt into windows (the tokens that a request prefills in one step), and chooses which states inside a window
+ * are kept.
  *
  * A window ends at the end of the prompt or at a multiple of `align`, the larger of page_tokens and state_tokens. In
  * the engine both are multiples of CHUNK_TOKENS. So every window begins at an absolute multiple of CHUNK_TOKENS, the
@@ -19,12 +19,12 @@ struct kept_state {
 	enum prefix_checkpoint kind;
 };
 
-/* Chooses states inside the window [start, end) of r's prompt that are worth a slot, at multiples n of state_tokens
- * with start < n < end. Returns their number. The most valuable comes first:
+/* Chooses up to SNAPSHOTS_MAX states inside the window [start, end) of r's prompt that are worth a slot, at multiples n
+ * of state_tokens with start < n < end. Returns their number. The most valuable comes first:
  *
  *     1. in the prompt's last window, the last multiple before the prompt's last token: the same prompt, or its next
  *        turn, resumes there
- *     2. the positions in r->wanted, behind which the prompt and another one part
+ *     2. the positions in r->wanted, behind which the prompt parts from another prompt or from the cached prefixes
  *     3. of the request's boundaries in the window, rounded down: the last, then the first (in the first window often
  *        the end of a system prompt), then the others from the back */
 uint32_t chunking_checkpoints(const struct request *r, uint32_t start, uint32_t end,

@@ -1,12 +1,12 @@
-/* Prefill and decode apart: one worker computes a prompt and sends it, another one receives it and decodes. These
- * functions do the work of both schedulers for it. They handle ids and counts only; daemon/steps/handoff.h and the
- * transfer thread move the bytes.
+/* Prefill and decode apart: one worker computes a prompt and sends its pages and state, another worker receives them
+ * and decodes. This file has what the schedulers of both workers do for that. It handles ids and counts only;
+ * daemon/steps/handoff.h and the transfer thread move the bytes.
  *
  * Receiving. A request with enough tokens to compute gets memory for its whole prompt at once, in the same
  * transaction as any other request. Then it waits (Receiving) until pages, state and first tokens have arrived. No
  * plan contains any of its rows before that, so late or missing data can neither delay nor damage a step. The request
- * uses only prefilled pages of the cache. So the whole prompt has the bits of one cold prefill, and is published as
- * such. A Receiving request neither leads nor follows another one, and is not retracted.
+ * uses only prefilled pages of the cache. So the whole prompt has the bits of a prefill without a cache, and is
+ * published as prefilled. A Receiving request neither leads nor follows another one, and is not retracted.
  *
  * Sending. The prompt is resumed only from prefilled pages and states, too. The plan lists with its rows the data for
  * the other worker (struct plan_ship). It lists each page that the other worker lacks once, as soon as it is whole,
@@ -14,9 +14,10 @@
  * prompt. The bytes may be read long after the step. Therefore the request keeps its trunk when its tokens are drawn
  * (Shipping). The trunk holds
  *     - a lock on the path of the tree with its pages
- *     - its own pages, and a reference to each of them that it has handed to the tree, which may have exchanged it for
- *       another one (request.ship_pages)
- *     - the slot with the state, or a pin on it, when it became a checkpoint.
+ *     - its own pages
+ *     - a reference to each page that it has handed to the tree, because the tree may use an equal page instead
+ *       (request.ship_pages)
+ *     - the slot with the state behind the prompt, or a pin on this slot if the state became a checkpoint.
  *
  * Source: the disaggregation of TokenSpeed and SGLang. */
 #pragma once
@@ -28,8 +29,8 @@
 int handoff_check(const struct scheduler_config *c, const struct scheduler_request *r,
 		  struct err *e) MUST_CHECK;
 
-/* handoff_possible: whether the prompt may be received from another worker. handoff_wanted: whether it is also worth
- * it, because m leaves at least config.handoff_min_tokens tokens to compute. */
+/* handoff_possible: whether the prompt may be received from another worker. handoff_wanted: whether that is also worth
+ * the transfer, because m leaves at least config.handoff_min_tokens tokens to compute. */
 bool handoff_possible(const struct request *r);
 bool handoff_wanted(const struct scheduler *s, const struct request *r,
 		    const struct prefix_match *m);

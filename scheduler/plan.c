@@ -1,7 +1,8 @@
-/* Makes a plan. First every decoding sequence gets the page for its next token, so that admissions cannot take it. Then
- * come windows of prompts, with the admissions of their requests, then admissions of further requests whose prompt
- * another worker computes, then a row for every decoding sequence that has a page. Slots for checkpoints come last,
- * because they are worth least. Resets and copies are added with the rows that need them. */
+/* Makes a plan. First every decoding sequence gets a page for its next token, if it has none and one is free, so that
+ * admissions cannot take it. Then come windows of prompts, with the admissions of their requests. Then come admissions
+ * of further requests whose prompt another worker computes, then a row for every decoding sequence that has a page.
+ * Slots for checkpoints are taken last, because they are worth least. Resets and copies are added with the rows that
+ * need them. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -34,7 +35,8 @@ static void add_row(struct plan_builder *b, struct sequence *q, const int32_t *t
 	struct plan_row *row = &b->t->rows[i];
 	struct step_row *more = &b->t->more[i];
 
-	/* Field by field, because a step may have a thousand rows and most of a row is snapshots. */
+	/* The members are set one by one, because a step may have a thousand rows. Assigning the whole row would also
+	 * write its snapshots, a third of its bytes, which most rows do not have. */
 	assert(i < b->s->config.max_seqs);
 	row->tokens = tokens;
 	row->token_draw = tokens ? 0 : q->draw_index;
@@ -63,7 +65,7 @@ static void reset_counts(struct plan_builder *b, struct sequence *q)
 
 	if (!sampling_penalised(&r->ask.sampling) || q->counts_valid)
 		return;
-	/* A sequence with draws that are out got valid counts with the first of them. */
+	/* A sequence that has draws in plans that are out got valid counts with an earlier draw. */
 	assert(!q->n_drawing);
 	*reset = (struct plan_seat_reset){
 		.prompt = r->ask.prompt,
@@ -161,8 +163,8 @@ static void add_window(struct plan_builder *b, struct request *r, uint32_t n_tok
 }
 
 /* Handles the first request of the queue: it is admitted, becomes a follower, waits for a load, or waits for its prompt
- * from another worker (Receiving). *admitted: the first of these. False: it stays in the queue, and all requests behind
- * it wait too. */
+ * from another worker (Receiving). Sets *admitted to whether it was admitted. False: it stays in the queue, and all
+ * requests behind it wait too. */
 static bool admit_first(struct plan_builder *b, struct request *r, bool *admitted)
 {
 	struct prefix_match m;
@@ -223,8 +225,8 @@ static void plan_prefills(struct plan_builder *b)
 	}
 }
 
-/* Admits requests at the head of the queue that receive their prompts: they use no budget and wait for no other
- * prompt. */
+/* Admits requests at the head of the queue whose prompt another worker computes: they use none of the prefill budget,
+ * and need not wait until a prompt that was begun here is planned to its end. */
 static void plan_receives(struct plan_builder *b)
 {
 	struct scheduler *s = b->s;
@@ -249,7 +251,7 @@ static bool can_decode(const struct plan_builder *b, const struct sequence *q)
 	       q->n_generated + q->n_drawing < q->request->ask.max_tokens;
 }
 
-/* Prefetches the sequence after the next, because sequences are scattered in memory. */
+/* Prefetches the sequence two places behind this one in the list, because sequences are scattered in memory. */
 static void prefetch_sequence(const struct list *node)
 {
 	const char *next = (const char *)node->next->next;
@@ -264,7 +266,7 @@ static void grow_sequences(struct plan_builder *b)
 {
 	list_for_each (q, &b->s->decoding, struct sequence, node) {
 		prefetch_sequence(&q->node);
-		/* Before the fork every choice still has its growth page. */
+		/* Before the fork every choice still has the pages of its admission, which are enough. */
 		if (can_decode(b, q) && !q->request->trunk && !admission_has_page(b->s, q) &&
 		    !admission_grow(b->s, q))
 			b->paused = true;
@@ -304,7 +306,8 @@ static void plan_decodes(struct plan_builder *b)
 
 /* ---- checkpoints ---- */
 
-/* Makes a checkpoint of the state that row i leaves, if there is another slot for the owner's next row to write. */
+/* Makes a checkpoint of the state that row i leaves, if the row's sequence can have another slot for its next row to
+ * write. */
 static void hand_over(struct plan_builder *b, uint32_t i, enum prefix_checkpoint kind)
 {
 	struct step_row *more = &b->t->more[i];

@@ -34,11 +34,11 @@ struct sampling {
 	float presence_penalty, frequency_penalty; /* 0: off; over generated tokens */
 	float repetition_penalty;		   /* 1: off; over prompt and generated tokens */
 	uint64_t seed;
-	uint8_t n_logprobs; /* most likely tokens reported beside the drawn one */
+	uint8_t n_logprobs; /* number of most likely tokens reported beside the drawn one */
 	bool want_logprobs; /* report the drawn token's log-probability */
 };
 
-/* Whether draws need the seat's token counts. */
+/* Whether draws with these parameters need the seat's token counts. */
 static inline bool sampling_penalised(const struct sampling *s)
 {
 	return s->presence_penalty != 0 || s->frequency_penalty != 0 || s->repetition_penalty != 1;
@@ -54,7 +54,7 @@ struct plan_snapshot {
 
 struct plan_row {
 	const int32_t *tokens; /* [n_tokens] ids to run; NULL: see token_draw (decode rows only) */
-	/* tokens NULL: index of the draw of the previous plan whose token runs */
+	/* if tokens is NULL: index into the draws of the previous plan; this row runs the token of that draw */
 	uint32_t token_draw;
 	const uint32_t *pages; /* [n_pages] block table from position 0 */
 	uint32_t n_tokens;
@@ -89,14 +89,14 @@ struct plan_score {
 	const int32_t *next; /* [n_tokens] ids, all known */
 	uint32_t n_tokens;   /* how many of the row's tokens, from the first on */
 	uint32_t row;	     /* a prefill row; one score a row at most */
-	uint32_t n_top;	     /* most likely tokens reported beside each, at most TOP_LOGPROBS_MAX */
+	uint32_t n_top;	     /* most likely tokens listed beside each, at most TOP_LOGPROBS_MAX */
 };
 
 /* Lists data of a row for another worker, when the prompt is computed here and decoded there: pages that are whole when
  * the row has run; and with the row that ends the prompt the partial page and the state behind the prompt. Each page of
- * a prompt that the other worker lacks (n_have) is in one ship. Pages and slot keep their content, also after the plan
- * is committed, until scheduler_shipped, scheduler_abort or scheduler_fail. Reads that are queued on the device by then
- * come before the next plan; after that no further one may be queued. */
+ * a prompt that the other worker does not have already (n_have of the request) is in exactly one ship. Pages and slot
+ * keep their content, also after the plan is committed, until scheduler_shipped or scheduler_abort is called for the
+ * request, or scheduler_fail is called. Reads of pages and slot have to be queued on the device before that call. */
 struct plan_ship {
 	uint64_t request;    /* the request's id */
 	uint32_t row;	     /* a prefill row; one ship a row at most */

@@ -4,8 +4,8 @@
 
 #include "scheduler/tiering.h"
 
-/* HANDOFF_SEND: takes references to those of the pages [first, first + n) that are shipped, because the tree may
- * exchange them for its own. */
+/* HANDOFF_SEND: takes references to those of q's pages [first, first + n) that are to be shipped, because the tree may
+ * replace them in q's block table by equal pages of its own. */
 static void hold_shipped(struct scheduler *s, const struct sequence *q, uint32_t first, uint32_t n)
 {
 	const struct request *r = q->request;
@@ -17,7 +17,8 @@ static void hold_shipped(struct scheduler *s, const struct sequence *q, uint32_t
 		}
 }
 
-/* Hands pages up to `depth` (a multiple of page_tokens) over to the tree; false: the tree did not take all. */
+/* Hands q's pages up to position `depth` (a multiple of page_tokens) over to the tree; false: the tree did not take
+ * all of them. */
 static bool extend_to(struct scheduler *s, struct sequence *q, uint32_t depth)
 {
 	const struct request *r = q->request;
@@ -48,8 +49,8 @@ static bool extend_to(struct scheduler *s, struct sequence *q, uint32_t depth)
 	return true;
 }
 
-/* Hands a slot over as a checkpoint at `depth`. Puts it back instead if the tree does not have the pages up to there
- * (!there). */
+/* Hands a slot over as a checkpoint at position `depth`. If the tree does not have q's pages up to that position
+ * (!there), puts the slot back instead. */
 static void add_checkpoint(struct scheduler *s, struct sequence *q, uint32_t depth, uint32_t slot,
 			   enum prefix_checkpoint kind, bool there)
 {
@@ -58,7 +59,8 @@ static void add_checkpoint(struct scheduler *s, struct sequence *q, uint32_t dep
 		return;
 	}
 	prefix_cache_checkpoint(s->cache, q->path, slot, kind);
-	/* Of an answer only the last state goes to the tiers below, when the answer ends (admission_release). */
+	/* Of the states of an answer only the last goes to the tiers below, when the choice gives its memory back
+	 * (admission_release). */
 	if (kind != PREFIX_CHECKPOINT_DECODE)
 		tiering_checkpoint(s, q, q->path);
 }

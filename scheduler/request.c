@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "scheduler/waiting.h"
 
-/* Copies an array to *at, and moves *at behind the copy. */
+/* Copies an array to *at, moves *at behind the copy, and returns the copy. */
 static const void *append(char **at, const void *from, size_t bytes)
 {
 	void *copy = *at;

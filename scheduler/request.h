@@ -67,10 +67,10 @@ enum request_event {
 
 /* One choice. From admission to release seat != POOL_NONE.
  *
- * Slots: the next row reads `source` and writes `slot`, which the sequence owns. They differ in two cases. Before the
- * first row the source is a slot of the tree, or POOL_NONE for a zero state. And when the state of a row becomes a
- * checkpoint, its slot is the source of the next row, which writes another one. A source that is not the sequence's own
- * slot is pinned until the row that reads it is committed. */
+ * Slots: the next row reads `source` and writes `slot`, which the sequence owns. These differ in two cases. Before the
+ * first row of a trunk the source is a slot of the tree, or POOL_NONE for a zero state. And when the state of a row
+ * becomes a checkpoint, the slot with that state is the source of the next row, which writes another slot. A source
+ * other than the sequence's own slot is pinned until the row that reads it is committed. */
 struct sequence {
 	struct list node; /* in scheduler.decoding or scheduler.ending, or in no list */
 	struct request *request;
@@ -84,15 +84,16 @@ struct sequence {
 	uint32_t n_tree;  /* how many of them, from the first on, the tree owns */
 	/* end of the locked path of the tree that has n_tree pages; NULL: the tree gets no pages of this sequence */
 	struct prefix_node *path;
-	/* node of the path with the newest checkpoint that it left while decoding; or NULL */
+	/* node of the path with the newest checkpoint that this sequence left while decoding; or NULL */
 	struct prefix_node *decoded;
-	/* Key and origin of the tree's last page and, once the sequence has published a page, of the page before. If
-	 * the request does not use tiers (tiering.h) they are not kept up to date. */
+	/* Key and origin of page n_tree - 1 and, once the sequence has published a page, of the page before that one.
+	 * They are not kept up to date if the request does not use the tiers below the device (tiering.h). */
 	struct content_key tree_key;
 	uint64_t tree_origin;
 	struct content_key before_key;
 	uint64_t before_origin;
-	/* origins of the pages that it computes: of pages that end inside the prompt, of pages that end behind it */
+	/* origins of the pages that this sequence computes: of those that end inside the prompt; of those that end
+	 * behind the prompt */
 	uint64_t prompt_origin, decode_origin;
 	uint32_t n_planned, n_computed;	 /* positions; see the figure above */
 	uint64_t last_plan;		 /* newest plan that uses it */
@@ -108,7 +109,8 @@ enum { WANTED_MAX = SNAPSHOTS_MAX };
 /*
  * n_live: choices that have not ended.   n_live == 0  <=>  Shipping, Finished or Aborted
  * n_held: choices that hold a seat.
- * trunk != NULL  <=>  admitted or Receiving, and not yet forked. A HANDOFF_SEND request never forks.
+ * trunk: the request's trunk from the time when the request gets its seats (a Receiving request has seats, too) until
+ *        the fork, or until the request gives its seats back; otherwise NULL. A HANDOFF_SEND request never forks.
  */
 struct request {
 	/* as submitted, but for handoff and n_have, which change; its arrays lie behind `choices` */
@@ -125,28 +127,31 @@ struct request {
 	struct tier_load *load; /* the load that it waits for outside of the queue, or NULL */
 	uint32_t n_loads;	/* number of loads that it has waited for */
 	bool loads_over;	/* it waits for no more loads */
-	enum prefix_miss lost;	/* the reason for a miss after a failed load; else NONE */
-	bool admitted;		/* it was admitted at least once: `hit` is known */
-	bool retracted;		/* it was retracted and not admitted again */
+	/* the item that a failed load lacked: PREFIX_MISS_EVICTED_PAGE or _EVICTED_STATE; else PREFIX_MISS_NONE */
+	enum prefix_miss lost;
+	bool admitted;	/* it was admitted at least once, now or earlier: `hit` is known */
+	bool retracted; /* it was retracted and not admitted since */
 	struct scheduler_hit hit;
 	/* At its first admission all pages of its prompt were prefilled or still to be computed (origin 0). So after a
-	 * retraction it resumes only from pages of the same origins. */
+	 * retraction it resumes only from pages of the origins that it had before. */
 	bool origin_known;
 	uint32_t n_live, n_held;
-	bool prepared;	    /* Receiving: scheduler_next_prepare has returned it */
-	uint32_t n_shipped; /* the page behind the last one that was shipped; 0: none was */
+	bool prepared; /* Receiving: scheduler_next_prepare has returned it */
+	/* index of the page behind the last page in a ship so far; 0: there was no ship */
+	uint32_t n_shipped;
 	/* prompt_logprobs: number of tokens of the prompt in the rows planned so far, which report their scores
 	 * (plan_score) */
 	uint32_t n_scored;
 	struct sequence *trunk;
-	/* a state behind this position of its prompt can still be asked for */
+	/* states behind this position of its prompt can still be asked for: the plan that computes them is not made */
 	uint32_t window_start;
-	/* Rising positions where a state is wanted, because this prompt and another one part behind them. */
+	/* Rising positions where a state is wanted, because this prompt parts behind them from another prompt or from
+	 * the cached prefixes. */
 	uint32_t wanted[WANTED_MAX];
 	uint32_t n_wanted;
 	/* HANDOFF_SEND: the pages that it ships and that it has handed to the tree, by their place in the prompt. It
-	 * keeps a reference to each, because the tree may have replaced the page by one of its own. POOL_NONE: not
-	 * handed over yet, or not computed by the request. */
+	 * keeps a reference to each, because the tree may have replaced the page by one of its own. POOL_NONE: the page
+	 * was not handed over yet, was in the cache, or is not to be shipped. */
 	uint32_t *ship_pages; /* [n_ship_pages] */
 	uint32_t n_ship_pages;
 	/* [ask.n_choices]; the arrays of ask and ship_pages lie behind them: one allocation. */

@@ -263,7 +263,7 @@ static bool report_score(const struct request *r, const struct plan_row *row,
 }
 
 /* Commits row i, which has run or (!ran) never will: publishes the pages and states that it computed, unpins the slot
- * that it read, and queues the followers again for which that is enough. */
+ * that it read, and queues those followers again that waited for no more than the row has computed. */
 static void commit_row(struct scheduler *s, const struct step *t, uint32_t i, bool ran)
 {
 	const struct plan_row *row = &t->rows[i];
@@ -345,7 +345,7 @@ uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events)
 		}
 		s->committed++;
 	}
-	/* Then fail the requests without a row in these plans. Each leaves its list when it is aborted. */
+	/* Then fail the requests that had no row in the plans. Each request leaves its list when it is aborted. */
 	while (!list_empty(&s->decoding))
 		fail_request(s, container_of(s->decoding.next, struct sequence, node)->request,
 			     events, &n_events);

@@ -11,9 +11,9 @@
  * yet (plan_row.token_draw). Plans are committed in their order.
  *
  * A step has prefill rows first, then at most one row for each decoding sequence (a mixed batch). A sequence without a
- * page for its next token pauses: it has no row. The prefill budget counts prompt tokens only. At most one prompt at a
- * time is begun and not planned to its end. Another one begins in the same step only if the rest of that prompt is
- * planned and leaves some of the budget. Requests wait in the order of (priority, submission).
+ * page for its next token pauses: it has no row. The prefill budget (max_prefill_tokens) counts prompt tokens only. At
+ * most one prompt at a time is begun and not planned to its end. A second prompt begins in the same step only if the
+ * first one is planned to its end and leaves some of the budget. Requests wait in the order of (priority, submission).
  *
  * Prefix cache. Admission looks up where a prompt can be resumed, and the request begins there if the memory allows it.
  * At each commit the whole pages that were computed are handed to the cache. So are some states, as checkpoints, as
@@ -21,20 +21,22 @@
  *     - at the end of a window, and at the last multiple before the prompt's last token
  *     - at boundaries that the request names (the ends of turns), rounded down
  *     - where the prompt parts from the cached prefixes, or from the prompt of a follower, rounded down
- *     - while decoding, unless refuse_decoded. A sequence gives the previous one up when it leaves the next one, unless
- *       a request has resumed from it or has left one at the same place.
- * A prompt that shares more with the prompt of a leader than with the cache waits for the leader, if this leaves a
- * state (in a model without states: pages) that can be used (sharing.h).
+ *     - at each multiple that a sequence reaches while decoding, unless refuse_decoded. The sequence then gives its
+ *       previous checkpoint of this kind up, unless a request has resumed from that one, or another sequence has left a
+ *       checkpoint at the same place.
+ * A prompt that shares more with the prompt of a leader than with the cache waits for the leader, if the leader will
+ * leave a state (in a model without states: pages) that the waiting request can use (sharing.h).
  *
- * Memory. Admission is a transaction on memory that is free or can be evicted: slots, pages for the prompt, a copy of
- * the prompt's last, partial page for each choice but the first, and at most one page of growth for each choice. More
- * pages are taken as sequences grow. A sequence that gets none pauses. When no request can run and no plan is out, the
- * decoding request with most tokens is *retracted*: it gives its memory back, and waits for admission again in its old
- * place of the queue. Its whole pages and its checkpoints stay in the cache until they are evicted. When it is admitted
- * again it computes prompt tokens in chunks and its own generated tokens one by one, as before, and resumes only from
- * pages and states that were computed in this way. So its bits do not change, unless it was first admitted behind
- * decoded pages: such a request may later resume from pages of another origin. A request that would complete alone
- * completes, unless requests that go before it keep coming.
+ * Memory. Admission takes all that a request needs, or nothing, from the memory that is free or can be evicted: slots,
+ * pages for the prompt, a copy of the prompt's last, partial page for each choice but the first, and at most one page
+ * of growth for each choice. More pages are taken as sequences grow. A sequence that gets no page pauses. When no
+ * request can run and no plan is out, the decoding request with most tokens is *retracted*: it gives its memory back,
+ * and waits for admission again in its old place of the queue. The pages and checkpoints that it has left in the cache
+ * stay there until they are evicted. When it is admitted again it computes prompt tokens in chunks and its own
+ * generated tokens one by one, as before. If at its first admission it did not resume behind decoded pages, it resumes
+ * later only from pages and states that were computed in the same way, and its bits do not change. If it did, it may
+ * later resume from pages of another origin, and its bits may change. A request that would complete alone completes,
+ * unless requests that go before it keep coming.
  *
  * Log-probabilities of a prompt need the logits behind each token but the last. So a request for them uses no cached
  * pages until its whole prompt is planned, but leaves its own in the cache. The log-probabilities are reported once,
@@ -53,7 +55,8 @@
  *     Submitted ──> Receiving ──> PrefillDone ...          ... PrefillDone ──> Shipping ──> Finished
  *         └─────────────┘ failed
  *
- * Plans depend on the configuration and on the calls of these functions, not on which free ids the pools give out. */
+ * Plans depend on the configuration and on the calls of these functions with their arguments. They do not depend on
+ * which of the free ids a pool gives out. */
 #pragma once
 
 #include "base/err.h"
@@ -71,14 +74,15 @@ struct scheduler_config {
 	uint32_t n_pages; /* pages of the KV pool; ids 0 .. n_pages - 1 */
 	/* state slots, at least max_seqs; ids 0 .. n_slots - 1; 0 in a model without state */
 	uint32_t n_slots;
-	uint64_t page_bytes, slot_bytes, cache_bytes; /* as in struct prefix_cache_config */
-	bool cache_disabled;			      /* the cache keeps nothing */
-	bool refuse_decoded;			      /* the cache keeps nothing that was decoded */
+	/* bytes of a page and of a slot; budget of all pages and slots in use, 0: the pools alone limit them */
+	uint64_t page_bytes, slot_bytes, cache_bytes;
+	bool cache_disabled; /* the cache keeps nothing */
+	bool refuse_decoded; /* the cache keeps nothing that was decoded */
 	/* the most requests that may wait, retracted ones not counted; 0: no limit */
 	uint32_t max_waiting;
 	uint32_t max_plans_out; /* 1 or 2 */
-	/* Computes the key of a page of n tokens from the key of the page before; NULL: there are no tiers below the
-	 * device. */
+	/* Computes the key of a page from its n tokens and the key of the page before. NULL: there are no tiers below
+	 * the device. */
 	void (*content_key)(const struct content_key *before, const int32_t *tokens, uint32_t n,
 			    struct content_key *ret);
 	uint32_t max_seqs; /* sequences that run at the same time (seats) */
@@ -106,18 +110,19 @@ struct scheduler_request {
 	uint32_t n_choices;	   /* 1 .. max_seqs */
 	const int32_t *end_tokens; /* [n_end_tokens] one of them ends the choice that draws it */
 	uint32_t n_end_tokens;
-	/* [n_boundaries] rising, at most n_prompt: good places for checkpoints */
+	/* [n_boundaries] rising, at most n_prompt: the ends of turns, which are good places for checkpoints */
 	const uint32_t *boundaries;
 	uint32_t n_boundaries;
 	int32_t priority; /* lower first */
 	struct prefix_space space;
-	struct content_key root_key; /* key of the space */
-	/* [n_prompt / page_tokens] keys of the prompt's whole pages; NULL: the request does not use tiers */
+	struct content_key root_key; /* key of the space: the key before that of the first page */
+	/* [n_prompt / page_tokens] keys of the prompt's whole pages; NULL: the request does not use the tiers below the
+	 * device */
 	const struct content_key *page_keys;
 	bool cache_disabled; /* the request neither uses the cache nor leaves anything there */
 	/* report log-probabilities of all tokens of the prompt but the first, in events with scores */
 	bool prompt_logprobs;
-	uint32_t n_prompt_logprobs;	/* if so: most likely tokens reported beside each */
+	uint32_t n_prompt_logprobs;	/* if so: number of most likely tokens beside each */
 	enum scheduler_handoff handoff; /* HANDOFF_SEND: max_tokens is 1, prompt_logprobs false */
 	/* HANDOFF_SEND: number of tokens at the prompt's beginning whose pages the other worker has already; they are
 	 * not shipped. A multiple of page_tokens, < n_prompt. */
@@ -147,7 +152,7 @@ struct scheduler_event {
 	void *user;
 	uint32_t choice;
 	enum finish_reason finish; /* why this choice ends with this token, if it does */
-	/* the request's last event: its id is not known any more, or (HANDOFF_SEND) it ships */
+	/* this is the request's last event: calls for its id are ignored from now on, or (HANDOFF_SEND) it ships */
 	bool request_finished;
 	struct scheduler_hit hit;	/* the same in every event of a request */
 	const struct draw_result *draw; /* borrowed from the results that the caller gave */
@@ -157,45 +162,48 @@ struct scheduler_event {
 };
 
 struct scheduler_stats {
-	uint32_t running; /* sequences with a seat: prefilling, decoding, receiving, shipping */
-	uint32_t waiting; /* requests that are not admitted yet, or were retracted and wait again */
+	/* sequences that hold a seat: prefilling, decoding, receiving, shipping */
+	uint32_t running;
+	/* requests that were not admitted yet, or were retracted and wait again */
+	uint32_t waiting;
 	uint64_t stores_waiting; /* items in the queue of scheduler_next_store */
 	/* All members below, except `cache`, count from the start. */
 	uint64_t retractions, replayed_tokens; /* replayed: generated tokens computed again */
 	/* at first admissions: tokens of the prompts, and how many of them were cached */
 	uint64_t prompt_tokens, cached_tokens;
 	uint64_t misses[PREFIX_MISS_N]; /* first admissions by reason of the miss */
-	/* times that a request waited for items (tiering.h), and how often in vain */
+	/* times that a request began to wait for items of the store (tiering.h), and how often that failed */
 	uint64_t loads_begun, loads_failed;
 	/* queued items that left the device before they were stored */
 	uint64_t stores_dropped;
 	uint64_t shared_waits; /* times that a request waited for another one's prefill */
-	/* times that another worker was to send a prompt, and how often that failed */
+	/* times that a request began to wait for a prompt from another worker, and how often that failed */
 	uint64_t receives, receives_failed;
 	struct prefix_stats cache;
 };
 
 /* A page or state to copy from the device to the store, or from the store to the device. */
 struct scheduler_item {
-	struct tier_item item; /* copied to the device: without parent_origin */
-	/* To the store: */
-	struct content_key parent; /* key of the page before */
-	uint32_t depth;		   /* tokens from the prompt's beginning to the item's end */
-	/* [page_tokens] of a page, borrowed until the next plan or commit; NULL: a state */
+	struct tier_item item; /* if it is to be copied to the device, without parent_origin */
+	/* The next four are set if the item is to be copied to the store. */
+	/* key of the page before the item's page; of a state, before the page at whose end it lies */
+	struct content_key parent;
+	uint32_t depth; /* tokens from the prompt's beginning to the item's end */
+	/* [page_tokens] tokens of a page, borrowed until the cache changes; NULL: the item is a state */
 	const int32_t *tokens;
 	uint32_t id; /* the page or slot to read */
-	/* To the device: arguments for scheduler_loaded. */
+	/* The next two are set if the item is to be copied to the device: arguments for scheduler_loaded. */
 	uint64_t request;
 	uint32_t index;
 };
 
-/* New. -EINVAL: the configuration cannot work. -ENOMEM. */
+/* Makes a scheduler. -EINVAL: the configuration cannot work. -ENOMEM. */
 int scheduler_new(const struct scheduler_config *config, struct scheduler **ret,
 		  struct err *e) MUST_CHECK;
 void scheduler_free(struct scheduler *s);
 
-/* Queues a request and gives it an id (never reused, never 0). -EINVAL: it can never run here (limits.h). -EAGAIN:
- * max_waiting requests wait already. -ENOMEM. After an error nothing changed. */
+/* Queues a request and gives it an id (never reused, never 0). -EINVAL: a value is wrong, or the request can never run
+ * here (limits.h). -EAGAIN: max_waiting requests wait already. -ENOMEM. After an error nothing changed. */
 int scheduler_submit(struct scheduler *s, const struct scheduler_request *r, uint64_t *ret_id,
 		     struct err *e) MUST_CHECK;
 
@@ -206,20 +214,21 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_request *r, uin
 void scheduler_abort(struct scheduler *s, uint64_t id);
 void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice);
 
-/* Makes the next plan; NULL: nothing can run now. A commit, a new request, a loaded item or a received prompt may
- * change that. Not to be called while max_plans_out plans are out. */
+/* Makes the next plan. NULL: nothing can run until another call changes that (a commit, a new request, an abort, a
+ * loaded item, a received prompt). Not to be called while max_plans_out plans are out. */
 const struct plan *scheduler_plan(struct scheduler *s);
 
 /* Commits the oldest plan that is out, which has run with these results [n_draws + n_scored_tokens of the plan]. Writes
- * an event for each draw of a living choice, and for each score of a living request, to `events` (room for n_draws +
- * n_scores, at most twice max_seqs), and returns their number. */
+ * an event for each draw of a living choice, and for each plan_score of a living request, to `events` (room for the
+ * plan's n_draws + n_scores, at most twice max_seqs), and returns the number of events. */
 uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results,
 			  struct scheduler_event *events);
 
 /* To be called when the device has failed: its memory is lost, and the plans that are out were not run. Aborts every
- * request that has a seat, and writes one event for each that was still alive, with draw = NULL and request_finished;
- * returns their number, at most max_seqs. Requests that ship end without an event. Waiting requests stay; those that
- * wait for a load queue again, and wait for no further load. The cache is empty, and all memory is free. */
+ * request that has a seat, and writes one event for each that was still alive, with draw = NULL and request_finished.
+ * Returns the number of events, at most max_seqs. Requests that ship end without an event. Waiting requests stay; those
+ * that wait for a load queue again, and wait for no further load. Afterwards the cache on the device and the queue of
+ * stores are empty, and all memory is free; the index of the tiers below stays. */
 uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events);
 
 /* ---- tiers below the device ---- */
@@ -231,31 +240,31 @@ struct tiers *scheduler_tiers(struct scheduler *s);
 /* Notes that the index is complete: from now on an item that it does not have is not in the store. */
 void scheduler_tiers_ready(struct scheduler *s);
 
-/* Takes the next item out of the queue of stores, and adds it to scheduler_tiers. False: there is none. The caller
- * takes one when it has room for the bytes, and queues the copy on the device before it submits the next plan. Items in
- * this queue keep no memory alive: if the cache evicts the page or slot, the item is dropped. */
+/* Takes the next item out of the queue of stores, and adds it to scheduler_tiers. False: the queue is empty. The caller
+ * takes an item when it has room for the bytes, and queues the copy on the device before it submits the next plan. An
+ * item in the queue keeps no memory alive: if the cache evicts its page or slot, the item is dropped. */
 bool scheduler_next_store(struct scheduler *s, struct scheduler_item *ret);
 
 /* Writes the next item to load to *ret; may be called at any time. False: there is none. */
 bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret);
 
 /* Takes up to `max` items that requests have resumed on the device, in the order in which the store should mark them as
- * used, and returns their number. If the caller takes too few, the oldest ones are forgotten. */
+ * used, and returns their number. Only the newest USES_MAX (8192) items that were not taken are kept. */
 uint32_t scheduler_take_uses(struct scheduler *s, struct tier_item *ret, uint32_t max);
 
 /* To be called when item `index` that scheduler_next_load gave for the request has arrived, or (!good) will never come.
- * An item that will never come is removed from scheduler_tiers. True: the caller copies the item's bytes to page or
- * slot *ret_id, before it submits the next plan. False: they are not needed any more. */
+ * If the request still waits, an item that will never come is removed from scheduler_tiers. True: the caller copies the
+ * item's bytes to page or slot *ret_id, before it submits the next plan. False: the bytes are not needed. */
 bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, bool good,
 		      uint32_t *ret_id);
 
 /* ---- prefill and decode apart ---- */
 
-/* For the worker that decodes: a prompt that another worker is to compute. scheduler_plan admits such requests, also
- * when it returns NULL; after it the caller takes them with scheduler_next_prepare. All pointers are borrowed until
- * scheduler_received or scheduler_receive_failed is called for the request, or the request ends, or scheduler_fail is
- * called; after that the caller must not write to the request's pages and slot. The caller queues its writes to them
- * behind the plans that are out. */
+/* For the worker that decodes: a prompt that another worker is to compute. scheduler_plan admits the requests with such
+ * prompts, also when it returns NULL; after each scheduler_plan the caller takes them with scheduler_next_prepare. All
+ * pointers are borrowed until scheduler_received or scheduler_receive_failed is called for the request, or the request
+ * ends, or scheduler_fail is called; after that the caller must not write to the request's pages and slot. The caller
+ * queues its writes to pages and slot behind the plans that are out. */
 struct scheduler_prepare {
 	uint64_t request;
 	void *user;
@@ -271,15 +280,15 @@ struct scheduler_prepare {
 bool scheduler_next_prepare(struct scheduler *s, struct scheduler_prepare *ret);
 
 /* To be called when the prompt's pages and state are written, or queued to be written before any later plan: the
- * request may decode from now on. draws [ask.n_choices] are the first tokens of its choices; the caller has checked
- * that they are in the vocabulary. Writes an event for each living choice to `events` (room for ask.n_choices), as
- * scheduler_commit does, and returns their number. Plans may be out. Returns 0 and does nothing if the request is not
- * Receiving. */
+ * request may decode from now on. draws [ask.n_choices] (ask of struct scheduler_prepare) are the first tokens of its
+ * choices; the caller has checked that they are in the vocabulary. Writes an event for each living choice to `events`
+ * (room for ask.n_choices), as scheduler_commit does, and returns the number of events. Plans may be out. Returns 0 and
+ * does nothing if the request is not Receiving. */
 uint32_t scheduler_received(struct scheduler *s, uint64_t id, const struct draw_result *draws,
 			    struct scheduler_event *events);
 
-/* To be called when the prompt will not come. The request gives its memory back and queues in its old place, to be
- * received again (`again`) or to be computed here. Does nothing if the request is not Receiving. */
+/* To be called when the prompt will not come. The request gives its memory back and queues in its old place. again:
+ * its prompt may be received again; !again: it is computed here. Does nothing if the request is not Receiving. */
 void scheduler_receive_failed(struct scheduler *s, uint64_t id, bool again);
 
 /* For the worker that prefills: ends a request, because all data in its ships have been read. To be called after the
@@ -288,15 +297,17 @@ void scheduler_shipped(struct scheduler *s, uint64_t id);
 
 /* ---- cache and statistics ---- */
 
-/* Forgets every cached prefix. -EBUSY, and nothing changed, while there is a request. */
+/* Empties the cache on the device and the queue of stores. The index of the tiers below stays; the caller clears it
+ * (tiers_clear). -EBUSY, and nothing changed, while there is a request. */
 int scheduler_flush(struct scheduler *s) MUST_CHECK;
 
 /* Returns the prefix cache for GET /cache, borrowed. */
 const struct prefix_cache *scheduler_cache(const struct scheduler *s);
 
-/* Returns a hash of the work in a plan: its number; the tokens of prefill rows; kind, start and length of all rows;
- * snapshots, draws, scores and ships; the numbers of resets and copies. It leaves out the ids of pages, slots and
- * seats, generated tokens, and the parameters of draws. `tigon simulate --replay` compares plans by it. */
+/* Returns a hash of the work in a plan: its number; the tokens of prefill rows; of all rows kind, start and length,
+ * whether the token is known, and whether the state is zero; snapshots, draws, scores and ships; the numbers of resets
+ * and copies. The hash leaves out the ids of pages, slots and seats, generated tokens, and the parameters of draws.
+ * `tigon simulate --replay` compares plans by their hashes. */
 uint64_t plan_hash(const struct plan *p);
 
 void scheduler_stats(const struct scheduler *s, struct scheduler_stats *ret);

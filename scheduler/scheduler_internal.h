@@ -2,7 +2,7 @@
  *
  *     waiting     requests to be admitted, in their order: Submitted and Retracted ones, but neither followers
  *                 (sharing.h) nor requests with a load (tiering.h)
- *     head        the request whose prompt was begun in an earlier plan and is not planned to its end, or NULL
+ *     head        the one admitted request whose prompt is not planned to its end, or NULL
  *     leaders     admitted requests whose prompt is not computed to its end, in the order of admission
  *     decoding    sequences whose prompt is planned to its end or has arrived, in the order in which that happened; of
  *                 one request, by choice. Decode rows have this order.
@@ -11,11 +11,12 @@
  *     receiving   requests whose prompt comes from another worker, in the order of admission
  *
  * Plans are numbered from 1. Those in (committed, planned] are out; the memory of a plan is steps[number % 2].
- * scheduler_new allocates everything that a step needs. Later memory is allocated for
- *     a request          at scheduler_submit, which fails without it
- *     its drawn tokens   before a row is planned; without it the row is not planned
- *     a load             without it the request is admitted without the items of the store
- *     the index of the tiers, and nodes of the cache: without it an item is not stored, or a prefix not remembered. */
+ * scheduler_new allocates the memory of all steps. Some memory is allocated later, and may then be lacking:
+ *     for a request                  scheduler_submit fails
+ *     for the tokens that it draws   the row with the draw is not planned yet
+ *     for a load                     the request is admitted without the items of the store
+ *     for the index of the tiers     the item is not stored
+ *     for nodes of the cache         a prefix is not remembered or not resumed */
 #pragma once
 
 #include "base/arena.h"
@@ -77,7 +78,7 @@ struct scheduler {
 	struct list receiving;
 	struct step steps[STEPS_OUT_MAX];
 	uint64_t planned, committed;
-	/* tiering.c; tiers NULL: there are none below the device */
+	/* For tiering.c, down to tier_origins. tiers NULL: there are no tiers below the device. */
 	struct tiers *tiers;
 	bool tiers_ready;
 	/* [n_pages + n_slots] one for each page, then one for each slot */

@@ -12,7 +12,7 @@ static uint32_t common_tokens(const struct request *a, const struct request *b)
 	return i;
 }
 
-/* Whether both prompts have tokens [from, from + n), and the same ones: a quick test, which most pairs fail. */
+/* Whether both prompts have tokens [from, from + n), and the same ones: a quick test before all tokens are compared. */
 static bool both_have(const struct request *a, const struct request *b, uint32_t from, uint32_t n)
 {
 	return (uint64_t)from + n <= MIN(a->ask.n_prompt, b->ask.n_prompt) &&
@@ -96,8 +96,8 @@ bool sharing_follow(struct scheduler *s, struct request *r, const struct prefix_
 		if (leader->ask.cache_disabled || !leader->trunk || !leader->trunk->path ||
 		    !same_space(r, leader))
 			continue;
-		/* A request that must get its earlier bits again, or the bits of a prefill, cannot use the pages of a
-		 * leader whose prompt was not prefilled throughout. */
+		/* A request that was retracted must get its earlier bits again, and one whose pages are sent must get
+		 * the bits of a prefill. Neither can use the pages of a leader whose prompt was not all prefilled. */
 		if (((r->admitted && r->origin_known) || r->ask.handoff == HANDOFF_SEND) &&
 		    leader->trunk->prompt_origin != PREFIX_PREFILLED)
 			continue;

@@ -3,11 +3,11 @@
  * A *leader* is an admitted request whose prompt is not computed to its end. Each request that may use the cache is
  * compared with the leaders of its space before it is admitted. It becomes a *follower* of one of them if two things
  * hold: it shares more whole pages with that leader than with the cache; and the leader can be asked to leave a state
- * where the two prompts part, or a plan that is out leaves a useful state before that place. (In a model without states
- * it is enough that the leader has not computed all of the shared pages.) A request that needs prefilled pages follows
- * only leaders whose pages are all prefilled. The follower queues again when the cache has the leader's pages and state
- * up to there, or when the leader leads no more. Leaders are admitted requests, so no two requests wait for each
- * other. */
+ * at the end of the shared pages, or a plan that is out leaves a useful state at or before their end. (In a model
+ * without states it is enough that the leader has not computed all of the shared pages.) A request that needs prefilled
+ * pages follows only leaders whose pages are all prefilled. The follower queues again when the leader's pages up to
+ * that state are published, or when the leader leads no more. Leaders are admitted requests, so no two requests wait
+ * for each other. */
 #pragma once
 
 #include "scheduler/scheduler_internal.h"

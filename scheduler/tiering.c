@@ -42,7 +42,7 @@ static const struct waiting_store *take_store(struct scheduler *s)
 	return there ? w : NULL;
 }
 
-/* Returns the key of page i of q. before: the key of the page before. */
+/* Returns the key of page i of q. before: the key of page i - 1. */
 static struct content_key next_key(struct scheduler *s, const struct sequence *q, uint32_t i,
 				   const struct content_key *before)
 {
@@ -131,8 +131,8 @@ void tiering_drop_stores(struct scheduler *s)
 
 /* ---- uses ---- */
 
-/* Adds a use to the ring. A full ring loses its oldest entry, because the end of a path is added first, and its
- * beginning is worth more. */
+/* Adds a use to the ring. A full ring loses its oldest entry: tiering_used adds the end of a path first, and the
+ * beginning of a path is worth more. */
 static void add_use(struct scheduler *s, const struct tier_item *item)
 {
 	s->uses[(s->first_use + s->n_uses) % USES_MAX] = *item;
@@ -178,7 +178,7 @@ uint32_t scheduler_take_uses(struct scheduler *s, struct tier_item *ret, uint32_
 /* ---- loads ---- */
 
 /* The most loads of one request. After a failed load a shorter one may follow, because the index has forgotten the
- * missing item; but that load reads the earlier items again. */
+ * missing item. But the shorter load reads the earlier items again, so the number of loads is limited. */
 enum { LOADS_MAX = 16 };
 
 static struct tier_load *new_load(struct scheduler *s, struct request *r,
@@ -278,7 +278,7 @@ void tiering_drop_loads(struct scheduler *s)
 	}
 }
 
-/* Item i of a load: first its pages, last the state at their end. */
+/* Returns item i of a load: first come its pages, last the state at their end. */
 static struct tier_item load_item(const struct tier_load *l, uint32_t i)
 {
 	uint32_t n_pages = l->n - l->from, page = MIN(i, n_pages - 1);

@@ -1,11 +1,11 @@
 /* Decides which items of the cache on the device are copied to the store below it (host memory and disk), and which
  * are loaded from there before a request is admitted. Ids and content keys only; the daemon moves the bytes.
  *
- * Stores. A published page or state that the store does not have is queued to be stored; of the states of an answer
- * only the last one is. The caller takes an item from the queue and has the device copy it before a later plan can
- * overwrite it. The queue keeps no memory alive: when the tree gives up a page or slot, its mark (prefix_cache_mark)
- * goes, and the item is dropped when it comes out of the queue. So the queue never has more entries than the pools
- * have ids, however slow a disk is.
+ * Stores. A published page or state that the store does not have is queued to be stored; of the states that an answer
+ * leaves only the last one is queued. The caller takes an item from the queue and has the device copy it before a later
+ * plan can overwrite it. The queue keeps no memory alive. A queued page or slot has a mark (prefix_cache_mark), which
+ * it loses when it leaves the tree; an item whose page or slot has no mark is dropped when it comes out of the queue.
+ * The queue has at most one entry for each page and slot, however slow a disk is.
  *
  * Loads. A load is the set of items that one request waits for. If a new request could resume further on with items of
  * the store than with the device alone, and there is memory, it gets pages and a slot for them and waits outside of the
@@ -22,7 +22,7 @@
 /* A page or state that waits to be stored. */
 struct waiting_store {
 	struct list node; /* in scheduler.store_queue; its next is NULL while it does not wait */
-	/* as in struct scheduler_item */
+	/* the members below: as in struct scheduler_item */
 	struct tier_item item;
 	struct content_key parent;
 	uint32_t depth;
@@ -37,7 +37,7 @@ struct tier_load {
 	uint32_t from, n;	  /* pages [from, n) are loaded */
 	uint32_t n_given;	  /* how many of these, from the first on, the tree has now */
 	uint32_t slot; /* slot of the state at their end; POOL_NONE: none, or the tree has it now */
-	/* items in all; given out by scheduler_next_load; reported by scheduler_loaded */
+	/* items in all; items that scheduler_next_load has given out; items for which scheduler_loaded was called */
 	uint32_t n_items, n_asked, n_came;
 	bool failed; /* an item will not come */
 	struct load_page {
@@ -61,12 +61,12 @@ void tiering_published(struct scheduler *s, struct sequence *q, uint32_t first, 
  * tree end there. */
 void tiering_checkpoint(struct scheduler *s, struct sequence *q, const struct prefix_node *node);
 
-/* Notes that the sequence resumes behind n_pages pages, the last with `origin`: sets the key and the origin from which
- * its further ones follow. */
+/* Notes that the sequence resumes behind n_pages pages, the last with `origin`: sets q->tree_key and q->tree_origin,
+ * from which the key and parent_origin of its next page follow. */
 void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, uint64_t origin);
 
-/* Notes for scheduler_take_uses that the request resumes at the end of `path`: the prompt's pages on it are used, and
- * the state at its end. */
+/* Notes for scheduler_take_uses that the request resumes at the end of `path`: the prompt's pages on the path are used,
+ * and the state at its end if that lies in the prompt. */
 void tiering_used(struct scheduler *s, const struct request *r, const struct prefix_node *path);
 
 /* Returns true if r, which was the first in the queue, now waits for a load. m: what admission_match has just found. */

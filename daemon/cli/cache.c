@@ -27,7 +27,8 @@ struct cache_options {
 	bool flush, tokens, json;
 };
 
-/* A node of the cache's tree. `next` is its next sibling; child_end is where the next child is linked. */
+/* A node of the cache's tree. `child` is its first child, `next` its next sibling; child_end is the pointer in which
+ * the next child is linked. */
 struct node {
 	json_t *v; /* borrowed from the answer */
 	int64_t id;
@@ -47,8 +48,8 @@ static const struct option_def table[] = {
 
 /* ---- asking ---- */
 
-/* Reads a complete answer. 0: its status is 200, and *ret is its JSON, new. -EPROTO: e has the sentence of its
- * error. */
+/* Reads a complete answer. 0: its status is 200, and *ret is its JSON, new. -EPROTO: it is any other answer, and e has
+ * its status and the sentence of its error. */
 static int parse_answer(const struct stream *s, json_t **ret, struct err *e)
 {
 	json_t *v = json_loadb(buf_str(&s->body), s->body.len, 0, NULL);
@@ -255,8 +256,8 @@ static int show(const json_t *v, struct err *e)
 	}
 	print_totals(v);
 	buf_init(&margin, 1 << 20);
-	/* The roots of one space (the prompts with one cache_salt) follow each other in the list. Each round cuts those
-	 * of one space off and prints them. */
+	/* The roots of one space (the prompts with one cache_salt) follow each other in the list. Each round cuts the
+	 * roots of one space off the list and prints them. */
 	for (; root; root = next) {
 		struct node *last = root;
 

@@ -1,4 +1,5 @@
-/* The commands of `tigon`. Each has a row in main.c, and all but the smallest have a file or folder of their own. */
+/* The commands of `tigon`. Each has a row in main.c. `devices` is there as well; every other command has a file or a
+ * folder of its own. */
 #pragma once
 
 #include <stdio.h>
@@ -13,8 +14,9 @@ struct command {
 	const struct command *parts; /* the subcommands; the last row has no name */
 };
 
-/* Runs the command that argv[1] names. For --help, `help` or no argument prints the list of commands instead. The last
- * row of the table has no name. Prints an error behind "program command: ". Returns the exit status. */
+/* Runs the command of the table that argv[1] names; if it has subcommands, runs the subcommand that argv[2] names. For
+ * --help, `help` or no argument prints the list of commands instead. The last row of the table has no name. Prints an
+ * error to standard error. Returns the exit status, which is that of a failure if there is no argument. */
 int command_run(const char *program, const struct command *table, int argc, char **argv);
 
 /* Prints text that a server may have chosen, with a question mark in the place of each control character, because these

@@ -39,7 +39,7 @@ int target_parse(const char *url, struct target *ret, struct err *e)
 		snprintf(t.port, sizeof(t.port), "%.*s", (int)(end - colon - 1), colon + 1);
 	if (slash && slash[1])
 		snprintf(t.prefix, sizeof(t.prefix), "%s", slash);
-	/* The prefix ends without a slash, because the path behind it begins with one. */
+	/* The prefix must not end with a slash, because the path that follows it begins with one. */
 	if (t.prefix[0] && t.prefix[strlen(t.prefix) - 1] == '/')
 		t.prefix[strlen(t.prefix) - 1] = 0;
 	if (strspn(t.port, "0123456789") != strlen(t.port) ||
@@ -182,7 +182,7 @@ static void take_header(struct stream *s, const char *line)
 	}
 }
 
-/* Takes the headers out of s->in and reads them; does nothing while they are not complete. */
+/* Takes the headers out of s->in and reads them. Does nothing while the headers are not complete. */
 static int take_headers(struct stream *s, struct err *e)
 {
 	char *end = s->in.len ? strstr(s->in.data, "\r\n\r\n") : NULL, *line, *next;
@@ -240,8 +240,8 @@ static void move(struct stream *s)
 	s->left -= n;
 }
 
-/* Takes chunks out of s->in (a line with the size, the data, CRLF, and so on) and adds their data to s->body. 1: the
- * last chunk has come. */
+/* Takes chunks out of s->in and adds their data to s->body. A chunk is a line with the size, then the data, then CRLF.
+ * 1: the last chunk has come. */
 static int take_chunks(struct stream *s, struct err *e)
 {
 	for (;;) {
@@ -267,7 +267,7 @@ static int take_chunks(struct stream *s, struct err *e)
 		if (end == s->in.data)
 			return err_set(e, EPROTO, "the answer's chunks are broken");
 		if (!s->left) {
-			/* Trailers are not expected: the empty line follows. */
+			/* Trailers are not expected: only the empty line follows. */
 			if (s->in.len < (size_t)(eol - s->in.data) + 4)
 				return 0;
 			buf_reset(&s->in);
@@ -297,7 +297,7 @@ static int take_body(struct stream *s, struct err *e)
 	return r;
 }
 
-/* Reads the answer from the received bytes. 1: it is complete. */
+/* Reads the answer from the received bytes. 1: the answer is complete. */
 static int take_input(struct stream *s, struct err *e)
 {
 	int r = 0;

@@ -2,7 +2,7 @@
  * The client's end of an HTTP/1.1 connection: sends a request and reads the answer, a body or server-sent events. No
  * call on a stream blocks. The caller waits for the descriptor (poll or epoll) and then calls stream_io.
  *
- *     IDLE ──stream_send──> SENDING ──> HEADERS ──> BODY ──> IDLE (kept alive) or CLOSED
+ *     IDLE or CLOSED ──stream_send──> SENDING ──> HEADERS ──> BODY ──> IDLE (the connection is kept alive) or CLOSED
  */
 #pragma once
 
@@ -55,13 +55,13 @@ int stream_send(struct stream *s, const struct target *t, const char *method, co
 		const char *body, bool *ret_new, struct err *e) MUST_CHECK;
 
 /* Sends and reads as far as possible. 1: the answer is complete, in s->status and s->body (events are not kept there);
- * 0: more will come; < 0: the connection or the answer is broken, and the stream is CLOSED. */
+ * 0: more will come; < 0: the connection or the answer is broken, or memory is short, and the stream is CLOSED. */
 int stream_io(struct stream *s, struct err *e) MUST_CHECK;
 
-/* To be called after stream_io has failed. If a reused connection broke before any byte of the answer came, begins to
- * send the request again on a new connection, because a server may close an idle connection just when the next request
- * comes (RFC 9112, 9.3.1). 1: there is a new connection, and a new s->fd. 0: something else has failed, or no new
- * connection can be made; e has the error. */
+/* To be called after stream_io has failed with the error in e. If a reused connection broke before any byte of the
+ * answer came, begins to send the request again on a new connection, because a server may close an idle connection just
+ * when the next request comes (RFC 9112, 9.3.1). 1: the request is being sent again, and s->fd is new. 0: it is not,
+ * because something else has failed or no new connection can be made; e has the reason. */
 int stream_retry(struct stream *s, const struct target *t, struct err *e) MUST_CHECK;
 
 /* Returns the event to wait for: EPOLLIN or EPOLLOUT, which are the same numbers as POLLIN and POLLOUT. */

@@ -17,13 +17,14 @@ struct plot_line {
 
 struct plot_panel {
 	const char *title, *x_title;
-	bool powers; /* the x of lines are logarithms to base 10; ticks show 1e0, 1e1, ... */
+	bool powers; /* the x are logarithms to base 10, shown as 1e0, 1e1, ... */
 	bool dots;   /* a dot at each point */
 	struct plot_line lines[PLOT_LINES_MAX];
 	size_t n_lines;
 };
 
-/* Checks, before measurements begin, that the file of an option can be written; changes nothing. -errno: it cannot. */
+/* Checks, before measurements begin, that the file of an option can be written. Leaves an existing file as it is, and
+ * leaves no file where there was none. -errno: it cannot be written. */
 int plot_check(const char *option, const char *path, struct err *e) MUST_CHECK;
 
 /* Writes the panels to a file. subtitle: any text, written as a line below all panels; NULL: none. -errno: the file

@@ -1,11 +1,12 @@
 /*
  * `tigon registry`: prefill workers announce themselves here, and decode workers ask for the list of them.
  *
- * The registry lists a worker for as long as the worker's ANNOUNCE says (protocol/transfer/registry_table.h), and
- * answers LIST. It keeps nothing on disk. Workers announce themselves three times within that time, so after a restart
- * the list is complete again within a third of it; meanwhile workers that have found each other go on. The registry
- * sends nothing but answers, and drops messages that it cannot read. Memory is bounded: of each peer only a few
- * messages wait unread, and the table has at most WIRE_PEERS_MAX workers.
+ * The messages are ANNOUNCE, LIST and PEERS (protocol/transfer/message.h). The registry lists a worker for as long as
+ * the worker's ANNOUNCE says, at most an hour, and answers a LIST with the workers. It keeps nothing on disk. Workers
+ * announce themselves three times within the time that they name, so after a restart of the registry the list is
+ * complete again within a third of this time; meanwhile workers that have found each other go on. The registry sends
+ * nothing but answers, and drops messages that it cannot read. Memory is bounded: of each peer only a few messages wait
+ * unread, and the table has at most WIRE_PEERS_MAX workers.
  */
 #include "daemon/cli/command.h"
 
@@ -62,7 +63,8 @@ static const char *role_name(uint32_t role)
 	return role == WIRE_PREFILL ? "prefill" : "decode";
 }
 
-/* Makes the checks that wire_parse cannot make. Returns the reason why the worker must not be listed, or NULL. */
+/* Makes the checks of an announced worker that wire_parse cannot make. Returns the reason why the worker must not be
+ * listed, or NULL. */
 static const char *reason_to_refuse(const struct registry *g, const struct wire_peer *p)
 {
 	static const uint8_t none[WIRE_CURVE_KEY];
@@ -194,7 +196,8 @@ static void serve(struct registry *g)
 
 /* ---- start ---- */
 
-/* Blocks the signals and opens stop_fd for them. To be called before ZeroMQ starts threads, which inherit the block. */
+/* Blocks SIGTERM and SIGINT, and opens stop_fd, which tells of them. To be called before ZeroMQ starts threads, so that
+ * the signals are blocked there, too. */
 static int watch_signals(struct registry *g, struct err *e)
 {
 	sigset_t set;

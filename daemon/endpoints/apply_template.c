@@ -1,5 +1,5 @@
-/* POST /apply-template: takes a body of /v1/chat/completions and returns the prompt, as text, that the model would get.
- * llama.cpp's server has the same endpoint. */
+/* POST /apply-template: takes a body of /v1/chat/completions and answers with the text of the prompt that the model
+ * would get. llama.cpp's server has such an endpoint, too. */
 #include "daemon/request/call.h"
 #include "daemon/request/text.h"
 #include "protocol/openai/writer.h"

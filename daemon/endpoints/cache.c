@@ -1,8 +1,9 @@
 /* GET /cache: the prefix cache as it was between two steps.
  *
- * The tree belongs to the engine thread, which must not wait long between steps. So that thread copies at most
- * `limit` nodes and IDS_MAX token ids, and the http thread writes the JSON from the copy. Parents come before their
- * children, so the copy is always a tree. `truncated` says whether nodes were left out; the totals count all nodes. */
+ * The tree belongs to the engine thread, which must not be busy for long between two steps. So the engine thread copies
+ * at most `limit` nodes and IDS_MAX token ids, and the http thread writes the JSON from the copy. Parents come before
+ * their children, so no node is copied without its parent. `truncated` says whether nodes were left out; the totals
+ * count all nodes. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

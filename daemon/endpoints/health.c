@@ -1,4 +1,4 @@
-/* GET /health: status 200 while requests are served, else 503, which check_state (http/receive.c) decides. */
+/* GET /health: status 200 while requests are served, else 503. check_state (http/receive.c) decides which. */
 #include "daemon/request/endpoint.h"
 #include "protocol/openai/models.h"
 

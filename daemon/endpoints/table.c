@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* A row for each endpoint: NAME stands for `endpoint_NAME`, which a file of this directory defines. */
+/* A row for each endpoint: row(NAME) stands for `endpoint_NAME`, which a file of this directory defines. */
 /* clang-format off */
 #define ENDPOINTS(row) \
 	row(chat) \

@@ -130,7 +130,7 @@ int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port
 }
 
 /* Sets the limit of descriptors to what CONNECTIONS_MAX needs, as far as that is allowed. Returns the number of
- * connections for which the descriptors suffice, between DESCRIPTORS_RESERVED and CONNECTIONS_MAX. */
+ * connections for which the descriptors suffice, but at least DESCRIPTORS_RESERVED and at most CONNECTIONS_MAX. */
 static unsigned connection_limit(void)
 {
 	struct rlimit limit;

@@ -15,8 +15,8 @@
 
 struct http;
 
-/* Makes a socket that listens at host and port (0: any free one), and returns it with the port that it got. The caller
- * owns it. */
+/* Makes a socket that listens at host and port (port 0: any free one). *ret_fd is the socket, which the caller owns,
+ * and *ret_port the port that it got. */
 int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port,
 		struct err *e) MUST_CHECK;
 

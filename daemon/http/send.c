@@ -213,16 +213,17 @@ static enum MHD_Result send_reply(struct MHD_Connection *mc, struct exchange *x,
 }
 
 /* Whether the headers of a stream are sent now. They have the number of cached tokens, so they wait for the first
- * token. They are sent without that number when a comment is due, so that no proxy gives up, or when the call has ended
- * without a failure. As long as they are not sent, a failure still gets a status of its own. */
+ * token. They are sent before it, perhaps without that number, when a comment is due, so that no proxy gives up. They
+ * are also sent when the call has ended without a failure. As long as they are not sent, a failure still gets a status
+ * of its own. */
 static bool stream_begins(const struct buf *tokens, const struct call_news *news)
 {
 	return tokens->len || news->comment_due ||
 	       (news->stage == CALL_ENDED && !news->failure.code);
 }
 
-/* Makes text of the tokens. Sends the answer when it is whole, begins its stream, or sends an error; then returns true,
- * with the result in *ret. False: there is nothing to send yet. */
+/* Makes text of the tokens. Then sends the answer if it is complete, begins its stream, or sends an error; if so,
+ * returns true, with the result in *ret. False: there is nothing to send yet. */
 static bool send_tokens(struct MHD_Connection *mc, struct exchange *x, const struct buf *tokens,
 			const struct call_news *news, enum MHD_Result *ret) ON(role_http)
 {

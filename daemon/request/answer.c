@@ -221,8 +221,8 @@ static struct openai_delta delta_of(const struct answer *a, uint32_t index)
 	};
 }
 
-/* Writes the first chunk of a choice, if that was not done yet, and then the choice's new text. Token ids without text
- * wait for a chunk that has text, or for the finish reason. */
+/* Writes the first chunk of a choice, if that was not done yet, and then the choice's new text. Token ids wait for a
+ * chunk that has text, log-probabilities or the finish reason. */
 static void stream_choice(struct answer *a, uint32_t index, struct buf *out)
 {
 	const struct ids *prompt = prompt_of(a, index);
@@ -258,7 +258,7 @@ static int take_score(struct answer *a, uint32_t part, const struct draw_result 
 	return r;
 }
 
-/* Takes a drawn token of a choice. With prompt_only the token is not shown, and the choice ends. */
+/* Takes a drawn token of a choice. With prompt_only (max_tokens is 0) the token is not shown, and the choice ends. */
 static int take_token(struct answer *a, uint32_t index, const struct draw_result *draw,
 		      enum finish_reason finish)
 {

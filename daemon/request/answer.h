@@ -1,11 +1,11 @@
 /* From a call's tokens to its answer: text, stop strings, reasoning, log-probabilities, and the JSON of a whole body
- * or a stream. On the http thread, one token after the other.
+ * or a stream. The http thread does this work, one token after the other.
  *
  *     record ──> detokenizer ──> reasoning | content ──> delta ──> SSE chunk, or kept for the body
  *
  * A choice ends where the engine thread ends it (end token, number of tokens), or here, at a stop string. At a stop
- * string the engine thread is told, and tokens that it drew meanwhile are dropped. The usage does not count these: the
- * last token counted is the one that completed the stop string. */
+ * string the engine thread is told, and tokens that it drew meanwhile are dropped. The usage does not count
+ * the dropped tokens: the last one that it counts completed the stop string. */
 #pragma once
 
 #include "base/buf.h"

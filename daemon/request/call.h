@@ -15,20 +15,20 @@
  * A *part* of a call is one of its prompts, which is one request of the scheduler and has n choices.
  *
  * Each member struct of struct call has an owner. `http` and `text` are written by the thread of that name before it
- * hands the call on, and are constant afterwards. There are three exceptions: http moves the body into text.body; the
- * engine thread owns text.parts[].run and text.choices; and a visit may write to *http.own. `engine` is the engine
- * thread's. `report` is atomic. `shared` is guarded by its lock.
+ * hands the call on, and are constant afterwards. There are three exceptions: http moves the body into text.body and
+ * links text.node into the queue; the engine thread owns text.parts[].run and text.choices; and a visit may write to
+ * *http.own. `engine` is the engine thread's. `report` is atomic. `shared` is guarded by its lock.
  *
  * References keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
  * completed. The work's lasts from text_submit (of a visit: call_submit) until the engine thread (or the text thread)
  * is done with the call. A control message in the inbox has one of its own, and so has the watch thread while it
- * handles a hang-up. The last call_unref frees everything, on the thread that calls it. Before that it logs a line if
- * the endpoint draws tokens (endpoint->parse).
+ * handles a hang-up. The last call_unref frees everything, on the thread that calls it. Before that it logs a line, if
+ * the endpoint draws tokens (endpoint->parse) and the body had arrived.
  *
  * Sleeping: the http thread suspends the connection when there is nothing to send (call_take). It holds shared.lock
- * from the moment at which it sees this until the connection is suspended, so that no wake is lost. A thread with
- * news for http calls call_wake, or a function below that says "Wakes"; this resumes the connection if it is
- * suspended. libmicrohttpd cannot close a suspended connection, so the pointer to it is valid then. */
+ * from the moment at which it finds nothing until the connection is suspended, so that no wake is lost. A thread with
+ * news for http calls call_wake, or a function below whose comment says that it wakes; both resume the connection if it
+ * is suspended. libmicrohttpd cannot close a suspended connection, so the pointer to it is valid then. */
 #pragma once
 
 #include <pthread.h>
@@ -87,7 +87,7 @@ struct call_http {
 	void *own; /* made by endpoint->ask; the engine thread's while endpoint->visit runs */
 };
 
-/* text: the request as the scheduler will get it. The text thread writes it before call_submit. */
+/* text: the request as the scheduler will get it. The text thread fills it before call_submit. */
 struct call_text {
 	struct queue_node node; /* in the text thread's queue */
 	struct buf body;	/* dropped once parsed */
@@ -107,7 +107,7 @@ struct call_text {
 /* engine: the state of a live call (daemon/steps/live.h). */
 struct call_engine {
 	struct list live;   /* in live.calls */
-	bool touched;	    /* in live.touched: live_deliver has found an event of this call */
+	bool touched;	    /* in live.touched: this step has an event of this call */
 	bool broken;	    /* a token could not be pushed, so the call will fail */
 	bool plenty;	    /* so many tokens wait that http must take them */
 	uint32_t n_running; /* choices that have not ended; 0: not live */
@@ -206,7 +206,7 @@ int call_push(struct call *c, uint32_t choice, enum finish_reason finish,
 	      const struct draw_result *draw) MUST_CHECK ON(role_engine);
 
 /* engine: pushes the next n scored tokens of part `part`: tokens of its prompt with their log-probabilities. The rank
- * of a scored token is above 0, the rank of a drawn token is 0. Does not wake. -ENOMEM as above. */
+ * of a scored token is above 0, the rank of a drawn token is 0. Does not wake. -ENOMEM: as for call_push. */
 int call_push_scores(struct call *c, uint32_t part, const struct draw_result *scores,
 		     uint32_t n) MUST_CHECK ON(role_engine);
 
@@ -220,9 +220,9 @@ void call_wake(struct call *c);
  * may complete a stop string, or have become many. */
 bool call_wants_tokens(const struct call *c) ON(role_engine);
 
-/* http: takes the news. Swaps the records into *tokens, which must be empty. If nothing is new, suspends the
- * connection by `suspend` under the lock, and sets ret->slept: the caller must return to libmicrohttpd at once. Never
- * suspends the connection of a call that is ENDED, ANSWERED, aborted or closing. */
+/* http: call_take takes the news. It swaps the records into *tokens, which must be empty. If nothing is new, it
+ * suspends the connection by `suspend` under the lock, and sets ret->slept: the caller must return to libmicrohttpd at
+ * once. It never suspends the connection of a call that is ENDED, ANSWERED, aborted or closing. */
 struct call_news {
 	enum call_stage stage;
 	bool slept, closing, comment_due;

@@ -6,7 +6,7 @@
 
 #include "base/array.h"
 
-/* The most bytes of each text of a choice: content and reasoning. */
+/* The most bytes of each text of a choice: content, reasoning and piece. */
 enum { TEXT_MAX = 256 << 20 };
 
 int choice_init(struct choice *c, const struct choice_config *config)
@@ -87,7 +87,7 @@ static void cut_tokens(struct choice *c)
 	}
 }
 
-/* Adds the raw bytes from begin up to end to the content of their tokens. */
+/* Counts the raw bytes from begin up to end as content of their tokens. */
 static void mark_content(struct choice *c, size_t begin, size_t end)
 {
 	for (size_t i = c->n_tokens; i > c->n_ready; i--) {
@@ -101,8 +101,8 @@ static void mark_content(struct choice *c, size_t begin, size_t end)
 	}
 }
 
-/* Moves c->piece, the detokenizer's new text, on to the splitter, or to the content if reasoning is not split off. That
- * text is the raw bytes from begin up to released, unless U+FFFD replaced invalid ones. */
+/* Moves c->piece, the detokenizer's new text, on to the splitter, or to the content if reasoning is not split off. The
+ * piece is the raw bytes from begin up to released, unless U+FFFD replaced invalid ones. */
 static void split_piece(struct choice *c, size_t begin, size_t released)
 {
 	const struct choice_config *g = c->config;

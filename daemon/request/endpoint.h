@@ -33,11 +33,11 @@ struct endpoint {
 	/* text: makes the answer to the call's body and appends it to out. */
 	int (*reply)(struct call *c, struct buf *out, struct err *e);
 
-	/* http: `ask` gets the values of the query's arguments of these names (borrowed, NULL: absent) and makes the
-	 * object call.http.own from them. `ask` NULL: the endpoint has neither arguments nor such an object. */
+	/* http: `arguments` are names of arguments of the query. `ask` gets their values (borrowed, NULL: absent) and
+	 * makes the object call.http.own from them. `ask` NULL: the endpoint has neither arguments nor an object. */
 	const char *arguments[ENDPOINT_ARGUMENTS];
 	int (*ask)(const char *const *values, void **ret_own, struct err *e);
-	/* engine: reads or changes data of this thread, then calls call_reply or call_fail. */
+	/* engine: reads or changes data of the engine thread, then calls call_reply or call_fail. */
 	void (*visit)(struct call *c, struct loop *l);
 	/* http, after call_reply: writes the answer's body from call.http.own. NULL: call_reply had the body. */
 	void (*write)(const void *own, struct buf *out);

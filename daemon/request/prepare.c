@@ -74,7 +74,7 @@ static int encode_prompt(struct server *s, const struct openai_prompt *p, bool a
 }
 
 /* Returns the most KV pages that a request of n choices can have: all pages, or, if --cache-memory is given in bytes,
- * as many as these leave beside the request's states. */
+ * as many as fit into these bytes beside the request's n states. */
 static uint64_t pages_beside(const struct server *s, uint64_t n)
 {
 	const struct engine_info *i = &s->info;
@@ -289,7 +289,7 @@ int prepare_call(struct call *c, struct err *e)
 		r = make_parts(c, e);
 	if (!r)
 		r = collect_end_tokens(c, e);
-	/* Frees the messages now (ask.context), which can take a hundred times the memory of their ids. The rest of
+	/* Frees the messages (ask.context) now, because they can take many times the memory of their ids. The rest of
 	 * `ask` stays. */
 	openai_request_release(&c->text.ask);
 	return r;

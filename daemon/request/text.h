@@ -36,6 +36,6 @@ int prepare_encode(const struct server *s, const char *text, size_t len, bool ad
 int prepare_render(const struct server *s, const json_t *context, struct buf *out,
 		   struct err *e) MUST_CHECK;
 
-/* Appends the same prompt as token ids. */
+/* Appends the prompt of a chat as token ids: the rendered template, tokenized. */
 int prepare_chat_prompt(const struct server *s, const json_t *context, struct ids *out,
 			struct err *e) MUST_CHECK;

@@ -20,7 +20,7 @@ struct handoff {
 
 /* ---- callbacks of the transfer thread ---- */
 
-/* Computes the hash by which workers find out that they compute the same bits. */
+/* Gets the hash by which workers find out that they compute the same bits (identity.h). */
 static int identify(void *arg, const atomic_bool *cancel, uint8_t model[WIRE_ID], struct err *e)
 {
 	const struct handoff *h = arg;
@@ -30,7 +30,8 @@ static int identify(void *arg, const atomic_bool *cancel, uint8_t model[WIRE_ID]
 
 	if (r == 0)
 		memcpy(model, id.bytes, WIRE_ID);
-	/* A prefill worker is READY only when its peers can compare this hash with theirs. */
+	/* A prefill worker is READY (lifecycle.h) only from now on, when its peers can compare this hash with
+	 * theirs. */
 	if (r == 0 && h->prefills)
 		lifecycle_loaded(l);
 	else if (h->prefills && r != -ECANCELED)
@@ -143,8 +144,8 @@ void handoff_close(struct handoff *h)
 {
 	if (!h)
 		return;
-	/* engine_finish waits until no read is under way: then all data that were read are sent, or in the transfer
-	 * thread's queue. handoff_send_close drops the data that still wait for a block. */
+	/* engine_finish waits until no read is under way. Then all data that were read have been sent, or are in the
+	 * transfer thread's queue. handoff_send_close drops the data that still wait for a block. */
 	engine_finish(h->config.engine);
 	transfer_stop(h->transfer);
 	handoff_send_close(&h->send);

@@ -27,10 +27,10 @@
  *         first tokens ─> transfer_draws
  *         NOTE_SENT ─> scheduler_shipped          NOTE_DROPPED ─> scheduler_abort
  *
- * When an attempt ends early, notes of it may exist already. They are ignored, because no order or shipment has its
- * number any more. So a late NOTE_DATA never writes to pages that belong to another request by then. A read that is
- * still queued for an aborted shipment does no harm: its data are dropped with the delivery, and the device runs it
- * before any later plan writes to these pages.
+ * When an attempt ends early, notes of it may exist already. They are ignored, because no order or shipment has the
+ * number of this attempt any more. So a late NOTE_DATA never writes to pages that belong to another request by then. A
+ * read that is still queued for an aborted shipment does no harm: its data are dropped with the delivery, and the
+ * device runs the read before any later plan writes to the pages that are read.
  */
 #pragma once
 
@@ -39,12 +39,12 @@
 /* NULL stands for a unified worker, which has no peers. All functions but handoff_deliver accept it and do nothing. */
 struct handoff;
 
-/* New; *ret NULL: this worker is unified. Starts the transfer thread. */
+/* Makes a struct handoff, new, and starts the transfer thread. *ret NULL: this worker is unified. */
 int handoff_open(const struct handoff_config *config, struct handoff **ret,
 		 struct err *e) MUST_CHECK;
 
-/* Tells the peers that this worker ends, drops all prompts that are under way, and frees h. To be called before
- * engine_close. */
+/* Tells the peers that this worker ends, drops all prompts that are under way, ends the transfer thread, and frees h.
+ * To be called before engine_close. */
 void handoff_close(struct handoff *h);
 
 /* Returns the role of this worker in a client's request with a prompt of n_prompt tokens: HANDOFF_RECEIVE if a prefill
@@ -52,8 +52,8 @@ void handoff_close(struct handoff *h);
  * of at least --disaggregation-min-tokens in metrics.prompts_missed. */
 enum scheduler_handoff handoff_of(struct handoff *h, uint32_t n_prompt);
 
-/* Handles one note of the transfer thread. 1: *ret_n events of clients' requests were written to `events` (room as for
- * scheduler_received); 0: there is no note. -EIO: the device is lost. */
+/* Handles one note of the transfer thread. 1: a note was handled, and *ret_n (perhaps 0) events of clients' requests
+ * were written to `events` (room as for scheduler_received). 0: there is no note. -EIO: the device is lost. */
 int handoff_take(struct handoff *h, struct scheduler_event *events, uint32_t *ret_n,
 		 struct err *e) MUST_CHECK;
 
@@ -61,19 +61,20 @@ int handoff_take(struct handoff *h, struct scheduler_event *events, uint32_t *re
  * queues reads for which no block was free before (shipping_run). -EIO: the device is lost. */
 int handoff_run(struct handoff *h, struct err *e) MUST_CHECK;
 
-/* On a prefill worker: takes the first tokens from the events of a step. Sends those of a prompt when all its choices
- * have theirs. */
+/* On a prefill worker: takes the first tokens from the events of a step. When all choices of a prompt have their first
+ * token, sends these tokens. */
 void handoff_deliver(struct handoff *h, const struct scheduler_event *events, uint32_t n);
 
-/* On a decode worker: the client's request ends, so its prompt is no longer wanted from a peer. Unknown requests are
- * ignored. */
+/* To be called when a client's request ends. A decode worker then no longer wants the prompt from a peer. Unknown
+ * requests are ignored. */
 void handoff_forget(struct handoff *h, uint64_t request);
 
-/* The device is lost, or the daemon ends: drops all prompts that are under way and tells the peers. handoff_take must
- * still be called afterwards. */
+/* To be called when the device is lost or the daemon ends: drops all prompts that are under way and tells the peers.
+ * The caller goes on to call handoff_take, because notes still come. */
 void handoff_fail(struct handoff *h, const struct err *why);
 
-/* The cache was flushed: tells the peers that this worker has nothing cached. No prompt may be under way. */
+/* To be called when the cache was flushed. A prefill worker tells the peers that it has nothing cached; a decode worker
+ * does nothing. No prompt may be under way. */
 void handoff_flushed(struct handoff *h);
 
 /* On a prefill worker: tells the peers and the registry that it takes no new prompts. It refuses prompts that still

@@ -11,6 +11,6 @@ struct handoff_config {
 	struct engine *engine;
 	struct scheduler *scheduler;
 	struct record *record; /* NULL: not recording */
-	struct queue *inbox;   /* woken when the engine thread has work */
+	struct queue *inbox;   /* the engine thread's; woken when there is work for it */
 	struct identity *identity;
 };

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "engine/store/key.h"
 
-/* The most peers that are asked for a prompt, one after the other; then the prompt is computed here. */
+/* The most peers that are asked for a prompt, one after the other. If all of them fail, the prompt is computed here. */
 enum { TRIES_MAX = 3 };
 
 /* A prompt that a prefill worker is to compute. */
@@ -58,8 +58,8 @@ static uint32_t page_tokens(const struct handoff_receive *h)
 
 /* ---- handing over ---- */
 
-/* Tells the scheduler that a prompt will not come. The request is admitted anew, to ask another worker (`again`) or
- * to compute the prompt here. */
+/* Tells the scheduler that a prompt will not come. The request will be admitted once more: to ask another worker for
+ * the prompt (`again`), or to compute it here. */
 static void fail_request(struct handoff_receive *h, uint64_t request, bool again)
 {
 	record_receive_failed(h->config->record, request, again);
@@ -154,8 +154,8 @@ void handoff_receive_ask(struct handoff_receive *h)
 
 /* ---- notes ---- */
 
-/* The attempt has failed. When the request is admitted again, another peer is asked. If none is left or TRIES_MAX were
- * asked, the prompt is computed here. */
+/* Handles the loss of an attempt. When the request is admitted again, another peer is asked. If no peer is left, or
+ * TRIES_MAX were asked, the prompt is computed here. */
 static void take_lost(struct handoff_receive *h, struct order *o, const struct transfer_note *n)
 {
 	if (n->tried == o->tried || ++o->n_tries == TRIES_MAX) {
@@ -167,16 +167,16 @@ static void take_lost(struct handoff_receive *h, struct order *o, const struct t
 	fail_request(h, o->request, true);
 }
 
-/* Frees a note whose data were copied to the device, or could not be. Called by a thread of the driver, or within
- * engine_write_pieces. */
+/* Frees a note when its data were copied to the device, or the copy has failed. Called by a thread of the driver, or
+ * within engine_write_pieces. */
 static void free_written(void *tag, bool good)
 {
 	(void)good;
 	transfer_note_free(tag);
 }
 
-/* Returns a new list of the pieces in a WINDOW, in the order of its data: for each run (struct wire_run) a piece of
- * every page, or the piece of the state. NULL: out of memory. */
+/* Returns a new list of the pieces in a WINDOW, in the order of its data: for each run (struct wire_run) the piece of
+ * each of its pages, or the piece of the state. NULL: out of memory. */
 static struct engine_piece *list_pieces(struct handoff_receive *h, const struct order *o,
 					const struct wire_window *w, uint32_t *ret_n)
 {
@@ -204,8 +204,8 @@ static struct engine_piece *list_pieces(struct handoff_receive *h, const struct 
 	return pieces;
 }
 
-/* Queues the copy of a WINDOW's data to the device. The note is freed when the data are copied, or now if that cannot
- * be queued. -EIO: the device is lost. */
+/* Queues the copy of a WINDOW's data to the device. The note is freed when the data are copied, or now if the copy
+ * cannot be queued. -EIO: the device is lost. */
 static int take_data(struct handoff_receive *h, struct order *o, struct transfer_note *n,
 		     struct err *e)
 {
@@ -237,9 +237,9 @@ static bool in_vocabulary(const struct handoff_receive *h, const struct transfer
 	return true;
 }
 
-/* Called when all of a prompt has arrived. Writes the events of its first tokens, which borrow the draws of n, and
- * returns their number. A token that is not in the vocabulary: returns 0, and the prompt is computed here. n is
- * taken. */
+/* Called when all of a prompt has arrived. Takes the note n over. Writes the events of the prompt's first tokens, which
+ * borrow the draws of n, and returns their number. If a token is not in the vocabulary, returns 0, and the prompt is
+ * computed here. */
 static uint32_t take_came(struct handoff_receive *h, struct order *o, struct transfer_note *n,
 			  struct scheduler_event *events)
 {

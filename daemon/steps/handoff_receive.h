@@ -10,7 +10,7 @@ struct handoff_receive {
 	const struct handoff_config *config;
 	struct transfer *transfer;
 	struct list orders;    /* prompts that a prefill worker is to compute */
-	uint64_t last_attempt; /* number of the latest attempt */
+	uint64_t last_attempt; /* number of the latest attempt, counted from 1 */
 	/* the latest NOTE_CAME, owned: the events of that prompt borrow its draws */
 	struct transfer_note *held;
 };
@@ -25,13 +25,13 @@ void handoff_receive_close(struct handoff_receive *h);
 /* Asks prefill workers for the prompts that the scheduler wants to receive (scheduler_next_prepare). */
 void handoff_receive_ask(struct handoff_receive *h);
 
-/* Handles a note and takes it over. For a NOTE_CAME writes events, and sets *ret_n to their number; otherwise *ret_n is
- * unchanged. -EIO: the device is lost. */
+/* Handles a note, which this module then owns. For a NOTE_CAME writes events, and sets *ret_n to their number;
+ * otherwise *ret_n is unchanged. -EIO: the device is lost. */
 int handoff_receive_take(struct handoff_receive *h, struct transfer_note *n,
 			 struct scheduler_event *events, uint32_t *ret_n, struct err *e) MUST_CHECK;
 
-/* The request ends: drops its order and attempt, if there is one. */
+/* To be called when a request ends: drops its order and its attempt, if it has any. */
 void handoff_receive_forget(struct handoff_receive *h, uint64_t request);
 
-/* Drops all attempts; the orders stay until handoff_receive_close. */
+/* Drops all attempts, and keeps the orders. */
 void handoff_receive_fail(struct handoff_receive *h);

@@ -27,8 +27,8 @@ static void end_call(struct server *s)
 	lifecycle_notify(s->lifecycle);
 }
 
-/* main drains until no call is counted. A prompt is counted before the daemon's state is read, so either main waits for
- * the prompt, or the prompt is refused here. */
+/* A daemon that drains waits until no call is counted. A prompt is counted before the daemon's state is read, so either
+ * the daemon waits for the prompt, or the prompt is refused here. */
 bool handoff_send_admit(struct server *s)
 {
 	atomic_fetch_add(&s->calls, 1);
@@ -56,8 +56,8 @@ static void free_shipment(struct handoff_send *h, struct shipment *s)
 
 /* ---- data ---- */
 
-/* Called by the engine for each layer (engine_on_layer). When the last layer of a layer group is queued on the device,
- * queues the reads of the group's data behind it; for other layers does nothing. */
+/* Called by the engine when it has queued a layer on the device (engine_on_layer). If the layer is the last one of its
+ * layer group, queues the reads of the group's data behind it; for other layers does nothing. */
 static void ship_layer(void *user, const struct plan *plan, uint32_t layer)
 {
 	struct handoff_send *h = user;
@@ -72,7 +72,7 @@ static void ship_layer(void *user, const struct plan *plan, uint32_t layer)
 		struct shipment *s = find(h, 0, ship->request);
 		struct err e = {0};
 
-		/* The request may have been aborted. */
+		/* A request without a shipment has been aborted. */
 		if (s && shipping_group(h->shipping, s->attempt, s->peer, plan, ship, first,
 					layer + 1 - first, &e) < 0)
 			transfer_fail(h->transfer, s->attempt, &e);

@@ -11,7 +11,8 @@ struct handoff_send {
 	struct transfer *transfer;
 	struct shipping *shipping; /* owned */
 	struct list shipments;	   /* prompts that are computed for decode workers */
-	struct err lost; /* first error of handoff_send_fail, given to new prompts; code 0: none */
+	/* the first error of handoff_send_fail, with which new prompts fail; code 0: none */
+	struct err lost;
 };
 
 /* config, transfer: borrowed. */
@@ -21,11 +22,11 @@ int handoff_send_open(struct handoff_send *h, const struct handoff_config *confi
 /* Frees the content of *h, after the transfer thread has ended. Accepts a struct of zeros. */
 void handoff_send_close(struct handoff_send *h);
 
-/* On the transfer thread, before it makes a NOTE_ASKED: counts the prompt in server.calls. False: the daemon drains or
- * has failed; then the prompt is not counted, and must be refused. */
+/* Called by the transfer thread before it makes a NOTE_ASKED: counts the prompt in server.calls. False: the daemon
+ * drains or has failed; then the prompt is not counted, and must be refused. */
 bool handoff_send_admit(struct server *s);
 
-/* The prefill worker's side of handoff_take (n stays the caller's), of handoff_deliver (for one event), and of
+/* Do the prefill worker's part of handoff_take (the caller keeps n), of handoff_deliver (for one event), and of
  * handoff_fail. */
 void handoff_send_take(struct handoff_send *h, const struct transfer_note *n);
 void handoff_send_deliver(struct handoff_send *h, const struct scheduler_event *ev);

@@ -15,7 +15,7 @@ void identity_release(struct identity *i)
 }
 
 /* Returns the path of the memo (engine/cache_identity.h), new. NULL: there is no directory for it, or memory is short;
- * then all weights are hashed at this start. */
+ * then the files of weights are hashed at this start, even if they were hashed before. */
 static char *own_memo(const struct options *o)
 {
 	char *memo;

@@ -8,8 +8,9 @@
 void live_refuse(struct live *l, struct call *c, const struct err *why)
 {
 	call_fail(c, why);
-	/* A call that was refused because the queue is full is noted for the log alone. The metric
-	 * request_success_total leaves such calls out, because http refuses most of them before they become calls. */
+	/* A call that was refused because the queue is full is noted only in its own line of the log (c->report). The
+	 * metric request_success_total leaves such calls out, because http refuses most of them before they become
+	 * calls. */
 	if (why->code == PROBLEM_QUEUE_FULL)
 		atomic_fetch_add(&c->report.finished[METRICS_ERROR], 1);
 	else
@@ -19,7 +20,7 @@ void live_refuse(struct live *l, struct call *c, const struct err *why)
 
 /* ---- ending calls ---- */
 
-/* Ends a live call: no token will come any more. Drops the work's reference. */
+/* Ends a live call, for which no token will come any more. Drops the work's reference (call.h). */
 static void finish_call(struct call *c) ON(role_engine)
 {
 	c->engine.n_running = 0;
@@ -30,8 +31,8 @@ static void finish_call(struct call *c) ON(role_engine)
 	call_unref(c);
 }
 
-/* Ends a choice. If it was the last one of its prompt (struct call_part), ends the work for that prompt, too. The call
- * itself is not ended. */
+/* Ends a choice. If it was the last choice of its prompt (struct call_part) that ran, ends the work for that prompt,
+ * too. Does not end the call. */
 static void end_choice(struct live *l, struct call *c, uint32_t choice, enum metrics_finish why,
 		       uint64_t now) ON(role_engine)
 {
@@ -167,8 +168,8 @@ void live_planned(struct live *l, uint64_t step)
 	l->planned[step % LIVE_STEPS].ns = clock_now_ns();
 }
 
-/* Returns the time at which a step was planned. Returns `now` if that time is not kept any more, or if the step is not
- * planned yet (the prompt came from another worker). */
+/* Returns the time at which a step was planned. Returns `now` if that time is not kept any more (live.h), or if the
+ * step is not planned yet, because the prompt came from another worker. */
 static uint64_t planned_ns(const struct live *l, uint64_t step, uint64_t now)
 {
 	return step && l->planned[step % LIVE_STEPS].step == step ? l->planned[step % LIVE_STEPS].ns

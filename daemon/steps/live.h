@@ -1,5 +1,5 @@
-/* A call is live while the scheduler has its prompts. The functions here submit calls, hand them their tokens, and
- * end them. The work's reference to a live call (daemon/request/call.h) is dropped when the call is live no longer. */
+/* A call is live while the scheduler has its prompts. The functions here submit calls, hand them their tokens, and end
+ * them. The work's reference to a live call (daemon/request/call.h) is dropped when the call stops being live. */
 #pragma once
 
 #include "base/list.h"
@@ -8,8 +8,8 @@
 #include "daemon/steps/record.h"
 
 /* The times at which the last LIVE_STEPS steps were planned are kept. At the first token of a prompt, the metrics need
- * the time of the first step that computed any of it. If that step was more than LIVE_STEPS steps ago, the prompt
- * counts as queued until its first token. */
+ * the time of the step at whose planning the prompt was admitted. If that time is not kept any more, the prompt counts
+ * as queued until its first token. */
 enum { LIVE_STEPS = 4096 };
 
 struct live {
@@ -37,11 +37,12 @@ void live_submit(struct live *l, struct call *c) ON(role_engine);
  * whole call if the client has left. A call that is not live is left as it is. */
 void live_control(struct live *l, struct call *c) ON(role_engine);
 
-/* Notes that this step was planned now. */
+/* Notes that step number `step` was planned now. */
 void live_planned(struct live *l, uint64_t step) ON(role_engine);
 
-/* Hands events to their calls. Ends the calls whose last choice has ended. Fails and ends the calls for whose tokens
- * memory is short. Wakes the connections of both, and of each call that wants its tokens now (call_wants_tokens). */
+/* Hands events to their calls. Ends the calls whose last choice has ended. Fails and ends each call for whose tokens
+ * memory is short. Wakes the connection of each call that has ended, and of each call that wants its tokens now
+ * (call_wants_tokens). */
 void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t n) ON(role_engine);
 
 /* Fails and ends all live calls. */

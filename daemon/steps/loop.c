@@ -21,7 +21,7 @@ struct loop {
 	struct server *server;
 	pthread_t thread;
 	_Atomic bool draining, quit, ended; /* each is set once */
-	_Atomic bool failing; /* set once: no step begins any more, every call fails */
+	_Atomic bool failing; /* set once: run_steps ends with its round, every call fails */
 	pthread_mutex_t failure_lock;
 	struct err failure; /* the reason why the loop is failing; guarded by failure_lock */
 
@@ -36,7 +36,7 @@ struct loop {
 	uint64_t committed; /* number of the last committed step */
 	/* draws[s % ENGINE_STEPS_OUT]: the number of draws of step s, until that step is committed */
 	uint32_t draws[ENGINE_STEPS_OUT];
-	uint32_t n_out; /* steps that are planned and not committed */
+	uint32_t n_out; /* steps that are planned and not yet committed */
 	struct metrics_steps published;
 	struct draw_result *results;	/* [max_num_seqs + max_batched_tokens] */
 	struct scheduler_event *events; /* [2 max_num_seqs] */
@@ -70,14 +70,15 @@ static bool has_failed(struct loop *l, struct err *ret)
 static void lose_device(struct loop *l, struct err *e) ON(role_engine)
 {
 	log_error("a step failed: %s", e->text);
-	/* Whatever the cause, clients get status 503: the server is at fault, and they may try again. */
+	/* Whatever the cause, clients get the error of a lost device (status 503 if no answer has begun): the server is
+	 * at fault, and they may try again. */
 	e->code = EIO;
 	start_failing(l, e);
 	lifecycle_fail(l->server->lifecycle, e);
 	handoff_fail(l->handoff, e);
 	if (!l->n_out)
 		return;
-	/* The events are not delivered: end_steps fails all live calls. */
+	/* The events of scheduler_fail are not delivered: end_steps fails all live calls. */
 	record_fail(l->record);
 	scheduler_fail(l->scheduler, l->events);
 	l->n_out = 0;
@@ -108,7 +109,7 @@ static void deliver_events(struct loop *l, uint32_t n) ON(role_engine)
 		handoff_deliver(l->handoff, l->events, n);
 }
 
-/* Plans a step and queues it on the device. False: there is nothing that can run now (scheduler_plan). */
+/* Plans a step and queues it on the device. False: there is nothing that can run now, so no step was planned. */
 static bool begin_step(struct loop *l) ON(role_engine)
 {
 	const struct plan *plan = scheduler_plan(l->scheduler);
@@ -215,8 +216,8 @@ int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e)
 	bool live = !list_empty(&l->live.calls);
 	struct scheduler_stats stats;
 
-	/* Steps that are out may have rows of sequences that have ended. The pages of such a sequence are in use until
-	 * the commit, so all steps are committed first. */
+	/* Steps that are out may have rows of sequences that have ended. The pages of these sequences are in use until
+	 * their steps are committed, so all steps are committed first. */
 	while (!live && l->n_out)
 		end_step(l);
 	if (has_failed(l, e))
@@ -305,8 +306,8 @@ static void run_steps(struct loop *l) ON(role_engine)
 		take_notes(l);
 		if (atomic_load(&l->failing) || atomic_load(&l->quit))
 			break;
-		/* The next plan may evict pages that the last commit gave to the cache, and overwrite them. So their
-		 * reads are queued before it. */
+		/* The next plan may evict and overwrite pages that are to be copied to the store. So move_items queues
+		 * the reads of these pages before it. */
 		moving = move_items(l);
 		if (l->n_out < ENGINE_STEPS_OUT)
 			begun = begin_step(l);
@@ -321,7 +322,8 @@ static void run_steps(struct loop *l) ON(role_engine)
 		/* Planning may have found items to load. */
 		moving = move_items(l);
 		publish(l);
-		/* While files are being written the metrics change without a wake, so do not sleep for long. */
+		/* While the store writes files, the metrics change without a wake of this thread, so do not sleep for
+		 * long. */
 		queue_wait(&l->server->inbox, moving				? POLL_NS
 					      : l->published.store.queued_items ? WRITING_NS
 										: 0);
@@ -329,7 +331,7 @@ static void run_steps(struct loop *l) ON(role_engine)
 }
 
 /* Fails the calls that are still live: the device was lost, or the calls took longer than the drain allows. Drops the
- * prompts of other workers. Then waits for the steps that are out, and commits them. */
+ * prompts that are under way between workers. Then waits for the steps that are out, and commits them. */
 static void end_steps(struct loop *l) ON(role_engine)
 {
 	struct err end = {0}, why;
@@ -370,7 +372,8 @@ static void *engine_main(void *arg)
 		run_steps(l);
 		end_steps(l);
 	}
-	/* From now on calls fail and prompts of other workers are refused, so that neither waits in vain. */
+	/* Until loop_quit, new calls fail and new prompts of other workers are refused, so that none of them waits in
+	 * vain. */
 	while (!atomic_load(&l->quit)) {
 		queue_wait(&l->server->inbox, 0);
 		read_inbox(l);

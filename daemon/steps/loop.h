@@ -10,8 +10,8 @@
  *          └──────── scheduler_commit <───────────────────────────────────────────────────────┘
  *                          └── events ──> live.c: tokens to their calls, whose connections it resumes
  *
- * Up to two steps are out at the same time: while the device runs one, the thread plans the next, queues it behind,
- * and hands out the tokens of the one before.
+ * Up to two steps are out at the same time: while the device runs a step, the thread hands out the tokens of the step
+ * before it, plans the next step, and queues that one behind it.
  *
  * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. When the device
  * is lost or the daemon ends, every live call (live.h) fails with an error, and so does every call that still comes,
@@ -22,7 +22,7 @@
 #include "base/err.h"
 #include "daemon/request/call.h"
 
-/* New: sets server->loop and server->inbox, then starts the thread. The thread opens the engine, fills the members of
+/* Makes server->loop, new, and server->inbox, then starts the thread. The thread opens the engine, fills the members of
  * struct server that are its own, and reports to lifecycle (lifecycle_loaded or lifecycle_fail). */
 int loop_start(struct server *s, struct err *e) MUST_CHECK;
 
@@ -33,23 +33,24 @@ const struct scheduler *loop_scheduler(const struct loop *l) ON(role_engine);
 /* Returns the statistics of this moment, borrowed until the next step. Publishes them for /metrics, too. */
 const struct metrics_steps *loop_stats(struct loop *l) ON(role_engine);
 
-/* Empties the prefix cache, on the device and below it; *ret_held has its statistics from before.
+/* Empties the prefix cache, on the device and below it. *ret_held: the statistics of the cache from before.
  * -PROBLEM_REQUESTS_RUNNING while there is any request; another code: the loop has failed. */
 int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e) MUST_CHECK
 	ON(role_engine);
 
 /* ---- for other threads ---- */
 
-/* main: from now on every live call and every new one fails with *e, or with an earlier error if there is one (the
- * device was lost). */
+/* Called by main: from now on every live call and every new call fails with *e, or with an earlier error if there is
+ * one (the device was lost). */
 void loop_fail_all(struct loop *l, const struct err *e);
 
-/* Any thread: tells other workers that this one takes no more of their prompts. Does nothing in a unified worker. */
+/* Called by any thread: on a prefill worker, tells the other workers that this one takes no new prompts. On other
+ * workers does nothing. */
 void loop_drain(struct loop *l);
 
-/* main: the thread finishes the steps that are out, writes the cache's files, closes the engine and ends. After this
- * call no other thread may push into the inbox. When loop_ended becomes true, main is woken by lifecycle_notify; then
- * call loop_free. */
+/* Called by main: makes the thread finish the steps that are out, write the cache's files, close the engine and end.
+ * After this call no other thread may push into the inbox. When loop_ended becomes true, lifecycle_notify wakes main,
+ * which then calls loop_free. */
 void loop_quit(struct loop *l);
 bool loop_ended(const struct loop *l);
 void loop_free(struct loop *l);

@@ -115,7 +115,7 @@ static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
 			j->put.tokens = j->tokens;
 		}
 	}
-	if (!j || !j->block) { /* without memory the item stays on the device alone */
+	if (!j || !j->block) { /* without memory, the item stays on the device alone */
 		tiers_remove(scheduler_tiers(s), &i->item);
 		free(j);
 		return 0;
@@ -131,7 +131,7 @@ static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
 }
 
 /* Puts a copy into the store, unless mover_clear was called since the copy began. An item that the store refuses is
- * removed from the index t; t is NULL when the daemon ends. */
+ * removed from t, the scheduler's index of the store's items; t is NULL when the daemon ends. */
 static void keep_copy(struct mover *m, struct tiers *t, struct job *j)
 {
 	if (j->epoch != m->epoch)
@@ -191,8 +191,8 @@ static int take_block(struct engine *g, struct scheduler *s, struct store_event 
 	int r;
 
 	list_remove(&j->node);
-	/* No line for an item that has left the index: it was evicted or flushed, or the reason was logged when it
-	 * left. */
+	/* For an item that has left the index no line is logged: it was evicted or flushed, or the reason was logged
+	 * when it left. */
 	if (ev->error && tiers_has(scheduler_tiers(s), &ev->item))
 		log_info("prefix cache: %s", ev->why.text);
 	wanted = scheduler_loaded(s, j->request, j->index, !ev->error, &id);
@@ -246,12 +246,12 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 	*ret_more = false;
 	if (!m)
 		return 0;
-	/* The store orders a new item by the last use of the page before it in the prompt. So it must know the uses
-	 * before new items are put. */
+	/* Where the store puts a new item in its order of eviction depends on the last use of the page before it in the
+	 * prompt (engine/store/index.h). So the store is told of uses before it gets new items. */
 	tell_uses(m, s);
 	r = finish_copies(m, g, scheduler_tiers(s), e);
-	/* The statistics are read before the events are taken. So if they say that the disk is open, the events have
-	 * all items that were found there. */
+	/* The statistics are read before the events are taken. So if the statistics say that the disk is open, all
+	 * items that were found there are in events that have come by then. */
 	store_stats(m->store, &stats);
 	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT && store_poll(m->store, &ev))
 		r = take_event(g, s, &ev, e);
@@ -294,7 +294,7 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 
 	if (!m)
 		return;
-	/* Items that still wait for room in the store when this loop ends are lost. */
+	/* Items that wait for room in the store until the time is over are lost. */
 	for (; now < end; now = clock_now_ns()) {
 		r = mover_run(m, g, s, &more, &e);
 		scheduler_stats(s, &stats);

@@ -1,6 +1,6 @@
 /* Moves pages and states ("items") between the device and the cache below it, host memory and disk
- * (engine/store/store.h), as the scheduler asks. Only the engine thread calls these functions. Except at opening and
- * closing, none of them waits for a disk.
+ * (engine/store/store.h), as the scheduler asks. Only the engine thread calls these functions. Except for mover_open
+ * and mover_close, none of these functions waits for a disk.
  *
  *     scheduler_next_store -> engine_read_item -> store_put
  *     scheduler_next_load  -> store_get  -> scheduler_loaded -> engine_write_item
@@ -18,14 +18,14 @@
 
 struct mover;
 
-/* New; *ret NULL: the options ask for no cache below the device. s, identity and inbox are borrowed; inbox is woken
- * when the mover has work. */
+/* Makes a mover, new; *ret NULL: the options ask for no cache below the device. s, identity and inbox are borrowed;
+ * inbox is woken when the mover has work. */
 int mover_open(struct server *s, struct identity *identity, struct queue *inbox, struct mover **ret,
 	       struct err *e) MUST_CHECK;
 
-/* For at most timeout_ns, copies the items that the scheduler still wants to store, and lets the store write its files.
- * Then frees the mover. No request may be alive and no plan out. To be called before engine_close and scheduler_free.
- * With NULL does nothing. */
+/* Copies the items that the scheduler still wants to store, and lets the store write its files, both for at most
+ * timeout_ns. Then frees the mover. No request may be alive and no plan out. To be called before engine_close and
+ * scheduler_free. With NULL does nothing. */
 void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_t timeout_ns);
 
 /* Starts and finishes copies as far as possible. *ret_more: copies are under way on the device; their ends wake no
@@ -33,7 +33,7 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_more,
 	      struct err *e) MUST_CHECK;
 
-/* Empties host memory and disk; to be called after scheduler_flush. With m NULL does nothing. */
+/* Removes all items from host memory and disk; to be called after scheduler_flush. With m NULL does nothing. */
 void mover_clear(struct mover *m, struct scheduler *s);
 
 /* Returns the store of host memory and disk, borrowed. NULL if m is NULL. */

@@ -23,7 +23,7 @@ static bool is_recording(const struct record *r)
 	return r && r->f;
 }
 
-/* Writes the rest of a line, unless recording has stopped. A failing write stops it. */
+/* Writes the rest of a line, unless recording has stopped. If the write fails, stops recording. */
 PRINTF(2, 3) static void end_line(struct record *r, const char *fmt, ...)
 {
 	va_list ap;

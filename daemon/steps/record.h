@@ -1,7 +1,7 @@
 /*
  * tigond --record FILE: writes down every call of the scheduler that decides its plans, so that `tigon simulate
- * --replay FILE` can make the same calls again and compare the plans. JSON lines, which daemon/cli/simulate/replay.c
- * reads:
+ * --replay FILE` can make the same calls again and compare the plans. The option cannot be combined with a cache below
+ * the device (mover.h). The file has JSON lines, which daemon/cli/simulate/replay.c reads:
  *
  *     {"tigond_record": 1, "config": {"page_tokens": 64, ...}}
  *     {"submit": 1, "at": 0.25, "prompt": [...], "max_tokens": 20, ...}
@@ -18,8 +18,8 @@
 #include "scheduler/scheduler.h"
 
 /* The members of struct scheduler_config that the first line has, each with the largest value that replay accepts.
- * Replay allocates memory by these values, so the limits are those of the daemon's options and of the largest
- * devices. */
+ * Replay allocates memory by some of these members, so their limits are those of the daemon's options and of the
+ * largest devices. */
 #define RECORD_CONFIG(FIELD)               \
 	FIELD(page_tokens, 4096)           \
 	FIELD(state_tokens, 1 << 16)       \
@@ -40,12 +40,12 @@
 
 struct record;
 
-/* New; replaces the file, and writes the first line. -errno with a sentence. */
+/* Makes a struct record, new; replaces the file, and writes its first line. -errno with a sentence. */
 int record_open(const char *path, const struct scheduler_config *c, struct record **ret,
 		struct err *e) MUST_CHECK;
 void record_close(struct record *r);
 
-/* Each function writes one line. With NULL, or when recording has stopped, does nothing. */
+/* Each of these functions writes one line, or does nothing if r is NULL or recording has stopped. */
 void record_submit(struct record *r, uint64_t id, const struct scheduler_request *q);
 void record_plan(struct record *r, const struct plan *p);
 void record_commit(struct record *r, const struct draw_result *results, uint32_t n);

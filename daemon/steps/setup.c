@@ -73,8 +73,8 @@ int setup_engine(struct server *s, struct engine **ret, uint64_t *ret_ns, struct
 }
 
 /* Computes keys for the scheduler (scheduler_config.content_key), which cannot handle an error. content_key_next is not
- * expected to fail now, because it has made the keys of the same request's prompt. If it fails, the key is all zeros,
- * and no request finds the item with that key. */
+ * expected to fail now, because the keys of the request's prompt could be made. If it fails all the same, the key is
+ * all zeros, and no request finds an item with this key. */
 static void next_key(const struct content_key *before, const int32_t *tokens, uint32_t n,
 		     struct content_key *ret)
 {

@@ -8,8 +8,8 @@
 #include "base/macros.h"
 #include "base/queue.h"
 
-/* A block holds the data of a parcel. A block is taken when the read of a parcel is queued, up to two steps ahead of
- * the device. At 64 KiB of KV a token, for example, 256 MiB hold the pages of 4096 tokens. */
+/* A block holds the data of a parcel. It is taken when the read of the parcel is queued, which may be up to two steps
+ * ahead of the device. At 64 KiB of KV a token, for example, 256 MiB hold the pages of 4096 tokens. */
 enum { BLOCK_MIN = 1 << 20, BLOCKS_BYTES = 256 << 20, BLOCKS_MIN = 8, BLOCKS_MAX = 256 };
 
 /* Blocks that a peer may hold for each free block. */
@@ -116,8 +116,8 @@ void shipping_close(struct shipping *s)
 
 /* ---- parcels ---- */
 
-/* Any thread: frees a parcel that was sent, or that cannot be sent. Makes its block free for others, and wakes the
- * engine thread. */
+/* Any thread: frees a parcel that was sent, or that cannot be sent. Makes its block free for other parcels, and wakes
+ * the engine thread. */
 static void end_parcel(struct parcel *p)
 {
 	struct shipping *s = p->shipping;
@@ -134,8 +134,8 @@ static void sent(struct transfer_parcel *p)
 	end_parcel(container_of(p, struct parcel, send));
 }
 
-/* Hands a parcel whose data are in the block to the transfer thread; frees it if the read has failed. Called by a
- * thread of the driver, or within engine_read_pieces. */
+/* Called when a parcel was read into its block: hands the parcel to the transfer thread, or frees it if the read has
+ * failed. The caller is a thread of the driver, or engine_read_pieces. */
 static void read_done(void *tag, bool good)
 {
 	struct parcel *p = tag;
@@ -185,8 +185,8 @@ static void stop_waiting(struct shipping *s, struct parcel *p)
 	s->n_waiting[p->peer]--;
 }
 
-/* Queues the read of a parcel if a block is free. 1: the parcel waits no longer; 0: no block is free for it. After an
- * error the parcel is gone. */
+/* Queues the read of a parcel if a block is free. 1: the read is queued, and the parcel is not in the list of waiting
+ * ones; 0: no block is free for it. After an error the parcel is gone. */
 static int read_parcel(struct shipping *s, struct parcel *p, struct err *e)
 {
 	int r;
@@ -290,7 +290,7 @@ static void send_off(struct packing *k)
 	k->p = NULL;
 	if (!p)
 		return;
-	/* The parcels of a peer are read in order: if an earlier one waits, this one waits, too. */
+	/* The parcels for a peer are read in order: if an earlier parcel waits for a block, this one waits, too. */
 	if (!k->s->n_waiting[k->peer])
 		r = read_parcel(k->s, p, &k->error);
 	if (r == 0)
@@ -298,8 +298,8 @@ static void send_off(struct packing *k)
 }
 
 /* Adds pieces of one part of a layer to the parcel; when it is full, sends it off and begins another. The pieces are
- * those of n pages from page `first` of the prompt on, or the piece of the state (first 0, n 1). ids[n]: numbers of the
- * pages, or of the slot, on the device. */
+ * those of n pages from page `first` of the prompt on, or the piece of the state (first 0, n 1). ids[n]: the numbers of
+ * the pages on the device, or of the slot. */
 static void pack(struct packing *k, uint32_t layer, uint32_t part, uint64_t piece_bytes,
 		 const uint32_t *ids, uint32_t first, uint32_t n)
 {

@@ -3,9 +3,9 @@
  * block of pinned memory, from which the transfer thread sends it as one WINDOW, without a copy.
  *
  * There are 256 MiB of blocks, but at least eight blocks. A parcel that finds no free block is read later: its data
- * stay unchanged on the device until all of the prompt was sent. A peer gets another block only while it holds less
- * than four times as many as are free, so that a slow peer cannot hold them all (dynamic thresholds: Choudhury and
- * Hahne, 1998). Only the engine thread calls these functions. */
+ * stay unchanged on the device until all of the prompt was sent. A block is taken for data to one peer. A peer gets
+ * another block only while it holds less than four times as many blocks as are free, so that a slow peer cannot hold
+ * all of them (dynamic thresholds: Choudhury and Hahne, 1998). Only the engine thread calls these functions. */
 #pragma once
 
 #include "daemon/transfer/transfer.h"
@@ -21,11 +21,11 @@ struct shipping_config {
 	struct queue *inbox; /* woken when a block becomes free */
 };
 
-/* The bytes of a block, and so the most bytes of a parcel. Both sides compute this number from the parts of the
- * model's layers, so no raw frame is larger than its receiver expects. */
+/* Returns the bytes of a block, which are also the most bytes of a parcel. Both sides compute this number from the
+ * parts of the model's layers, so no raw frame is larger than its receiver expects. */
 uint64_t shipping_block_bytes(const struct engine *engine);
 
-/* New: allocates the blocks. */
+/* Makes a struct shipping, new, and allocates its blocks. */
 int shipping_open(const struct shipping_config *config, struct shipping **ret,
 		  struct err *e) MUST_CHECK;
 
@@ -39,8 +39,8 @@ int shipping_group(struct shipping *s, uint64_t attempt, uint32_t peer, const st
 		   const struct plan_ship *ship, uint32_t first_layer, uint32_t n_layers,
 		   struct err *e) MUST_CHECK;
 
-/* Queues the reads of parcels that found no free block before, as far as blocks are free now. -EIO: the device is
- * lost. */
+/* Queues the reads of parcels that found no free block before, as far as blocks are free now. -EIO: the device is lost;
+ * any other error of a read fails only the attempt of its parcel. */
 int shipping_run(struct shipping *s, struct err *e) MUST_CHECK;
 
 /* Frees the parcels of an attempt for which no block was free yet. */

@@ -1,6 +1,6 @@
 /*
- * Decides which peers may connect to a socket that listens: those whose public key transfer_keys_allow accepts
- * (keys.h). ZeroMQ asks about each new connection, by a message on a socket within the process. Source: RFC 27/ZAP.
+ * Decides which peers may connect to a socket that listens: peers whose public key transfer_keys_allow (keys.h)
+ * accepts. ZeroMQ asks about each new connection, by a message on a socket within the process. Source: RFC 27/ZAP.
  */
 #pragma once
 

@@ -10,6 +10,6 @@ struct transfer_counters {
 	_Atomic uint64_t prompts_sent, prompts_sent_bytes;
 	_Atomic uint64_t prompts_received, prompts_received_bytes;
 	/* Deliveries that failed. A prefill worker does not count prompts that it refused. A decode worker does not
-	 * count a prompt that failed before any data came, because one of the two workers shuts down. */
+	 * count a delivery that failed because one of the two workers shuts down, if no data had come yet. */
 	_Atomic uint64_t prompts_failed;
 };

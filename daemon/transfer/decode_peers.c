@@ -80,7 +80,7 @@ static void say_pong(struct decode_peers *d, uint32_t link, uint64_t sequence) O
 		m.pong.queued_tokens += a->n_tokens;
 		m.pong.running++;
 	}
-	/* Keys that could not be sent are sent again. */
+	/* If the PONG could not be sent, the next one has these keys again. */
 	if (worker_say(w, link, &m, NULL) == 0)
 		p->told = told;
 }
@@ -120,10 +120,10 @@ static uint64_t patience_of(const struct decode_peers *d, uint32_t heartbeat_ms)
 	return (PEERS_MISSED + 1) * MAX(own_ns, heartbeat_ms * UINT64_C(1000000));
 }
 
-/* Called when a decode worker sent HELLO on a new link: forgets its other links whose connection is broken. Attempts on
- * a broken link are of no use: data cannot reach the decode worker, and its ABORTs come on the new link. Only sending
- * shows whether a connection still exists, so a HELLO is sent on each other link. A decode worker that is connected
- * twice, through two addresses, is not harmed by a second HELLO. */
+/* Called when the first HELLO of a decode worker came on a link: forgets the worker's other links whose connection is
+ * broken. Attempts on a broken link are of no use: data cannot reach the decode worker, and its ABORTs come on the new
+ * link. Only sending shows whether a connection still exists, so a HELLO is sent on each other link of the decode
+ * worker. A decode worker that is connected twice, through two addresses, is not harmed by a second HELLO. */
 static void forget_broken(struct decode_peers *d, uint32_t link) ON(role_transfer)
 {
 	struct worker *w = d->sending.worker;
@@ -220,7 +220,7 @@ void decode_peers_other_version(struct decode_peers *d, uint32_t link, const str
 	if (log_due(&d->said_version, w->now_ns, more))
 		log_warning("transfer: a decode worker at %s is refused: %s%s", address_of(d, link),
 			    why->text, more);
-	/* The peer cannot read the answer either, but its header tells the peer that the versions differ. */
+	/* The peer cannot read the answer either, but the answer's header tells it that the versions differ. */
 	if (!peer_of(d, link)->known)
 		worker_refuse(w, link, EPROTONOSUPPORT, why->text);
 }
@@ -262,7 +262,7 @@ void decode_peers_hear(struct decode_peers *d, uint32_t link, const struct wire_
 	case WIRE_PING: say_pong(d, link, m->ping.sequence); break;
 	case WIRE_REFUSE: hear_refuse(d, link, &m->refuse); break;
 	case WIRE_PREPARE:
-		/* A second PREPARE of a delivery is late or hostile. */
+		/* A second PREPARE of a delivery is ignored. */
 		if (!a)
 			sending_prepare(&d->sending, link, m, head);
 		break;

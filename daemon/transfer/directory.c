@@ -102,8 +102,8 @@ static bool is_registered(const struct directory *d, uint32_t peer)
 	return i.state == PEER_REGISTERED;
 }
 
-/* Returns the first peer, but not `except`, that has this endpoint or is registered as this worker. endpoint or worker
- * may be NULL. PEERS_MAX: there is none. */
+/* Returns the first peer, but not `except`, that has this endpoint, or that is Registered (peers.h) with this worker
+ * id. endpoint or worker may be NULL. PEERS_MAX: there is none. */
 static uint32_t find(const struct directory *d, const char *endpoint, const uint8_t *worker,
 		     uint32_t except)
 {
@@ -122,9 +122,9 @@ static uint32_t find(const struct directory *d, const char *endpoint, const uint
 	return PEERS_MAX;
 }
 
-/* Checks whether this worker may connect to a listed one. Fills key with the listed worker's public key, if we have
- * keys. -EINVAL: the listed address is wrong. -EACCES: our key file does not allow the listed key there; or we have no
- * keys, and the listed worker has one or is not on this machine. */
+/* Checks whether this decode worker may connect to a worker of the list. Fills key with the listed worker's public key,
+ * if we have keys. -EINVAL: the listed address is wrong. -EACCES: our key file does not allow the listed key there; or
+ * we have no keys, and the listed worker has one or is not on this machine. */
 static int check_worker(const struct directory *d, const struct wire_peer *p,
 			char key[TRANSFER_KEY_TEXT], struct err *e)
 {
@@ -169,8 +169,8 @@ static void disconnect(struct directory *d, uint32_t peer, const char *why) ON(r
 	prefill_peers_remove(d->peers, peer, why);
 }
 
-/* Connects to a peer of --prefill with the key that the registry lists for it. Does nothing if our key file names the
- * peer's address, if it does not allow that key, or if the peer is Registered (peers.h). */
+/* Connects to a peer of --prefill with the key that the registry lists for it. Does nothing if there is no key file, if
+ * the key file names the peer's address or does not allow that key, or if the peer is Registered (peers.h). */
 static void take_key(struct directory *d, uint32_t peer, const struct wire_peer *p)
 	ON(role_transfer)
 {
@@ -207,7 +207,7 @@ static uint32_t take_listed(struct directory *d, const struct wire_peer *p, stru
 	return connect_to(d, p, e);
 }
 
-/* Whether a peer is idle and another peer is the same worker, so that this one is not needed. */
+/* Whether a peer is idle and is the same worker as another peer, so that its connection is not needed. */
 static bool is_double(struct directory *d, uint32_t peer) ON(role_transfer)
 {
 	const struct receiving *r = &d->peers->receiving;
@@ -219,7 +219,7 @@ static bool is_double(struct directory *d, uint32_t peer) ON(role_transfer)
 }
 
 /* Logs how many workers of other models the list has, when they are more than in the last list. They are normal in a
- * fleet of several models, so that is a warning only if the list has no worker of this model. */
+ * fleet of several models, so the line is a warning only if the list has no worker of our model. */
 static void note_others(struct directory *d, uint32_t n, uint32_t n_listed) ON(role_transfer)
 {
 	if (n > d->n_other)
@@ -264,7 +264,7 @@ static void hear_peers(struct directory *d, const struct wire_peers *list) ON(ro
 			e = why;
 		}
 	}
-	/* logged when there are more than in the last list, not with every list */
+	/* logged only when there are more unusable workers than in the last list */
 	if (n_unfit > d->n_unfit)
 		log_warning("transfer: the registry knows %u worker%s that cannot be used; %s",
 			    n_unfit, n_unfit == 1 ? "" : "s", e.text);

@@ -1,9 +1,10 @@
-/* A worker's use of the registry (tigon registry). A prefill worker announces itself so often that the registry can
- * miss two announcements before it forgets the worker. A decode worker asks for the list of prefill workers and
- * connects to new ones. It disconnects from a worker that is missing from three lists in a row, but only if that worker
- * does not answer either. So no connection ends because the registry is down, or was restarted and knows no worker yet.
- * It also gives up a second connection to one worker, and a worker that does not answer and now has another key. Only
- * the transfer thread. */
+/* How a worker uses the registry (`tigon registry`). A prefill worker announces itself three times within the time for
+ * which the registry remembers one announcement. A decode worker asks for the list of prefill workers and connects to
+ * new ones. It disconnects from a worker that is missing from three lists in a row, but only if that worker does not
+ * answer either. So no connection ends because the registry is down, or was restarted and knows no worker yet. A decode
+ * worker also ends its second connection to one and the same worker. It connects anew to a worker that does not answer
+ * and has another key in the list than before. While the transfer thread runs, no other thread calls these
+ * functions. */
 #pragma once
 
 #include "daemon/transfer/prefill_peers.h"
@@ -22,9 +23,9 @@ struct directory {
 	uint32_t link;	       /* to the registry; PORT_NONE: no registry is used */
 	uint64_t due_ns;       /* when the next message is due */
 	uint64_t away_ns;      /* since when the registry cannot be reached; 0: it can */
-	bool said_away;	       /* that was logged */
+	bool said_away;	       /* the log says that it is away */
 	bool left;	       /* directory_leave was called */
-	struct wire_peer self; /* prefill: the announcement */
+	struct wire_peer self; /* prefill: this worker, as announced */
 	struct directory_entry entries[PEERS_MAX]; /* decode: by peer */
 	uint32_t n_unfit; /* workers of the last list that have our model and cannot be used */
 	uint32_t n_other; /* workers of the last list that have another model */
@@ -37,7 +38,8 @@ int directory_open(struct directory *d, struct worker *w, struct prefill_peers *
 
 void directory_hear(struct directory *d, const struct wire_message *m) ON(role_transfer);
 
-/* Sends the message to the registry that is due. Returns the time at which it has to be called again. */
+/* Sends the registry an announcement or a LIST, if it is due. Returns the time at which directory_tick has to be called
+ * again. */
 uint64_t directory_tick(struct directory *d) ON(role_transfer);
 
 /* Asks the registry to forget this prefill worker at once. Does nothing on a decode worker, without a registry, or when

@@ -12,7 +12,8 @@ enum { TRANSFER_ENDPOINT_MAX = 256 }; /* bytes, with the final 0 */
 
 /* Checks an address to listen at (`listen`) or to connect to. -EINVAL with a sentence: it cannot be used. An address to
  * listen at may have port 0 (the system chooses one) and a host that means all addresses of this machine (*, 0.0.0.0,
- * ::), but no name as its host. An address to connect to may have a name, but neither of the other two. */
+ * ::), but no name as its host. An address to connect to may have a name as its host, but neither port 0 nor a host
+ * that means all addresses. */
 int transfer_endpoint_check(const char *text, bool listen, struct err *e) MUST_CHECK;
 
 /* Checks the address that an option has: as transfer_endpoint_check does, and that it is on this machine if there are

@@ -6,9 +6,9 @@
  *     allow KEY [tcp://HOST:PORT]    a peer's public key; with an address, the key of the peer that listens there
  *
  * Empty lines and lines that begin with # are ignored. Without any `allow` exactly the workers with the same key pair
- * accept each other, so one file may serve them all. The file holds a secret: it must not be readable by others than
- * its owner. A file of another owner (a credential of systemd, a secret of Kubernetes) may be readable by a group or
- * through an ACL. Source: RFC 26/CurveZMQ; zmq_curve(7).
+ * accept each other, so one file may serve them all. The file holds a secret. If we own it, no one else may have access
+ * to it. If another user owns it (a credential of systemd, a secret of Kubernetes), its group and the users of its ACL
+ * may read it, but no one else. Source: RFC 26/CurveZMQ; zmq_curve(7).
  */
 #pragma once
 
@@ -32,12 +32,12 @@ struct transfer_keys {
 };
 
 /* Fills *ret from a file. -EINVAL: the file is wrong; the sentence names the line, if one line is at fault. -EPERM:
- * others may read or write the file. */
+ * others may read or write the file. Another -errno: it could not be read. */
 int transfer_keys_open(const char *path, struct transfer_keys *ret, struct err *e) MUST_CHECK;
 void transfer_keys_release(struct transfer_keys *k);
 
-/* Writes a new key pair into a new file that only its owner can read, and the public key to `public_key`.
- * -EEXIST: there is such a file. */
+/* Writes a new key pair into a new file that only its owner can read, and the public key to `public_key`. -EEXIST: the
+ * file exists already. Another -errno: it could not be written. */
 int transfer_keys_create(const char *path, char public_key[TRANSFER_KEY_TEXT],
 			 struct err *e) MUST_CHECK;
 

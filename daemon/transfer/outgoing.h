@@ -2,8 +2,8 @@
  * until it succeeds, and connects again when the connection breaks.
  *
  * ZeroMQ resolves host names on the one thread that a context has for all its connections. So an endpoint with a name
- * gets a context of its own, and a slow lookup delays no other connection. For such an endpoint outgoing_redial
- * resolves the name again, alternately for IPv4 and for IPv6 until a connection was made. It does nothing before a
+ * gets a context of its own, and a slow lookup delays no other connection. For an endpoint with a name outgoing_redial
+ * resolves the name again, alternately for IPv4 and for IPv6 until a connection was made; but it does nothing before a
  * pause has passed since the last lookup. The pause grows from 3 s to a minute. */
 #pragma once
 
@@ -32,8 +32,8 @@ struct outgoing {
 int outgoing_open(struct outgoing *o, void *context, const struct socket_options *so,
 		  const char *endpoint, const char *key, struct err *e) MUST_CHECK;
 
-/* Replaces the connection by a new one. Does nothing if the endpoint has a name that was looked up a moment ago (see
- * above). If ZeroMQ fails, which is logged, there is no connection until the next call. */
+/* Replaces the connection by a new one. Does nothing if the endpoint has a name whose pause since the last lookup has
+ * not passed (see the top). If ZeroMQ fails, which is logged, there is no connection until the next call. */
 void outgoing_redial(struct outgoing *o, void *context, const struct socket_options *so);
 
 /* Closes the connection; the structure is unused then. */

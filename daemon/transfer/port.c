@@ -12,8 +12,8 @@
 
 enum {
 	FRAMES_MAX = 2,	  /* head and body */
-	ROUTE_MAX = 8,	  /* bytes of a route; ZeroMQ makes 5 */
-	DROPPED_MAX = 16, /* the most messages dropped in a row; then other sockets are looked at */
+	ROUTE_MAX = 8,	  /* bytes of a route (struct incoming); ZeroMQ makes 5 */
+	DROPPED_MAX = 16, /* the most bad messages dropped in a row; then other sockets are read */
 };
 
 /* An incoming connection. */
@@ -168,7 +168,7 @@ void port_forget(struct port *p, uint32_t link)
 }
 
 /* Returns the link of the connection that a message came from; a new link for a new connection. PORT_NONE: no link is
- * free, or the route has a wrong length. head: the head of that message. */
+ * free, or the route has a wrong length. head: the head of the message. */
 static uint32_t link_of_route(struct port *p, zmq_msg_t *route, zmq_msg_t *head)
 {
 	const char *address;
@@ -291,9 +291,9 @@ int port_send(struct port *p, uint32_t link, const void *head, size_t len, zmq_m
 	void *socket = p->listening;
 
 	if (link < PORT_OUTGOING) {
-		/* Without a connection ZeroMQ would keep the message and send it, too late, when there is one again.
-		 * (Its own remedy, ZMQ_IMMEDIATE, also drops messages that came before a connection broke and were not
-		 * received yet.) */
+		/* Without a connection ZeroMQ would keep the message and send it, too late, when there is a connection
+		 * again. (Its own remedy, ZMQ_IMMEDIATE, also drops messages that came before a connection broke and
+		 * were not received yet.) */
 		if (!p->outgoing[link].connected)
 			return -EHOSTUNREACH;
 		socket = p->outgoing[link].socket;

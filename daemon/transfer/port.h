@@ -22,7 +22,7 @@
 #include "daemon/transfer/endpoint.h"
 #include "daemon/transfer/keys.h"
 
-/* Outgoing connections: to 64 prefill workers and a registry. */
+/* The most connections. The outgoing ones are to 64 prefill workers and a registry. */
 enum { PORT_OUTGOING = 65, PORT_INCOMING = 1024, PORT_NONE = UINT32_MAX };
 
 struct port;
@@ -31,10 +31,11 @@ struct port_config {
 	const struct transfer_keys *keys; /* borrowed; NULL: nothing is encrypted */
 	uint64_t largest;		  /* bytes of the largest frame that is received */
 
-	/* The time after which a connection is closed if its peer takes no data (an incoming one after 30 s at the
-	 * earliest), or if the peer of an outgoing one does not answer ZeroMQ's heartbeats. 0: the system decides. An
-	 * incoming connection is also closed if nothing comes for the time that the peer's ZeroMQ has asked for (time
-	 * to live). Messages that wait to be sent on an incoming connection are dropped with it. */
+	/* An outgoing connection is closed if its peer takes no data for this time, or does not answer ZeroMQ's
+	 * heartbeats for this time. An incoming one is closed if its peer takes no data for this time, but after 30 s
+	 * at the earliest. If patience_ns is 0, the system decides. An incoming connection is also closed if nothing
+	 * comes for the time that the peer's ZeroMQ has asked for (time to live). Messages that wait to be sent on an
+	 * incoming connection are dropped with it. */
 	uint64_t patience_ns;
 
 	/* The most messages that wait to be received from a peer, and the most that wait to be sent to it; 0: 1000 and
@@ -58,7 +59,7 @@ int port_connect(struct port *p, const char *endpoint, const char *key, uint32_t
 		 struct err *e) MUST_CHECK;
 void port_disconnect(struct port *p, uint32_t link);
 
-/* The endpoint of an outgoing connection. Borrowed until port_disconnect. */
+/* Returns the endpoint of an outgoing connection. Borrowed until port_disconnect. */
 const char *port_endpoint(const struct port *p, uint32_t link);
 
 /* Replaces an outgoing connection by a new one and resolves its host name again. Does nothing if the name was resolved
@@ -83,8 +84,8 @@ void port_forget(struct port *p, uint32_t link);
 
 /* ---- messages ---- */
 
-/* Waits until a message comes, an outgoing connection is made or breaks, a peer wants to connect, wake_fd is readable
- * or timeout_ms are over (< 0: no timeout). */
+/* Waits until a message comes, an outgoing connection is made or breaks, a peer wants to connect (if there are keys),
+ * wake_fd is readable or timeout_ms are over (< 0: no timeout). */
 void port_wait(struct port *p, int wake_fd, int timeout_ms);
 
 /* Receives the next message. 1: head and body are the caller's, for zmq_msg_close. 0: no message was found. A malformed
@@ -93,7 +94,7 @@ void port_wait(struct port *p, int wake_fd, int timeout_ms);
 int port_receive(struct port *p, uint32_t *ret_link, zmq_msg_t *head, zmq_msg_t *body);
 
 /* Sends a copy of head, and body (NULL: none). 0: body is taken, and ZeroMQ frees it when the system has it.
- * -EHOSTUNREACH: there is no connection, or `queue` messages wait on an outgoing connection. -EAGAIN: so many wait on
- * an incoming one. */
+ * -EHOSTUNREACH: there is no connection, or the queue of an outgoing connection is full (port_config.queue). -EAGAIN:
+ * the queue of an incoming one is full. */
 int port_send(struct port *p, uint32_t link, const void *head, size_t len,
 	      zmq_msg_t *body) MUST_CHECK;

@@ -72,7 +72,8 @@ static const char *name_of(const struct prefill_peers *p, uint32_t peer)
 	return receiving_peer_name(&p->receiving, peer);
 }
 
-/* Fails the attempts at a peer that knows nothing of them, mostly because another process answers there now. */
+/* Fails the attempts at a peer that knows nothing of them: another process answers there now, or the peer has forgotten
+ * us. */
 static void fail_restarted(struct prefill_peers *p, uint32_t peer) ON(role_transfer)
 {
 	receiving_fail_peer(&p->receiving, peer, EHOSTUNREACH, "it was started again");
@@ -128,7 +129,7 @@ static void hear_pong(struct prefill_peers *p, uint32_t peer, const struct wire_
 }
 
 /* Handles a REFUSE by which a peer says that it shuts down. Our answer tells the peer that everything it sent has
- * arrived. Its prompts then go to other peers. */
+ * arrived. The attempts at the peer fail, so that their prompts are computed elsewhere. */
 static void hear_farewell(struct prefill_peers *p, uint32_t peer) ON(role_transfer)
 {
 	struct receiving *r = &p->receiving;

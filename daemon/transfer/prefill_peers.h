@@ -1,5 +1,5 @@
 /* The prefill workers that a decode worker is connected to: HELLO, PING and PONG, disconnecting. receiving.h has the
- * prompts that they compute. Only the transfer thread. */
+ * prompts that they compute. While the transfer thread runs, no other thread calls these functions. */
 #pragma once
 
 #include "daemon/transfer/receiving.h"
@@ -18,7 +18,7 @@ struct prefill_peers {
 int prefill_peers_open(struct prefill_peers *p, struct worker *w, struct err *e) MUST_CHECK;
 void prefill_peers_close(struct prefill_peers *p);
 
-/* Begins to connect to one more peer; key as in port_connect. -ENOSPC: there are PEERS_MAX. */
+/* Begins to connect to one more peer; key as in port_connect. -ENOSPC: there are PEERS_MAX peers. */
 int prefill_peers_add(struct prefill_peers *p, const char *endpoint, const char *key,
 		      uint32_t *ret_peer, struct err *e) MUST_CHECK;
 
@@ -26,10 +26,11 @@ int prefill_peers_add(struct prefill_peers *p, const char *endpoint, const char 
 void prefill_peers_remove(struct prefill_peers *p, uint32_t peer, const char *why)
 	ON(role_transfer);
 
-/* Notes that a message came on a link, also one that cannot be read. */
+/* Notes that a message came on a link (port.h), also one that cannot be read. */
 void prefill_peers_seen(struct prefill_peers *p, uint32_t link) ON(role_transfer);
 
-/* Handles a message. head and body, its frames, move into a note if the message is a WINDOW that is accepted. */
+/* Handles a message. head and body, its frames, move into a note to the engine thread if the message is a WINDOW that
+ * is accepted. */
 void prefill_peers_hear(struct prefill_peers *p, uint32_t link, const struct wire_message *m,
 			zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer);
 
@@ -38,7 +39,7 @@ void prefill_peers_hear(struct prefill_peers *p, uint32_t link, const struct wir
 void prefill_peers_lost(struct prefill_peers *p, const bool lost[PORT_OUTGOING]) ON(role_transfer);
 
 /* Sends HELLOs and PINGs that are due, and fails the attempts at silent peers and overdue deliveries. Returns the time
- * at which it has to be called again. */
+ * at which prefill_peers_tick has to be called again. */
 uint64_t prefill_peers_tick(struct prefill_peers *p) ON(role_transfer);
 
 /* Tells the Registered peers (peers.h) that this worker shuts down. */

@@ -166,7 +166,7 @@ static void end_complete(struct receiving *r, struct attempt *a) ON(role_transfe
 /* ---- handing over ---- */
 
 /* Makes an attempt and sends its PREPARE to one peer. n_cached: pages that the peer is thought to have cached. False:
- * there is no attempt, as the message could not be sent or memory is short. */
+ * no attempt was made, because the prompt cannot be delivered, the message could not be sent or memory is short. */
 static bool ask_peer(struct receiving *r, struct prompt *p, uint32_t peer, uint32_t n_cached)
 	ON(role_transfer)
 {
@@ -264,9 +264,10 @@ static void hear_status(struct receiving *r, struct attempt *a, const struct wir
 {
 	struct err e = {0};
 
-	/* A status that is not allowed now fails the delivery. */
+	/* delivery_hear lets the delivery fail if the status is not allowed now. */
 	(void)!delivery_hear(a->delivery, s, r->worker->now_ns, &e);
-	/* Messages arrive in order: data that are missing when Success comes will never come. */
+	/* Messages arrive in order, so data that are missing when Success comes will never come. If the delivery has
+	 * ended, delivery_fail does nothing. */
 	if (s->status == DELIVERY_SUCCESS)
 		delivery_fail(a->delivery, r->worker->now_ns, EPROTO,
 			      "the prefill worker said Success before all of it was here");

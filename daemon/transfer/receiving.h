@@ -1,6 +1,7 @@
-/* Prompts that a decode worker hands to prefill workers: sends PREPARE to the peer that peers_choose names, checks
- * the WINDOW and STATUS messages that come, and ends each attempt with a note to the engine thread, unless that thread
- * has dropped it. Only the transfer thread. */
+/* Prompts that a decode worker hands to prefill workers: sends PREPARE to the peer that peers_choose names, checks the
+ * WINDOW and STATUS messages that come, and ends each attempt with a note to the engine thread, unless that thread has
+ * dropped the attempt. While the transfer thread runs, no other thread calls these functions, except prompt_init and
+ * prompt_release. */
 #pragma once
 
 #include "daemon/transfer/worker.h"
@@ -36,14 +37,15 @@ const char *receiving_peer_name(const struct receiving *r, uint32_t peer);
 /* Whether an attempt at this peer is under way. */
 bool receiving_is_busy(const struct receiving *r, uint32_t peer) ON(role_transfer);
 
-/* Sends PREPARE to the peer that peers_choose names; if it cannot be sent, to the next one. If no peer is left,
- * sends NOTE_LOST. */
+/* Sends PREPARE to the peer that peers_choose names; if that fails, to the next one that peers_choose names. If no peer
+ * is left, sends NOTE_LOST. */
 void receiving_ask(struct receiving *r, struct prompt *p) ON(role_transfer);
 
 /* Aborts an attempt that the engine thread no longer wants. Does nothing if the attempt has ended. */
 void receiving_drop(struct receiving *r, uint64_t number) ON(role_transfer);
 
-/* Handles a WINDOW or STATUS of an attempt. The frames of an accepted WINDOW are moved into a note. */
+/* Handles a WINDOW or STATUS of an attempt. The frames of an accepted WINDOW are moved into a note to the engine
+ * thread. */
 void receiving_hear(struct receiving *r, struct attempt *a, const struct wire_message *m,
 		    zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer);
 

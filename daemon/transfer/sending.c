@@ -117,8 +117,8 @@ void sending_fail(struct sending *s, uint64_t attempt, const struct err *why)
 	go_on(s, a);
 }
 
-/* Gives a parcel back to the transfer thread. ZeroMQ calls it, mostly on a thread of its own, when the system has the
- * data or will never get them. */
+/* Gives a parcel back to the transfer thread. ZeroMQ calls return_parcel when the system has the data or will never get
+ * them: on a thread of its own, or on the transfer thread if the parcel cannot be sent. */
 static void return_parcel(void *data, void *hint)
 {
 	struct transfer_parcel *p = hint;
@@ -212,8 +212,8 @@ void sending_unreadable(struct sending *s, uint32_t link, uint64_t delivery, con
 	say_failed(s, link, delivery, EBADMSG, e.text);
 }
 
-/* Computes the keys of the prompt's whole pages, for the gossip. There are none if the cache is not used or memory is
- * short, and none or fewer if a hash fails. */
+/* Computes the keys of the prompt's whole pages, for the gossip (gossip.h). There are none if the cache is not used or
+ * memory is short, and none or fewer if a hash fails. */
 static void name_pages(struct sending *s, struct attempt *a, const struct wire_prepare *p)
 {
 	uint32_t P = s->worker->hello.layout.page_tokens, n = p->n_tokens / P;

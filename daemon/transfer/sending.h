@@ -1,5 +1,6 @@
-/* Prompts that a prefill worker computes for decode workers: accepts PREPARE, sends data and first tokens.
- * Each attempt that a NOTE_ASKED announced ends with a NOTE_SENT or NOTE_DROPPED. Only the transfer thread. */
+/* Prompts that a prefill worker computes for decode workers: accepts PREPARE, sends data and first tokens. Each attempt
+ * that a NOTE_ASKED (types.h) announced to the engine thread ends with a NOTE_SENT or NOTE_DROPPED. While the transfer
+ * thread runs, no other thread calls these functions. */
 #pragma once
 
 #include "daemon/transfer/worker.h"
@@ -8,7 +9,7 @@
 struct sending {
 	struct worker *worker; /* borrowed */
 	uint64_t last_number;  /* the number of the last attempt */
-	int32_t *page;	       /* [page_tokens] work space; owned */
+	int32_t *page;	       /* [page_tokens] the tokens of one page, to hash; owned */
 	struct gossip gossip;  /* keys of pages that the prompts left in the cache */
 	/* struct transfer_parcel that ZeroMQ has sent or dropped; pushed by ZeroMQ's threads, or by the transfer thread
 	 * if a parcel cannot be sent */
@@ -20,7 +21,7 @@ int sending_open(struct sending *s, struct worker *w, struct err *e) MUST_CHECK;
 /* Frees the members, and calls `done` of the parcels that ZeroMQ had. Call it after worker_close. */
 void sending_close(struct sending *s);
 
-/* Handles a PREPARE: passes the prompt on to the engine thread, and moves head into the note; or tells the decode
+/* Handles a PREPARE: passes the prompt on to the engine thread in a note, and moves head into it; or tells the decode
  * worker that the delivery has failed. */
 void sending_prepare(struct sending *s, uint32_t link, const struct wire_message *m,
 		     zmq_msg_t *head) ON(role_transfer);
@@ -30,10 +31,10 @@ void sending_prepare(struct sending *s, uint32_t link, const struct wire_message
 void sending_unreadable(struct sending *s, uint32_t link, uint64_t delivery, const struct err *why)
 	ON(role_transfer);
 
-/* What the engine thread asks for an attempt, which may have ended meanwhile. sending_parcel: sends p as a WINDOW; if
- * it cannot, calls its `done` at once. sending_draws: keeps a copy of the first tokens [n_draws], and sends them after
- * all data. sending_fail: fails the attempt, as the prompt will not be computed. The last two do nothing if the attempt
- * has ended. */
+/* Do what the engine thread asks for an attempt, which may have ended meanwhile. sending_parcel: sends p as a WINDOW;
+ * if it cannot, calls its `done` at once. sending_draws: keeps a copy of the first tokens [n_draws], and sends them
+ * after all data. sending_fail: fails the attempt, as the prompt will not be computed. The last two do nothing if the
+ * attempt has ended. */
 void sending_parcel(struct sending *s, struct transfer_parcel *p) ON(role_transfer);
 void sending_draws(struct sending *s, uint64_t attempt, const struct draw_result *draws,
 		   uint32_t n_draws, uint32_t n_cached) ON(role_transfer);

@@ -39,8 +39,8 @@ void *socket_new(void *context, int type, bool v6, const struct socket_options *
 	socket_set_int(s, ZMQ_SNDHWM, o->queue ? o->queue : QUEUE);
 	if (o->queue)
 		socket_set_int(s, ZMQ_RCVHWM, o->queue); /* else ZeroMQ's own limit, 1000 */
-	/* Without ZMQ_TCP_MAXRT a peer that is stopped, or reads nothing, would keep the memory of all messages to
-	 * it. */
+	/* Without ZMQ_TCP_MAXRT the messages to a peer that is stopped, or reads nothing, would stay in memory for a
+	 * long time. */
 	if (type == ZMQ_ROUTER && patience_ms)
 		patience_ms = MAX(patience_ms, (int)SOCKET_PATIENCE_MS);
 	if (patience_ms)

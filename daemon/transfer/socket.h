@@ -8,8 +8,8 @@
 
 #include "daemon/transfer/keys.h"
 
-/* A listening socket closes a connection whose peer takes no data for patience_ms, but not before so many
- * milliseconds. */
+/* A listening socket closes a connection whose peer takes no data for patience_ms, or for SOCKET_PATIENCE_MS if that is
+ * longer. */
 enum { SOCKET_PATIENCE_MS = 30000 };
 
 struct socket_options {
@@ -18,7 +18,7 @@ struct socket_options {
 	/* the most messages that wait to be received from a peer, and the most that wait to be sent to it; 0: 1000 and
 	 * 2^14 */
 	int queue;
-	int patience_ms; /* the time after which a connection on which nothing moves is closed; 0: the system decides */
+	int patience_ms; /* a connection whose peer does not respond for so long is closed; 0: the system decides */
 };
 
 /* Makes a socket. type: ZMQ_DEALER or ZMQ_ROUTER; v6: whether it uses IPv6. NULL: zmq_errno says why, or the context is

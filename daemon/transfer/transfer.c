@@ -29,7 +29,7 @@ struct transfer {
 	pthread_t thread;
 	atomic_bool flushed; /* transfer_forget was called */
 	struct queue tasks;
-	/* struct transfer_parcel, pushed by the engine thread or a thread of the driver */
+	/* struct transfer_parcel, pushed by the engine thread or a thread of the OpenCL driver */
 	struct queue parcels;
 	struct prefill_peers prefill; /* used by a decode worker alone */
 	struct decode_peers decode;   /* used by a prefill worker alone */
@@ -331,7 +331,7 @@ static void *transfer_main(void *arg)
 
 static void release(struct transfer *t)
 {
-	/* This closes the port, and ZeroMQ gives back the parcels that it still has. */
+	/* worker_close closes the port, and ZeroMQ then gives back the parcels that it still has. */
 	worker_close(&t->worker);
 	if (is_prefill(t))
 		decode_peers_close(&t->decode);

@@ -14,8 +14,8 @@
  * the prefill worker's transfer thread. An attempt that transfer_ask began ends with one NOTE_CAME or NOTE_LOST, unless
  * it is dropped. An attempt that a NOTE_ASKED announced ends with one NOTE_SENT or NOTE_DROPPED.
  *
- * The engine thread calls these functions, unless one says otherwise; config.wake tells it that there is a note. The
- * transfer thread never waits for a device, and the engine thread never for a network.
+ * The engine thread calls these functions, unless the comment of a function says otherwise; config.wake tells it that
+ * there is a note. The transfer thread never waits for a device, and the engine thread never for a network.
  */
 #pragma once
 
@@ -28,8 +28,8 @@ struct transfer;
 int transfer_start(const struct transfer_config *config, struct transfer **ret,
 		   struct err *e) MUST_CHECK;
 
-/* Tells the peers that this worker shuts down, ends the thread and frees everything. `done` of every parcel has been
- * called when it returns. NULL is allowed. */
+/* Tells the peers that this worker shuts down, ends the thread and frees everything. When transfer_stop returns, `done`
+ * of every parcel has been called. NULL is allowed. */
 void transfer_stop(struct transfer *t);
 
 /* Makes a prefill worker tell its peers and the registry at once that it takes no new prompts; on a decode worker it

@@ -1,8 +1,8 @@
 /* State of the transfer thread in either role: its own HELLO, the port, the notes to the engine thread, and the
- * attempts. Only the transfer thread calls these functions, except worker_open, worker_close and worker_free, and those
- * that name another thread.
+ * attempts. While the transfer thread runs, no other thread calls these functions, except functions whose comments name
+ * another thread.
  *
- * Layers of daemon/transfer, each using only those below it:
+ * Layers of daemon/transfer, each file using only files below it or to its right:
  *
  *     transfer.c                           the thread: takes from the engine's queues, hands out messages
  *     directory.c                          the registry: announces a prefill worker, finds prefill workers
@@ -45,8 +45,8 @@ struct attempt {
 	uint32_t n_keys;
 	/* prefill: prompt tokens that were cached here; set with the first tokens */
 	uint32_t n_cached;
-	/* The note that ends the attempt. It is there from the attempt's beginning, so that the attempt can end without
-	 * memory. Owned. */
+	/* The note that ends the attempt. It is there from the attempt's beginning, so that the attempt can end when
+	 * memory is short. Owned. */
 	struct transfer_note *end;
 };
 
@@ -101,8 +101,8 @@ void worker_reached(struct worker *w, uint32_t link, bool reached) ON(role_trans
 /* Logs that a message of another version came on an outgoing link: once, until worker_forget_link. */
 void worker_other_version(struct worker *w, uint32_t link, const struct err *why) ON(role_transfer);
 
-/* Forgets what the two functions above have noted of an outgoing link. To be called when the link gets a peer, and when
- * that peer becomes Registered (peers.h). */
+/* Forgets what worker_reached and worker_other_version have noted of an outgoing link. To be called when the link gets
+ * a peer, and when that peer becomes Registered (peers.h). */
 void worker_forget_link(struct worker *w, uint32_t link);
 
 /* Warns if the key file has lines with `allow`, but none with the address that an option names. The peer at that

@@ -31,7 +31,7 @@ bool config_truth(struct config_source *s, const char *key, bool missing);
 double config_real(struct config_source *s, const char *key, double min, double max, bool closed,
 		   double missing);
 
-/* Note an error if the key has another value than this one, because the engine computes only this one. The key may be
- * missing. */
+/* Note an error if the key has another value than `wanted`, which is the only one that the engine computes. The key may
+ * be missing. */
 void config_only_truth(struct config_source *s, const char *key, bool wanted);
 void config_only_word(struct config_source *s, const char *key, const char *wanted);

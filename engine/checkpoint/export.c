@@ -193,7 +193,7 @@ static char *flat_config(const struct model_config *c, const char *config_json)
 		goto end;
 	if (text != top && eos && !json_object_get(text, "eos_token_id"))
 		json_object_set(text, "eos_token_id", eos);
-	/* These calls fail only without memory, and then json_dumps fails too. */
+	/* These calls fail only when memory is short, which is not checked. */
 	json_object_set_new(text, "model_type", json_string(c->family->text_type));
 	json_object_set_new(text, "architectures", json_pack("[s]", c->family->class_name));
 	json_object_set_new(text, "dtype", json_string("bfloat16"));

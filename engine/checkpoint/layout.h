@@ -1,8 +1,8 @@
 /* Says where the rows of weights are in a tensor, for the sizes of a configuration.
  *
- * The rows of a tensor are `groups` groups of `stride` rows. A section (families/family.h) has `rows` rows of every
- * group, from the group's row `first` on. A tensor of one plain weight is one group. Reading and exporting both use
- * this. */
+ * The rows of a tensor are `groups` groups of `stride` rows. A section is a part of the tensor with rows of one weight
+ * (families/family.h): it has `rows` rows of every group, from the group's row `first` on. A tensor of one plain weight
+ * is one group. Reading and exporting both use these layouts. */
 #pragma once
 
 #include "engine/checkpoint/families/family.h"
@@ -16,8 +16,8 @@ struct layout_section {
 
 struct layout {
 	uint64_t groups, stride, cols;
-	/* true: group i has the rows of expert i. false: a section's rows in one group follow, in the weight, the
-	 * section's rows in the group before */
+	/* true: group i has the rows of expert i. false: all groups have rows of one weight, and a section's rows of
+	 * group i + 1 follow its rows of group i in the weight */
 	bool experts;
 	struct layout_section sections[TENSOR_SECTIONS_MAX];
 	uint32_t n_sections;

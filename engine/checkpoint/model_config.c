@@ -72,7 +72,7 @@ static void read_keys(struct config_source *s, enum part part, struct model_conf
 /* ---- parts of a model ---- */
 
 /* Reads RoPE's keys. They are in rope_parameters, or in older files in rope_scaling or flat. Of the two objects only
- * one is read: rope_scaling, unless it is missing or empty. Its keys override flat ones. */
+ * one is read: rope_scaling, unless it is missing or empty. The keys of that object override flat ones. */
 static void read_rope(struct config_source *s, struct model_config *c)
 {
 	const json_t *scaling = config_value(s, "rope_scaling"), *v;

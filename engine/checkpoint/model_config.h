@@ -2,11 +2,18 @@
  * mathematics is either read, or refused unless it has the one value that this engine computes, so that a model which
  * would be computed wrongly does not load. A missing key has the default of transformers; families/ has these.
  *
- * Every result keeps these limits: hidden and intermediate sizes are 1 to 65536, not only multiples of 16; heads at
- * most 4096 of each kind, head sizes multiples of 16 up to 256, query heads a multiple of key heads, value heads a
- * multiple of the delta layers' key heads; conv_kernel 2 to 8; at most 4096 experts and 32 a token; vocabulary below
- * 2^24. No product of a weight's sizes overflows 64 bits, and no width 32 bits. Any kind of mixer or MLP may be absent.
- * The sizes of Gated DeltaNet are 0 in families without it, and the sizes of a kind of MLP in models without it. */
+ * Every result keeps these limits:
+ *
+ *     sizes            hidden and intermediate sizes are 1 to 65536, not only multiples of 16
+ *     heads            there are at most 4096 of each kind; their sizes are multiples of 16 up to 256
+ *     attention        the number of query heads is a multiple of that of key heads
+ *     Gated DeltaNet   the number of value heads is a multiple of that of its key heads; conv_kernel is 2 to 8
+ *     experts          there are at most 4096, and at most 32 are used for a token
+ *     vocabulary       it has fewer than 2^24 tokens
+ *
+ * No product of a weight's sizes overflows 64 bits, and no number of rows or columns 32 bits. Any kind of mixer or MLP
+ * may be absent. The sizes of Gated DeltaNet are 0 in families without it. The sizes of a kind of MLP are 0 in models
+ * without that kind. */
 #pragma once
 
 #include <stdbool.h>
@@ -56,17 +63,18 @@ struct model_config {
 
 	uint32_t n_mtp_layers;
 
-	/* Token ids that end a generation, from generation_config.json or, if that has none, from config.json.
-	 * Sampling defaults, from generation_config.json; do_sample is not read, as in vLLM. A default that is not
-	 * there has no effect: temperature, top_p and repetition penalty 1, min_p 0, top_k 0 (no limit). */
+	/* end_tokens: token ids that end a generation, from generation_config.json or, if it has none, from
+	 * config.json. default_*: the sampling defaults of generation_config.json; do_sample is not read, as in vLLM.
+	 * A default that is missing there gets a value without effect: 1 for temperature, top_p and repetition
+	 * penalty, 0 for min_p and top_k (no limit). */
 	int32_t end_tokens[MODEL_END_TOKENS_MAX];
 	uint32_t n_end_tokens;
 	float default_temperature, default_top_p, default_min_p, default_repetition_penalty;
 	int32_t default_top_k;
 };
 
-/* Reads the configuration of a checkpoint and, if it has any, its generation defaults. -ENOENT, -EINVAL, -ENOTSUP
- * with a sentence that names file and key. */
+/* Reads the configuration of a checkpoint and, if it has any, its generation defaults. -ENOENT, -EINVAL,
+ * -ENOTSUP or another errno: the sentence names the file and, if a key is wrong, the key. */
 int model_config_read(const struct checkpoint *k, struct model_config *ret,
 		      struct err *e) MUST_CHECK;
 

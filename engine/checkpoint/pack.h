@@ -1,17 +1,18 @@
 /* Writes weights to device memory, in the layouts that the kernels read. Elements are the kernels' bf16 or floats.
  *
- *     matrix   panels of 16 rows, K columns each (padded to 16), in the order that the kernel set wants
- *              (kernels_packing). Several weights may share one matrix: one behind the other (a fused
- *              projection, experts), or with panels that alternate (gate and up). Each is padded to whole
- *              panels with zeros.
+ *     matrix   panels: the elements of 16 rows with K columns (padded to 16) lie together, in the order that
+ *              the kernel set wants (kernels_packing). Several weights may share one matrix: one behind the
+ *              other (a fused projection, experts), or with panels that alternate (gate and up). Each weight
+ *              is padded to whole panels with zeros.
  *     floats   a matrix of floats whatever the set's elements are, in plain panels; the rows of weights
  *              that share it follow each other (a router's experts, then the shared expert's gate).
  *     lookup   row-major [rows, K] elements, K padded to 16: the embedding table.
  *     vector   floats, padded to 16, with constant functions already applied (1 + w, -exp(A_log)); the
  *              convolution's taps are transposed.
  *
- * A kernel makes the numbers of synthetic matrices and lookups. All other weights are converted row by row from the
- * stored type to the kernels' elements, into a mapping of the buffer. */
+ * A kernel makes the numbers of synthetic matrices and lookups. All other weights are written by the host, row by row,
+ * as weights_row (weights.h) converts them, into a mapping of the buffer. The elements of a matrix may also be coded
+ * there, so that they take fewer bytes (kernels/coded.h). */
 #pragma once
 
 #include "engine/checkpoint/weights.h"
@@ -31,8 +32,8 @@ struct packer {
  * neighbours. */
 uint32_t pack_sharing(const struct weight *w, uint32_t n);
 
-/* pack_bytes returns the bytes of the buffer that n weights share, pack_may_save how many of them coding
- * (kernels/coded.h) may save at most. */
+/* pack_bytes returns the bytes of the buffer that n weights share, pack_may_save how many of those bytes
+ * coding (kernels/coded.h) may save at most. */
 uint64_t pack_bytes(const struct kernels *k, const struct weight *w, uint32_t n);
 uint64_t pack_may_save(const struct kernels *k, const struct weight *w, uint32_t n);
 

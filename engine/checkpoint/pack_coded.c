@@ -1,7 +1,7 @@
 /* Coded matrices (kernels/coded.h). The size of a coded panel is known only after it was coded, so panels are appended
  * one behind the other, in the order of their parts (struct pack_part); a table at the beginning has the place of each.
- * The buffer is planned for the largest size of every panel. So its end stays unwritten, and a CPU's memory that is
- * never written is never taken from the system. */
+ * The buffer is planned for the largest size of every panel. So its end usually stays unwritten, and on a CPU memory
+ * that is never written takes no pages of the system. */
 #include "engine/checkpoint/pack_internal.h"
 
 #include <assert.h>
@@ -67,8 +67,8 @@ static const uint16_t *make(struct packer *p, const struct weight *w,
 	return m;
 }
 
-/* New: a buffer in which a kernel makes the uncoded panels of synthetic weights, before they are coded. It has room for
- * any one of the parts (struct pack_part). NULL: it failed (p->error). */
+/* Makes a buffer in which a kernel makes the uncoded panels of synthetic weights, before they are coded. It has room
+ * for any one of the parts (struct pack_part). NULL: it failed (p->error). */
 static cl_mem new_stage(struct packer *p, const struct pack_part *parts, size_t n_parts)
 {
 	uint64_t most = 0;

@@ -4,7 +4,7 @@
 #include "engine/checkpoint/pack.h"
 
 /* Maps `bytes` bytes of the buffer from `offset` on for writing. NULL: it failed, or there was an error before
- * (p->error). `whole`: the caller writes every one of them, so that their present content need not be fetched. */
+ * (p->error). `whole`: the caller writes all of these bytes, so that their present content need not be fetched. */
 void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t bytes, bool whole);
 
 /* A part of a packed matrix (not of a sequence's data): the rows of n weights one behind the other. Panel p of the part
@@ -24,8 +24,8 @@ uint64_t pack_matrix_bytes(const struct kernels *k, uint64_t panels, uint64_t co
 void pack_part_rows(const struct packer *p, const struct pack_part *part, uint64_t panel,
 		    uint64_t K, bool bf16, void *out);
 
-/* Packs 16 rows of K elements, bf16 or float, into one panel. For KERNEL_PACK_CODED it packs them as for
- * KERNEL_PACK_PAIRS. */
+/* Packs 16 rows of K elements, bf16 or float, into one panel (kernels.h has the packings). For KERNEL_PACK_CODED it
+ * packs them as for KERNEL_PACK_PAIRS, because the panel is coded later. */
 void pack_panel(const void *rows, uint64_t K, bool bf16, enum kernel_packing packing, void *out);
 
 /* Fills a matrix of elements in KERNEL_PACK_CODED (kernels.h). Together the parts have all its panels. Errors are kept

@@ -181,8 +181,8 @@ static int resolve_layer(struct resolver *r, uint32_t layer)
 
 /* ---- the whole model ---- */
 
-/* Looks for the head under three prefixes. If it is tied to the embedding, the checkpoint may lack it; if the
- * checkpoint has it, it must equal the embedding. */
+/* Looks for the head under three prefixes. A head that is tied to the embedding may be missing; if it is there, it must
+ * equal the embedding. */
 static int resolve_lm_head(struct resolver *r, const struct tensor *embed)
 {
 	static const char *const prefixes[] = {"", "language_model.", "model.language_model."};

@@ -20,8 +20,8 @@ struct weight_rows {
 	uint64_t start, group, stride;
 };
 
-/* Where the rows of one weight of a layer are. The weight of experts has a stretch for each expert. Any other has up to
- * TENSOR_SECTIONS_MAX stretches, in the order of their starts. */
+/* Tells where the rows of one weight of a layer are. A weight of experts has a stretch for each expert. Any other
+ * has up to TENSOR_SECTIONS_MAX stretches (family.h), in the order of their starts. */
 struct weight_source {
 	struct weight_rows *parts;
 	uint32_t n_parts; /* 0: the layer has no such weight */

@@ -5,7 +5,7 @@
 #include "base/macros.h"
 
 /* Loops of constant length, BLOCK elements at a time, are vectorised by compilers at -O2 too. Data is read through
- * memcpy, because no format aligns it. (The blocks of stored_type.h are others.) */
+ * memcpy, because it may have any alignment. (BLOCK is not the block of stored_type.h.) */
 enum { BLOCK = 32 };
 
 /* Converts any f16 number, exactly: a multiplication corrects the exponent's bias and also turns subnormal numbers into

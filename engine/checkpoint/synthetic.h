@@ -1,5 +1,5 @@
 /* Random weights that behave like a trained model's. Over 40 layers and more each layer adds a moderate amount to the
- * residual stream. Gates are neither open nor shut, states forget over a few to a thousand tokens, routers choose
+ * residual stream. Gates are neither fully open nor shut, states forget over a few to a thousand tokens, routers choose
  * different experts for different tokens, and logits have a clear best token. The tables of engine/layers have the
  * parameters of each weight; kernels/generic/synthetic.clh says how the elements follow from them. */
 #pragma once

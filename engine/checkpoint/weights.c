@@ -11,7 +11,7 @@
 #include "engine/checkpoint/resolve.h"
 #include "engine/checkpoint/synthetic.h"
 
-#define PARTS_MAX ((size_t)1 << 30) /* bytes of all stretches of rows (struct weight_rows) */
+#define PARTS_MAX ((size_t)1 << 30) /* the most bytes that struct weight_rows may take in all */
 
 struct weights {
 	struct weight *table; /* owned, [n_layers][WEIGHT_ROLES] */

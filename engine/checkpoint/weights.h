@@ -1,10 +1,11 @@
 /* The weights of a model by role, whatever names the checkpoint gives them.
  *
- * A role names one logical matrix of one layer (and expert). A table [n_layers][WEIGHT_ROLES] lists the weights of a
- * model with their sizes; rows = 0: the layer has no such weight. (layers_weights of engine/layers, a room above this
- * one, makes the table.) Opening finds each weight in the checkpoint, under any prefix and in any form that the family
- * allows (interleaved projections, packed experts, a tied embedding), and checks every shape before a row is read.
- * weights_view then gives a row as it is stored, without a copy, and weights_row converts it.
+ * A role names one weight of a layer, which is a matrix or a vector; every expert has its own. A table
+ * [n_layers][WEIGHT_ROLES] lists the weights of a model with their sizes; rows = 0: the layer has no such weight.
+ * (layers_weights of engine/layers, a room above this one, makes the table.) Opening finds each weight in the
+ * checkpoint, under any known prefix and in any form that the family allows (interleaved projections, packed experts, a
+ * tied embedding), and checks every shape before a row is read. weights_view then gives a row as it is
+ * stored, without a copy, and weights_row converts it.
  *
  * Synthetic weights have the same calls, except weights_view. Each element is a pure function of (seed, role, layer,
  * expert, row, column), which a kernel computes too (kernels/generic/synthetic.clh), so that host and device produce
@@ -23,8 +24,8 @@
 struct weights;
 
 /* Checks that a checkpoint has every weight of a table in its right shape, and no other tensors (resolve.h has the
- * exceptions). New; the table is copied, the checkpoint is borrowed until the weights are closed. -ENOENT, -EINVAL,
- * -ENOTSUP: the sentence names file and tensor. */
+ * exceptions). *ret is new; the table is copied, the checkpoint is borrowed until the weights are closed. -ENOENT,
+ * -EINVAL, -ENOTSUP or another errno: the sentence names what is at fault. */
 int weights_open(struct checkpoint *k, const struct model_config *c, const struct weight *table,
 		 struct weights **ret, struct err *e) MUST_CHECK;
 

@@ -109,7 +109,8 @@ static const struct phase_order order[] = {
 	{OP_END, 0, 0},
 };
 
-/* FLOP of the products q k^T and p v (p: the weights of the keys), over the keys up to the query's own position. */
+/* Returns the FLOP of the products q k^T and p v (p: the weights of the keys), over the keys up to the query's own
+ * position. */
 static double flops(const struct model_config *c, const struct cost_step *s)
 {
 	return 4.0 * c->n_heads * c->head_dim * s->keys;
@@ -120,8 +121,8 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 {
 	double query = (double)c->n_heads * c->head_dim, kv = (double)c->n_kv_heads * c->head_dim;
 
-	/* Counts the attention of all rows, because the rows of a step of `tigon bench kernels` are either all prompts
-	 * or all generate, so that the step has only one of these two kernels. */
+	/* The bytes and FLOP are those of all rows of the step, although on a GPU `attention` computes only prompts,
+	 * and attention_split only rows that generate. `tigon bench kernels` has no steps with both. */
 	if (!strcmp(l->kernel, "attention") || !strcmp(l->kernel, "attention_split")) {
 		ret->bytes =
 			s->context * 2 * kv * s->element + s->tokens * query * (4 + 4 + s->element);

@@ -1,12 +1,12 @@
 /* The costs of layers, for the roofline (engine/roofline.h says which bytes and operations count). The costs of
- * weights, their products, KV and states follow from the tables of weights and parts (weights.h, part.h). These types
- * are for the rest. */
+ * weights, their products, KV and states in a step follow from the tables of weights and parts (weights.h, part.h). The
+ * types of this file are for other costs, and for the costs of single kernels. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Sums over the rows of a step. */
+/* The size of an element, and sums over the rows of a step. */
 struct cost_step {
 	/* bytes of an element of weights, KV and some activations: 2 (bf16) or 4 */
 	double element;
@@ -20,8 +20,8 @@ struct cost_step {
 /* The work of one launch. */
 struct roofline_work {
 	double bytes, flops;
-	/* The operands of its products are elements of the model's type. roofline_kernel clears this unless that type
-	 * is bf16, which devices multiply faster. */
+	/* The operands of its products are elements of the model's type. roofline_kernel sets this to false unless that
+	 * type is bf16, which devices multiply faster. */
 	bool elements;
 	bool int8; /* the operands of its products are int8; `bytes` leaves out their scales */
 };

@@ -65,8 +65,8 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 	return ARRAY_SIZE(all);
 }
 
-/* The parts of a state, in floats: the convolution's last inputs [conv_kernel, channels], a ring by absolute position;
- * the recurrent state [value_heads, key_dim, value_dim]. */
+/* The parts of a state, in floats, are the convolution's last inputs [conv_kernel, channels], a ring that is indexed by
+ * absolute position, and the recurrent state [value_heads, key_dim, value_dim]. */
 static uint32_t parts(const struct model_config *c, uint32_t element, uint32_t page_tokens,
 		      struct layer_part ret[LAYER_PARTS_MAX])
 {
@@ -131,8 +131,8 @@ static double channels(const struct model_config *c)
 	       (double)c->n_value_heads * c->value_head_dim;
 }
 
-/* FLOP of the recurrence for one token: for each element of a head's state S, 1 for its decay and 2 each for S^T k,
- * k u^T and S^T q. */
+/* Returns the FLOP of the recurrence for one token: for each element of the state S of each value head, 1 for its decay
+ * and 2 each for S^T k, k u^T and S^T q. */
 static double recurrence_flops(const struct model_config *c)
 {
 	return 7.0 * c->n_value_heads * c->value_head_dim * c->key_head_dim;
@@ -143,8 +143,8 @@ static double flops(const struct model_config *c, const struct cost_step *s)
 	return s->tokens * (recurrence_flops(c) + 2 * channels(c) * c->conv_kernel);
 }
 
-/* Returns the bytes that the recurrence moves for so many tokens in so many rows. `resumed` of the rows read a state;
- * all write one. */
+/* Returns the bytes that the recurrence moves for so many tokens in so many rows. All rows write a state, and `resumed`
+ * of them read one. */
 static double recurrence_bytes(const struct model_config *c, const struct cost_step *s,
 			       double tokens, double rows, double resumed)
 {

@@ -20,13 +20,14 @@ enum {
 	BUFFERS_MIXER = 5,
 	BUFFER_SAMPLING = BUFFER_MIXER + BUFFERS_MIXER,
 	BUFFER_COUNTS,
-	/* outputs of layers without the residual stream; only while activations are dumped */
+	/* the output of a mixer or an MLP before it is added to the residual stream; only while activations are
+	 * dumped */
 	BUFFER_DUMP,
 	BUFFERS,
 };
 
-/* The splits (ranges of a row's keys, generic/attention_decode.cl) that one launch computes: all splits of n_rows rows
- * from first_row on. */
+/* The splits (ranges of a row's keys, kernels/generic/attention_decode.cl) that one launch computes: all splits of the
+ * n_rows rows from first_row on. */
 struct split_batch {
 	cl_int splits_at; /* position of its first split in the step table */
 	uint32_t n_splits, first_row, n_rows;
@@ -78,22 +79,23 @@ struct layer_ops {
 	uint32_t (*parts)(const struct model_config *c, uint32_t element, uint32_t page_tokens,
 			  struct layer_part ret[LAYER_PARTS_MAX]);
 	/* Launches the kernels of a mixer or an MLP. A mixer reads normed rows (AT_H) and adds to the residual stream
-	 * (AT_X). An MLP reads the residual stream, adds to it and norms the rows for what follows: the next mixer or
-	 * the head. */
+	 * (AT_X). An MLP reads the residual stream, adds to it and writes the rows of the sum, normed, to AT_H. The
+	 * norm is that of the next layer's mixer, or the final norm. */
 	void (*forward)(const struct layer_run *r);
 	/* Appends the layer's phases to the work list of a decode step in one launch. */
 	void (*phases)(struct phase_list *l, uint32_t layer);
 	/* A list for a test: for each operation of `phases`, the buffers that it reads and writes. The last row is
 	 * OP_END. */
 	const struct phase_order *order;
-	/* Returns the FLOP of a layer without the products with its weights. NULL: there is no other FLOP. */
+	/* Returns the FLOP of a layer without the products with its weights. NULL: the products with weights are all
+	 * that counts. */
 	double (*flops)(const struct model_config *c, const struct cost_step *s);
 	/* Computes the work of a launch of one of the kind's own kernels. False: the kernel is not one of them. */
 	bool (*kernel)(const struct model_config *c, const struct cost_step *s,
 		       const struct kernel_timing *l, struct roofline_work *ret);
 };
 
-/* Adds the sizes of all kinds that the model has to the kernels' shape, in the order of enum layer_kind. */
+/* Adds to the kernels' shape the sizes of all kinds of layers in the model, in the order of enum layer_kind. */
 void layers_shape(const struct model_config *c, struct kernel_shape *k);
 
 /* Indexed by enum layer_kind: attention.c, delta.c, moe.c, dense.c. */

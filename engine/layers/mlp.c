@@ -4,8 +4,8 @@
 
 #include "base/macros.h"
 
-/* In a step of up to so many tokens, one ticket chooses the experts of all tokens and sorts the rows. A phase of its
- * own for the choice would cost more. */
+/* In a decode step of up to so many tokens, one ticket chooses the experts of all tokens and sorts the rows by expert.
+ * With so few tokens another phase, in which a ticket for each token chooses its experts, would cost more. */
 enum { TOPK_SORT_TOKENS = 3 };
 
 uint32_t mlp_scratch(const struct kernels *k, uint32_t T, uint32_t rows,
@@ -40,7 +40,7 @@ void mlp_forward(const struct layer_run *r)
 {
 	const struct kernel_shape *s = kernels_shape(r->kernels);
 	const cl_mem *all = r->all, *own = r->own;
-	/* In a model with two kinds of MLPs, the first has experts. */
+	/* In a model with two kinds of MLPs, mlps[0] is the one with experts. */
 	uint32_t mlp = own[AT_ROUTER] ? 0 : s->n_mlps - 1;
 	const struct kernel_mlp *m = &s->mlps[mlp];
 	uint32_t D = KERNEL_LD(s->hidden), E = KERNEL_LD(m->experts + 1), T = r->step->n_tokens;
@@ -61,7 +61,7 @@ void mlp_forward(const struct layer_run *r)
 			    all[BUFFER_DUMP], T);
 }
 
-/* Only a model with one kind of MLPs has decode steps in one launch, so mlps[0] is that kind. */
+/* Only a model with one kind of MLPs has decode steps in one launch, so mlps[0] is the only one. */
 void mlp_phases(struct phase_list *l, uint32_t layer)
 {
 	const struct kernel_mlp *m = &l->shape->mlps[0];
@@ -92,7 +92,7 @@ const struct phase_order mlp_order[] = {
 };
 #undef B
 
-/* Computes the work of one of an MLP's two products: gate and up together (matrices 2), or down (1). */
+/* Computes the work of one of an MLP's two products: gate and up together (matrices: 2), or down (matrices: 1). */
 static void product_cost(const struct model_config *c, const struct cost_step *s,
 			 const struct kernel_timing *l, double matrices, struct roofline_work *ret)
 {

@@ -1,5 +1,5 @@
-/* Experts, of which a router chooses some for each token. If the model has a shared expert, it computes every token
- * too (kernels/generic/moe_route.cl, moe_gemm.cl). */
+/* An MLP of experts, of which a router chooses some for each token. If the model has a shared expert, every token goes
+ * through the shared expert too (kernels/generic/moe_route.cl, moe_gemm.cl). */
 #include "base/macros.h"
 #include "engine/layers/mlp.h"
 

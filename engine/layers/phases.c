@@ -4,8 +4,8 @@
 
 #include "base/macros.h"
 
-/* About the bytes of weights that a ticket reads, unless a single tile reads more. Counting tickets then costs about a
- * hundredth of the time. */
+/* The most bytes of weights that a ticket of a product reads, unless a single tile reads more. With so many bytes,
+ * handing out tickets costs about a hundredth of the step's time. */
 enum { TICKET_BYTES = 64 << 10 };
 
 void phase_add(struct phase_list *l, int op, uint32_t layer, uint64_t columns, uint64_t rows,

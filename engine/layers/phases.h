@@ -1,8 +1,8 @@
 /*
  * The phases of a decode step in one launch (kernels/generic/decode_step.cl), as layers append them to its work list.
- * A phase is one operation of one layer, cut into columns x rows of *tiles*. (The kernels call them parts; they have
- * nothing to do with those of part.h.) A ticket is what a group takes at once: some tiles of one row. Pure: numbers in,
- * ints out.
+ * A phase is one operation of one layer (a few operations belong to no layer). Its work is cut into columns x rows of
+ * *tiles*. (The kernels call tiles parts; the parts of part.h are something else.) A ticket is what a work-group takes
+ * at once: some tiles of one row. Pure: numbers in, ints out.
  */
 #pragma once
 
@@ -42,7 +42,7 @@ uint64_t phase_row_blocks(const struct phase_list *l, uint32_t n);
 
 /* The buffers that an operation reads and writes. Bit 1 << AT_* stands for a buffer that all layers share, PHASE_OWN
  * for the buffers of the parts (part.h) that the operation's layer keeps. The weights of layers are left out. A test
- * checks work lists with this. */
+ * checks work lists with these bits. */
 #define PHASE_OWN (1u << AT_LAYERS)
 struct phase_order {
 	int op;

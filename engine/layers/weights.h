@@ -1,5 +1,5 @@
 /* The weights of a model: a table for each kind of layer (in its file), and one for the weights outside all layers.
- * Each has one row a weight. From a row follow the tensors that a checkpoint must have, the random values of a
+ * Each table has one row a weight. From a row follow the tensors that a checkpoint must have, the random values of a
  * synthetic weight, the size of its buffer and the way to fill it. */
 #pragma once
 
@@ -19,7 +19,8 @@ struct layer_weights {
  * model lacks. */
 void layer_weights_set(struct layer_weights *ret, const struct weight *rows, size_t n);
 
-/* Returns the row of a table for the weight of a norm over n numbers, in the family's convention (w or 1 + w). */
+/* Returns the row of a table for the weight w of a norm over n numbers. The norm multiplies by w or by 1 + w, as the
+ * model's family does. */
 struct weight layer_norm(const struct model_config *c, enum weight_role role, uint64_t n, int at);
 
 /* Lists the weights outside all layers: embedding, final norm, head. */

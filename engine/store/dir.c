@@ -34,7 +34,7 @@ static void try_lock(struct store_dir *d, struct err *ret_why)
 		return;
 	}
 	/* DIR is locked too, because a user can delete the lock file. Some file systems cannot lock directories, so
-	 * only a lock of another process counts as a failure. */
+	 * that DIR cannot be locked is a failure only if another process has locked it. */
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0 ||
 	    (flock(d->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)) {
 		if (errno == EWOULDBLOCK)

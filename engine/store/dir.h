@@ -9,7 +9,7 @@
  *         NAME.partial          an item that is being written; when no owner runs, a leftover
  *
  * Files have mode 0600, directories 0700. Nothing else in DIR is touched. A symbolic link to a directory is followed,
- * so that some of them may lie on another disk; a symbolic link in place of an item's file is not followed.
+ * so that some directories may lie on another disk; a symbolic link in place of an item's file is not followed.
  */
 #pragma once
 
@@ -40,15 +40,15 @@ enum { STORE_DIR_PATH_MAX = 16 + 1 + 2 + 1 + STORE_FILE_NAME_MAX };
 void store_dir_path(const struct store_place *p, char ret[STORE_DIR_PATH_MAX]);
 
 /* Opens the directory and tries to become its owner. If only the last component of the path is missing, the directory
- * is created. If another process owns it, or it cannot be written, d->lock_fd is -1 and *ret_why has the reason; else
- * ret_why->code is 0. Fails if the directory cannot be created or opened. */
+ * is created. If another process owns it, or it cannot be written or locked, d->lock_fd is -1 and *ret_why has the
+ * reason; else ret_why->code is 0. Fails if the directory cannot be created or opened, or if memory is short. */
 int store_dir_open(const char *path, struct store_dir *d, struct err *ret_why,
 		   struct err *e) MUST_CHECK;
 void store_dir_close(struct store_dir *d);
 
 /* Checks whether an owner's directory was deleted or replaced. If it was, opens the directory at the path, creates it
  * if it is missing, becomes its owner, and returns 1: the files that were known are gone. Returns 0 if the path still
- * leads to the open directory. After an error the old directory is still open. */
+ * leads to the open directory, or if that cannot be found out. After an error the old directory is still open. */
 int store_dir_renew(struct store_dir *d, struct err *e) MUST_CHECK;
 
 static inline bool store_dir_owned(const struct store_dir *d)
@@ -60,9 +60,9 @@ static inline bool store_dir_owned(const struct store_dir *d)
 uint64_t store_dir_own(const struct store_dir *d);
 
 /* Calls `see` for the file of every item, with its size and the time of its last use. If `see` returns a negative
- * number, the walk ends and returns it. An owner also deletes leftovers (*.partial). Directories that cannot be read
- * are skipped. So is anything with an item's name that is not a regular file; one line of the log has the number of
- * these. */
+ * number, the walk ends and returns that number. An owner also deletes leftovers (*.partial). Directories that cannot
+ * be read are skipped. Links, directories and the like with the name of an item are skipped too; one line of the log
+ * says how many there are. */
 int store_dir_list(struct store_dir *d,
 		   int (*see)(void *arg, const struct store_place *p, uint64_t bytes,
 			      uint64_t used_ns),
@@ -72,13 +72,13 @@ int store_dir_list(struct store_dir *d,
 uint64_t store_dir_cost(uint64_t file_bytes);
 
 /* Writes the file of an item with this process's identity and sets its time to used_ns; fills in h->payload_sum.
- * -ENOSPC or another errno of writing; -ECANCELED when *cancel is set. After an error the partial file is deleted. */
+ * -ECANCELED when *cancel is set; -ENOSPC or another errno. After an error the partial file is deleted. */
 int store_dir_write(struct store_dir *d, struct store_file_header *h, const void *payload,
 		    uint64_t used_ns, const atomic_bool *cancel, struct err *e) MUST_CHECK;
 
 /* Reads an item with this process's identity: payload [bytes], which must be the file's whole payload. Everything is
- * checked. -ENOENT: there is no file; -EBADMSG: the file is damaged, cut short, or of another identity; -EIO or
- * another errno of reading. */
+ * checked. -ENOENT: there is no file; -EBADMSG: the file is damaged, cut short, of another identity or not a regular
+ * file; -EIO or another errno. */
 int store_dir_read(struct store_dir *d, const struct tier_item *item, uint32_t depth,
 		   uint32_t page_tokens, void *payload, uint64_t bytes, struct err *e) MUST_CHECK;
 

@@ -138,7 +138,7 @@ static int check_frame(const uint8_t *p, size_t len, const struct cache_identity
 	return (int)n;
 }
 
-/* Checks that the fields fit together. Even a header with a right checksum can fail this. */
+/* Checks that the fields fit together. Even a header with a right checksum can fail this check. */
 static int check_fields(const struct store_file_header *h, const int32_t *tokens, struct err *e)
 {
 	struct content_key key;

@@ -18,12 +18,14 @@
  *     136   4 n   the tokens, int32
  *       .    16   SHA-256 of everything above, cut to 16 bytes
  *
- * Numbers are little endian. A file of another version is refused, whatever else it holds. The name of a file has all
- * that the index of items needs, so that no file is read to build the index:
+ * Numbers are little endian. A file with another version than 1 is refused. The store builds its index of items
+ * (index.h) from the names of the files, without opening them. A name is
  *
  *     <key, 32 hex>-<origin, 16>-<origin of the page before, 16>-<depth, 8>.kv or .state
  *
- * Every field of a file or a name is checked before it is used. Pure: no system calls. */
+ * The name lacks the key of the page before, so that key is not known for a file that was found at the start.
+ *
+ * A header or a name is checked as a whole before any of its fields is handed out. Pure: no system calls. */
 #pragma once
 
 #include <stdbool.h>
@@ -63,8 +65,8 @@ int store_file_build(const struct store_file_header *h, const struct cache_ident
 
 /* Checks the first `len` bytes of a file and reads the header from them. A page's tokens go to tokens [tokens_max], and
  * ret->tokens points there. -EBADMSG with the reason: the header is damaged, of another version or of another identity,
- * it has more than tokens_max tokens, or the key is not that of the page's tokens. -EFAULT as above. After an error ret
- * is untouched. */
+ * it has more than tokens_max tokens, its fields contradict each other, or the key is not that of the page's tokens.
+ * -EFAULT like store_file_sum. After an error ret is untouched. */
 int store_file_parse(const void *bytes, size_t len, const struct cache_identity *identity,
 		     int32_t *tokens, uint32_t tokens_max, struct store_file_header *ret,
 		     struct err *e) MUST_CHECK;
@@ -72,5 +74,5 @@ int store_file_parse(const void *bytes, size_t len, const struct cache_identity 
 /* Writes the name of the item's file. */
 void store_file_name(const struct tier_item *item, uint32_t depth, char ret[STORE_FILE_NAME_MAX]);
 
-/* Reads the fields of a file's name. False, and nothing is set: the name does not have exactly the form above. */
+/* Reads the fields of a file's name. False, and nothing is set: the name does not have exactly the form at the top. */
 bool store_file_parse_name(const char *name, struct tier_item *ret, uint32_t *ret_depth);

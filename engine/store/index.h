@@ -3,15 +3,19 @@
  *
  * Both lists are in the order of eviction: the item at the head is evicted first. The end of a prefix is useless
  * without its beginning, so the beginning must be evicted later. Hence a new item is inserted just before the page
- * that precedes it in its prefix (a state: before the page at whose end it is). There are three exceptions. If that
- * page is not in the list, the new item is useless and becomes the first to be evicted. If that page was last used
- * more than ten seconds ago, the new item belongs to a new use and becomes the last. A new item without a page before
- * it, or for which that page is not known (has_parent), becomes the last, too; so does an item that is used. A caller
- * that uses a whole prefix reports the deepest item first, which keeps the order.
+ * that precedes it in its prefix (a state: before the page at whose end it is). There are three exceptions:
  *
- * An entry exists as long as it has a block (host memory), a job (it waits to be written) or a file. Files of other
- * identities (foreign) are entries too, because they take part in eviction, but they are not in the map, because no
- * get can ask for them. */
+ *  - If the page before is not in the list, the new item is useless and becomes the first to be evicted.
+ *  - If the page before was last used more than ten seconds ago, the new item belongs to a new use and becomes the
+ *    last.
+ *  - If the new item has no page before it, or that page is not known (has_parent), the item becomes the last, too.
+ *
+ * An item that is used becomes the last. A caller that uses a whole prefix reports the deepest item first, which keeps
+ * the order.
+ *
+ * An entry stays as long as it has a block (host memory), a job (the item waits to be written) or a file. Files of
+ * other identities (foreign) are entries too, because they take part in eviction, but they are not in the map, because
+ * no get can ask for them. */
 #pragma once
 
 #include <stdbool.h>
@@ -87,7 +91,7 @@ void store_index_unfile(struct store_index *x, struct store_entry *entry);
 /* Notes that the entry is used now. */
 void store_index_touch(struct store_index *x, struct store_entry *entry);
 
-/* Returns the entry to evict first; NULL: there is none. */
+/* Return the entry to evict first from host memory, and from the disk; NULL: there is none. */
 struct store_entry *store_index_oldest_host(const struct store_index *x);
 struct store_entry *store_index_oldest_disk(const struct store_index *x);
 

@@ -4,8 +4,8 @@
  *     T_0 = SHA-256(id of the space)            T_i = SHA-256(T_{i-1} | tokens of page i, int32 little endian)
  *
  * Each T is cut to its first 16 bytes. A key stands for a space and all tokens from the beginning of a prompt, so equal
- * keys mean equal prefixes. Prompts are hostile input: with SHA-256 a client cannot choose one whose key is that
- * of another prompt.
+ * keys mean equal prefixes. Prompts may be hostile input: with SHA-256 a client cannot choose a prompt whose key is
+ * that of another prompt.
  *
  * Any thread may call these functions. A page of 64 tokens takes about 0.3 us.
  */

@@ -4,8 +4,8 @@
  *     store.c    opens and closes; the functions that the engine thread calls
  *     writer.c   the writer thread: opens the disk tier, writes jobs in their order, evicts files, deletes those of
  *                forgotten items, sets the times of files that were used
- *     reader.c   the reader thread: answers gets from files, deletes damaged files; evicts blocks from host memory,
- *                because the writer may be busy hashing weights
+ *     reader.c   the reader thread: answers gets of items that are not in memory, deletes damaged files; evicts blocks
+ *                from host memory, because the writer may be busy hashing weights
  *
  * One lock guards the index, the queues and the events. No thread holds it during a system call on files, or while it
  * frees a block. */
@@ -23,7 +23,7 @@ struct store_job {
 	struct list node;	   /* in store.jobs; in no list while it is written */
 	struct store_entry *entry; /* NULL: the item was forgotten */
 	struct store_block *block; /* a reference */
-	bool beside; /* the host tier does not have the block, which counts in beside_bytes */
+	bool beside; /* the host tier does not have the block; its bytes count in beside_bytes */
 	bool failed; /* writing it failed once */
 	struct store_file_header header; /* its tokens lie behind this struct */
 };
@@ -53,7 +53,7 @@ struct store {
 	/* entries that are not in the index, which the reader frees; linked by .host */
 	struct list trash;
 	enum store_disk disk;
-	uint64_t stamp;	       /* the newest time that any file was given */
+	uint64_t stamp;	       /* the newest time that this process chose for a file */
 	uint64_t paused_until; /* end of the pause, while `failing`; on the monotonic clock */
 	bool failing;	       /* the last write failed */
 	uint32_t n_given_up;   /* items given up because of their own file */
@@ -76,7 +76,7 @@ void store_unlock(struct store *s);
 /* Frees an entry that is not in the index, and gives its reference to its block back. Needs no lock. */
 void store_drop_entry(void *arg, struct store_entry *entry);
 
-/* ---- all below under the lock ---- */
+/* ---- called under the lock ---- */
 
 /* Takes the oldest event out of a list of events; NULL: the list is empty. */
 struct pending_event *store_pop_event(struct list *l);
@@ -95,7 +95,7 @@ uint64_t store_payload(const struct store *s, enum tier_kind kind);
 /* Returns the place of an entry's file, whether it has one or not. */
 struct store_place store_place_of(const struct store *s, const struct store_entry *entry);
 
-/* Notes a use of the entry. If this process is the owner, the writer will set the time of the entry's file. */
+/* Notes a use of the entry. If this process is the owner, the writer will set the time of the entry's file, if any. */
 void store_note_use(struct store *s, struct store_entry *entry);
 
 /* Removes and frees an entry that has no block, job and file any more, and makes a STORE_GONE with this reason unless

@@ -4,10 +4,10 @@
  *     put(item, block) ->|                                                                             |-> GOT(block)
  *                        +--> queue -> writer thread -> DIR/<identity>/<2 hex>/<name> -> reader thread +
  *
- * One thread (the engine's) calls the store, and never waits for a disk. Two threads of the store do the slow work;
- * the results are events that the caller polls. An item is named by its content (prefix_cache/tiers.h) and never
- * changes, so an item with the right name is the right item. Every byte of a file is checked before it is handed out.
- * A file that fails a check counts as missing, and the owner (below) deletes it.
+ * One thread (the engine's) puts and gets items, and these calls never wait for a disk. Two threads of the store do the
+ * slow work; the results are events that the caller polls. An item is named by its content (prefix_cache/tiers.h) and
+ * never changes, so an item with the right name is the right item. Every byte of a file is checked before an item is
+ * handed out. A file that fails a check counts as missing, and the owner (below) deletes it.
  *
  * Host memory. A block can be got as soon as it was put. Above `host_bytes` the least recently used blocks are
  * evicted (index.h has the order). A block that is evicted before it is written stays in the queue, as long as such
@@ -28,8 +28,8 @@
  * The times of the files record when they were used. Above `disk_bytes` the owner deletes the least recently used
  * files, whatever identity they have.
  *
- * Hashing the weights for the identity may need a minute. Until it is known puts are queued, and no item can be read
- * from disk. */
+ * Hashing the weights for the identity may need a minute. Until the identity is known the owner's puts are queued, and
+ * no item can be read from disk. */
 #pragma once
 
 #include <stdatomic.h>
@@ -91,7 +91,7 @@ int store_put(struct store *s, const struct store_put *p) MUST_CHECK;
 
 /* Returns whether another item may be put, if the caller has `more` bytes of items that it will put as well. False: the
  * disk is too slow for the puts, so the caller should wait; config.wake is called when it is time to ask again. Always
- * true with a host tier that has room for an item, or if nothing can be written. */
+ * true if the host tier is large enough for an item, or if nothing can be written. */
 bool store_ready(struct store *s, uint64_t more);
 
 /* Returns whether the item is known: in memory, queued or on disk. */
@@ -108,8 +108,8 @@ int store_get(struct store *s, const struct tier_item *item, void *tag) MUST_CHE
 void store_touch(struct store *s, const struct tier_item *items, uint32_t n);
 
 /* Forgets all items of this identity; an owner's writer thread deletes their files. No STORE_GONE comes for them, and
- * no STORE_FOUND for a file from before. Gets that wait for the reader thread fail. A get that this thread has
- * answered, or whose file it is reading, ends as if nothing had happened. */
+ * no STORE_FOUND for a file from before. Gets that wait for the reader thread fail. A get that was answered before, or
+ * whose file the reader thread is reading, ends as if nothing had happened. */
 void store_clear(struct store *s);
 
 enum store_event_type {
@@ -126,8 +126,8 @@ struct store_event {
 	/* Except for `why`, the members below belong to STORE_GOT. */
 	void *tag;
 	struct store_block *block; /* a reference for the caller; NULL on failure */
-	/* 0; -ENOENT: evicted, cleared or deleted meanwhile; -EBADMSG: as in store_dir_read; -EIO, -ENOMEM or another
-	 * errno of reading */
+	/* 0; -ENOENT: evicted, cleared or deleted meanwhile; -EBADMSG: the file is damaged (store_dir_read); -EIO,
+	 * -ENOMEM or another errno of reading */
 	int error;
 	bool from_disk; /* the block was read from a file */
 	struct err why; /* the reason for the error, for a log line */
@@ -152,7 +152,7 @@ struct store_stats {
 	enum store_disk disk;
 	uint64_t host_items, host_bytes;
 	uint64_t disk_items; /* files of this identity */
-	/* bytes of these files; for an owner with those of other identities */
+	/* bytes of the files of this identity; for an owner also of those of other identities */
 	uint64_t disk_bytes;
 	uint64_t queued_items, queued_bytes; /* items to be written */
 	/* Counts since the store was opened. */
@@ -164,5 +164,5 @@ struct store_stats {
 
 void store_stats(struct store *s, struct store_stats *ret);
 
-/* Returns its name in GET /cache: "ready", "read-only", ... */
+/* Returns the name of this state of the disk tier in GET /cache: "ready", "read-only", ... */
 const char *store_disk_name(enum store_disk d);

@@ -267,7 +267,7 @@ static void note_written(struct store *s, struct store_job *job, uint64_t cost)
 }
 
 /* Notes that a job's file could not be written. Gives the item up if the error concerns this file only. Otherwise
- * pauses writing and, after its first failure, queues the job again. Returns whether the job is in the queue again. */
+ * pauses writing and, after the job's first failure, queues it again. Returns whether the job is in the queue again. */
 static bool note_unwritten(struct store *s, struct store_job *job, int error, const struct err *why)
 {
 	if (concerns_one_file(error)) {

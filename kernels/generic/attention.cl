@@ -84,7 +84,7 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 	}
 }
 
-#define QUERIES      (TILE_TOKENS * SHARERS)    /* queries of a tile, token by token, all heads of each */
+#define QUERIES      (TILE_TOKENS * SHARERS)    /* queries of a tile, token by token, SHARERS of each */
 #define PASS_QUERIES MIN_(QUERIES, 4)           /* queries that share one pass over a block's keys */
 #define KEYS      64
 #define KEY_STEPS CEIL_(KEYS, WIDTH)
@@ -217,7 +217,7 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 				for (uint key = 0; key < keys; key++) {
 					floatv vk[HD_UNROLL];
 
-					if (i0 == 0 && s0 == 0) /* the next block's keys; all if a page is one block */
+					if (i0 == 0 && s0 == 0) /* the next block's keys: all of them if keys is PAGE */
 						FETCH(next_k + key * HD, HD);
 
 #pragma unroll

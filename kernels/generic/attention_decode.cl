@@ -17,14 +17,14 @@
  *     q           [T, HEADS * HD] float, from attention_prepare; in
  *     k_pages     [pages, KV_HEADS, HD, PAGE] elem_t (attention.cl); in
  *     v_pages     [pages, KV_HEADS, PAGE, HD] elem_t; in
- *     partial     [slots, HEADS, HD] float, by the number of the split in its batch; out, then in
+ *     partial     [slots, HEADS, HD] float, a slot for each split of the batch; out, then in
  *     stats       [slots, HEADS, 2] float: most, total; out, then in
  *     proj        [T, ATTENTION_LD] float (attention.clh), for the gates; in
  *     out         [T, HEADS * HD] elem_t; out
  *
- * All sums are in float. A score is D_PARTS chains over the head's dimensions, an output of a split KEY_PARTS chains
- * over its keys; the sums of the chains (`parts`) are then added up in order. Which term goes to which chain depends on
- * the shape alone, so a query's bits depend on neither the step nor the batch.
+ * All sums are in float. A score is D_PARTS chains over the head's dimensions. An output of a split is KEY_PARTS chains
+ * over the split's keys. The sums of the chains (`parts`) are then added up in order. Which term goes to which chain
+ * depends on the shape alone, so a query's bits depend on neither the step nor the batch.
  *
  * Global size: attention_split splits of a batch x KV_HEADS groups, attention_combine rows of a batch x HEADS. Options:
  * attention.clh; LANES at least 64. Reference: reference_attention.
@@ -36,9 +36,9 @@
 #define D_PARTS	     (LANES / KEY_QUADS)
 #define COLUMN_QUADS (HD / 4)
 #define KEY_PARTS    (LANES / COLUMN_QUADS)
-#define BLOCK	     64 /* so many keys from a multiple of it on lie in one page */
+#define BLOCK	     64 /* keys of a block; a page has whole blocks */
 #define CHUNK	     MIN_(SHARERS, 4) /* query heads whose `parts` are added up at a time */
-#define LOADS	     4		      /* a lane has so many under way at the same time */
+#define LOADS	     4		      /* loads of a lane that are under way at the same time */
 
 /* Loads four neighbouring elements as floats; the index of the first is a multiple of four. */
 #if BF16

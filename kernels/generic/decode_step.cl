@@ -2,11 +2,11 @@
  * that run share the work of all layers.
  *
  * The work list (kernels/step.h; engine/decode_work.c writes it) is a sequence of phases. A phase is one operation on
- * one layer. Its work is columns times rows of parts, which tickets share out; tickets are numbered through all phases.
- * A group takes the next ticket, waits until all tickets of earlier phases are done, does the ticket's parts (up to
- * PHASE_TAKE neighbouring columns of one row), and counts the ticket as done. A ticket waits for lower ones alone, and
- * groups that already run have taken all of those. So any number of groups suffices, even one, and no group has to be
- * resident for another.
+ * one layer. Its work is divided into parts, which stand in columns and rows. Tickets share the parts out; they are
+ * numbered through all phases. A group takes the next ticket, waits until all tickets of earlier phases are done, does
+ * the ticket's parts (up to PHASE_TAKE neighbouring columns of one row), and counts the ticket as done. A ticket waits
+ * for lower ones alone, and groups that already run have taken all of those. So any number of groups suffices, even
+ * one, and no group has to be resident for another.
  *
  * A part is done by the functions of the other kernels, so the bits are those of separate launches.
  *
@@ -15,12 +15,12 @@
  * OpenCL 1.2 does not promise that; PoCL and NVIDIA's driver keep it.
  *
  *     step      the step table (kernels/step.h) with the work list at work_at, whose counters are written; in and out
- *     at        [AT_LAYERS + layers * AT_LAYER_COUNT] ulong, device addresses (kernels/step.h); out of address, then in
+ *     at        [AT_LAYERS + layers * AT_LAYER_COUNT] ulong, device addresses (kernels/step.h); `address` writes them
  *
  * Sums and their precision: as in the files that are included. Global size: any number of groups; `address`: one group.
- * Options: those of these files (kernels/programs.c). Reference: separate launches, bit by bit (tests/test_runner.c),
- * and the references of these files. */
-#define STEP /* leaves out the __kernels of these files: only their functions are needed */
+ * Options: those of the included files (kernels/programs.c). Reference: separate launches, bit by bit
+ * (tests/test_runner.c), and the references of the included files. */
+#define STEP /* leaves out the __kernels of the included files: only their functions are needed */
 #include "embed.cl"
 #include "norm.cl"
 #include "gemm.cl"
@@ -34,8 +34,8 @@
 #endif
 
 /* Waits a moment for other groups. The system may run another program in place of the group whose ticket all others
- * wait for. So a group that has waited for longer than a part takes lets other threads run (sched_yield); otherwise all
- * would spin until the system's next time slice. turn: how often the group has waited before. */
+ * wait for. So a group that has waited for a while lets other threads run (sched_yield); otherwise all groups would
+ * spin until the system's next time slice. turn: how often the group has waited before. */
 #define PATIENCE 256 /* how often a group waits by `pause` before it calls sched_yield */
 #if defined(__x86_64__) && defined(__linux__)
 #define WAIT(turn)                                                                                 \
@@ -88,7 +88,7 @@ static inline __global const elem_t *product_weights(const struct part *p, int o
 	return 0;
 }
 
-/* Returns the number of terms of each sum of such a product. */
+/* Returns the number of terms of each sum of an operation that is a product (product_weights). */
 static inline uint product_terms(int op)
 {
 	switch (op) {
@@ -175,7 +175,7 @@ GROUP_FUNCTION void delta_part(const struct part *p)
 #endif
 
 /* Norms row y and computes its router logits in the columns of part x. Each part of a row computes the norm for itself,
- * so that it need not wait for another part. They write equal values. */
+ * so that it need not wait for another part. All of them write the same normed values. */
 GROUP_FUNCTION void router_part(const struct part *p)
 {
 	norm(p, -1, LAYER_AT(float, AT_POST_NORM));
@@ -243,7 +243,7 @@ GROUP_FUNCTION void do_part(const struct part *p, int op)
 	}
 }
 
-/* The floats of LOCAL memory that the operation with most of it needs. */
+/* The most floats of LOCAL memory that an operation needs. */
 #define MEMORY_0 MAX_(EXPERTS, 1)
 #if HEADS
 #define MEMORY_1 MAX_(MEMORY_0, MAX_(HD, QUERIES * KEYS))

@@ -1,6 +1,6 @@
 /*
- * delta_prefill on a GPU (delta_prefill.cl has the formulas). What does not depend on the state is computed for all
- * chunks at once. The columns of a state do not depend on each other, so groups share them out.
+ * delta_prefill on a GPU (delta_prefill.cl has the formulas). The values that do not depend on the state are computed
+ * for all chunks at once. The columns of a state do not depend on each other, so groups share them out.
  *
  *     delta_chunk   for each chunk and value head: G, P and the inverse T of I + A
  *     delta_scan    for each row, value head and block of BLOCK columns of the state, chunk after chunk:
@@ -10,17 +10,17 @@
  *
  *                   O takes the place of v. A row's state, and those of its snapshots, go to their slots.
  *
- * The gated norm follows as delta_norm (delta_conv.cl). T comes from blocks of 16: those on the diagonal by forward
- * substitution, T_ij = -sum_k T_ik (A_kj T_jj) for the others.
+ * The gated norm follows as delta_norm (delta_conv.cl). T is computed by blocks of 16 x 16: the blocks on the diagonal
+ * by forward substitution, the blocks below it as T_ij = -sum_k T_ik (A_kj T_jj).
  *
  *     step, proj, qs, ks, gates, ring, state   as in delta_prefill.cl; in, and ring and state out
  *     vs        [T, HV * DV] float, v; in, then O; out
- *     work      [chunks, HV, WORK] float: T [C][C] | P [C][C] | G [C], chunks numbered through the rows; out of
+ *     work      [chunks, HV, WORK] float: T [C][C] | P [C][C] | G [C]; chunks are numbered through all rows; out of
  *               delta_chunk, into delta_scan
  *     first_row, n_rows   rows of the step table: first_row, first_row + 1, ...
  *
  * All sums are in float, each a chain over ascending tokens or dimensions, whatever the row and the step.
- * Global size: delta_chunk chunks, or more, x HV groups; delta_scan rows x HV x CEIL(DV / BLOCK).
+ * Global size: delta_chunk at least as many groups as there are chunks x HV; delta_scan rows x HV x CEIL(DV / BLOCK).
  * Options: delta.clh; LANES 256. Reference: reference_delta_step.
  */
 #include "delta.clh"
@@ -30,7 +30,7 @@
 #define C_LD	 (C + 4) /* row stride of [C][C] in local memory: rows begin in different banks */
 #define SLICE	 32	 /* dimensions of q and k that delta_scan has in local memory at a time */
 #define SLICE_LD (SLICE + 4)
-#define HALF_SLICE 16 /* the same in delta_chunk */
+#define HALF_SLICE 16 /* dimensions of q and k that delta_chunk has in local memory at a time */
 #define HALF_LD	 (HALF_SLICE + 4)
 #define BLOCK	 16
 #define ROWS	 4 /* rows of a lane, in a tile of C rows and 16 columns */

@@ -1,12 +1,12 @@
 /*
- * What Gated DeltaNet computes of a prompt before its chunks and, on a GPU, after them.
+ * The work of Gated DeltaNet on a prompt before its chunks are computed and, on a GPU, after that.
  *
  * delta_conv: the causal convolution with silu, the l2 norm of q and k, and the gates. With s = DK^-1/2 for q, 1 for k:
  *
  *     q, k = s x / sqrt(sum x^2 + 1e-6),  v = x,  x = silu(conv(proj))      (conv: delta.clh)
  *     gates = beta, g                                                        (delta.clh)
  *
- * delta_norm: out = gated norm of O (delta.clh)
+ * delta_norm: out = gated norm (delta.clh) of o, the output of the chunks
  *
  *     step      the step table (kernels/step.h): rows at rows_at, token rows at token_rows_at; in
  *     proj      [T, DELTA_LD] float (delta.clh); in

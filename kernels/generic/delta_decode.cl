@@ -5,8 +5,8 @@
  *     q = x rsqrt(sum x^2 + 1e-6) DK^-1/2;  k = x rsqrt(sum x^2 + 1e-6);  v = x;  x = silu(conv(proj)) (delta.clh)
  *     u = beta (v - e^g S^T k);  S <- e^g S + k u^T;  o = S^T q;  out = gated norm of o
  *
- * (Yang et al. 2024, arXiv:2412.06464.) S is read twice, a block of columns at a time. A block is so small that it is
- * still in the nearest cache the second time.
+ * (Yang et al. 2024, arXiv:2412.06464.) S is the state of a value head. It is read twice, a block of columns at a time.
+ * A block is so small that it is still in the nearest cache the second time.
  *
  *     step      the step table (kernels/step.h): rows first_row, first_row + 1, ... at rows_at, of one token each; in
  *     proj      [T, DELTA_LD] float (delta.clh); in
@@ -17,7 +17,8 @@
  *               slot ROW_STATE_DST
  *     out       [T, HV * DV] elem_t; out
  *
- * All sums are in float, a chain over DK each; those of the norms run lane by lane (common.clh).
+ * All sums are in float. Those of S^T k and S^T q are chains over the DK dimensions of a key; those of the norms run
+ * lane by lane (common.clh).
  * Global size: decode rows x HV groups. Options: delta.clh. Reference: reference_delta_step, reference_conv,
  * reference_l2_norm, reference_delta_gate, reference_gated_norm.
  */

@@ -1,8 +1,8 @@
 /*
  * Gated DeltaNet over prompts, in chunks of C = 64 tokens at absolute multiples of 64.
  *
- * The recurrence over a chunk is computed as products. With G = inclusive cumsum of g inside the chunk and
- * Gamma_ij = e^(G_i - G_j) for i >= j,
+ * The recurrence over a chunk is computed as products. S is the state, and beta and g are the gates (delta.clh). With
+ * G = inclusive cumsum of g inside the chunk and Gamma_ij = e^(G_i - G_j) for i >= j,
  *
  *     A  = strictly lower of beta_i (k_i . k_j) Gamma_ij        P = lower of (q_i . k_j) Gamma_ij
  *     R_i = beta_i (v_i - e^G_i (k_i S))                        (I + A) V' = R, forward substitution

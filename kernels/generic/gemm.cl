@@ -2,16 +2,17 @@
  * Matrix products C[m, n] = sum_k A[m, k] W[n, k].
  *
  *     gemm_store    C = A W
- *     gemm_add      C += A W, where C is the residual stream; with DUMP A W is stored in dump too
+ *     gemm_add      C += A W, where C is the residual stream. With the option DUMP the product A W goes to dump as
+ *                   well.
  *
  *     A       [M, lda] elem_t, row-major, zero padded; in
  *     W       [N, K] elem_t, packed in panels of 16 columns of the product (kernels.h, enum kernel_packing); in
  *     C       [M, ldc] float; out, or in and out
  *     dump    [M, ldc] float; out, with DUMP
- *     M rows; N columns and K terms, padded to multiples of 16
+ *     M rows of A and C; N columns of C and K terms of a sum, padded to multiples of 16
  *
- * Each element is one chain of fused additions in float (two chains in some of x86), in the order of gemm_core.clh.
- * Global size: groups of NPG * WIDTH columns x groups of ROW_BLOCK rows.
+ * Each element is one chain of fused additions in float (two chains with some cuts of the x86 variant), in the order of
+ * gemm_core.clh. Global size: groups of NPG * LANES * VEC columns x groups of ROW_BLOCK rows.
  * Options: gemm.clh, ROW_BLOCK, DUMP. Reference: reference_gemm.
  */
 #include "gemm.clh"

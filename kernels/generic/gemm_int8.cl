@@ -2,23 +2,24 @@
  * Products of int8 rows with int8 weights, scaled group by group: C[m, n] = sum_k A[m, k] W[n, k].
  *
  *     gemm_int8_store   C = A W
- *     gemm_int8_add     C += A W, where C is the residual stream; with DUMP A W is stored in dump too
+ *     gemm_int8_add     C += A W, where C is the residual stream. With the option DUMP the product A W goes to dump as
+ *                       well.
  *
  *     A         [M, lda] words, rows that quantize.cl wrote; in
- *     W         [N, K] int8 with scales, packed in panels of 16 columns with four k together; in
+ *     W         [N, K] int8 with scales, packed in panels of 16 of its rows (columns of C); in
  *     C         [M, ldc] float; out, or in and out
  *     dump      [M, ldc] float; out, with DUMP
- *     M rows; N columns and K terms, padded to multiples of 16
+ *     M rows of A and C; N columns of C and K terms of a sum, padded to multiples of 16
  *
- * kernels/int8.h has both layouts and their reasons. A group of k is GROUP values; the last one has the remaining
- * values. Integer sums are exact, and the groups are added up as one chain in float (gemm_int8_core.clh), so the bits
- * are the same in every variant and at every M.
+ * kernels/int8.h has the layouts of A and W and the reasons for them. Each GROUP neighbouring values of a row share a
+ * scale; the last ones of a row may be fewer. Their products are summed as integers, which is exact. The scaled sums
+ * are then added up as one chain in float (gemm_int8_core.clh). So every variant gives the same bits, at every M.
  *
- * A group of lanes has NPG column blocks (a block is WIDTH columns) and walks ROW_BLOCK rows in tiles of TILE_ROWS x
- * TILE_BLOCKS. For at most half as many rows a tile is half as tall and twice as wide, for a single row it has all
- * column blocks.
+ * A column block is LANES * VEC columns wide. A work-group computes NPG column blocks for ROW_BLOCK rows. It walks the
+ * rows in tiles of TILE_ROWS rows x TILE_BLOCKS column blocks. If at most TILE_ROWS / 2 rows are left, a tile is half
+ * as tall and twice as wide. If one row is left, its tile has all column blocks.
  *
- * Global size: groups of NPG * WIDTH columns x groups of ROW_BLOCK rows.
+ * Global size: work-groups of NPG column blocks x work-groups of ROW_BLOCK rows.
  * Options: GROUP, TILE_ROWS, TILE_BLOCKS, NPG, ROW_BLOCK, DUMP. Reference: reference_gemm_int8, bit by bit.
  */
 #include "common.clh"
@@ -51,13 +52,13 @@
 #define NP   NPG
 #include "gemm_int8_core.clh"
 
-/* The first column of this lane in block j of group gx. */
+/* The first column of this lane in column block j of work-group gx. */
 #define COLUMN(j) (((ulong)gx * NPG + (j)) * WIDTH + LANE * VEC)
 
-/* The number of column blocks of this group. */
+/* The number of this work-group's column blocks: NPG, or fewer at the end of C's columns. */
 #define BLOCKS(N) MIN_((uint)NPG, CEIL_((N) - (uint)(COLUMN(0) - LANE * VEC), (uint)WIDTH))
 
-/* Returns this lane's weights of column c. Blocks past the end compute the last columns again and store nothing. */
+/* Returns this lane's weights of column c. A lane past the end computes the last columns again and stores nothing. */
 static inline __global const uint *int8_panel(__global const uint *w, ulong c, uint N, uint K)
 {
 	c = c < N ? c : N - VEC;

@@ -1,20 +1,21 @@
 /*
  * Routing: chooses the experts of each token and their weights, and sorts the rows by expert.
  *
- * moe_topk: p = softmax(router[t, 0 .. EXPERTS - 1]). It takes the TOPK experts with the largest p, of equal ones the
- * smaller index first. Their weights are p, with NORM_TOPK divided by the sum of the TOPK weights.
+ * moe_topk: p = softmax(router[t, 0 .. EXPERTS - 1]). Token t takes the TOPK experts with the largest p, of equal ones
+ * the smaller index first. Their weights are p, with NORM_TOPK divided by the sum of the TOPK weights.
  *
- * moe_sort: a stable counting sort of the T * TOPK choices by expert, and behind them the T rows of the shared expert.
- * A dense MLP (EXPERTS = 0) has the rows of the shared expert alone. The order is a function of the choices alone. (A
- * choice here is one of the TOPK experts of a token.)
+ * moe_sort: a choice here is one of the TOPK experts of a token. A stable counting sort orders the T * TOPK choices by
+ * expert; the T rows of the shared expert follow. A dense MLP (EXPERTS = 0) has the rows of the shared expert alone.
+ * The order is a function of the choices alone.
  *
- * On a GPU moe_topk computes the place of each expert, which is the number of experts that come before it. moe_sort has
- * a group for each expert there; it counts the choices of all experts and sorts those of its own.
+ * On a GPU moe_topk computes the place of each expert, which is the number of experts that come before it, and moe_sort
+ * has a group for each expert. The group counts the choices of all experts and sorts those of its own expert.
  *
  *     router    [T, LD(EXPERTS + 1)] float, logits; column EXPERTS is the shared expert's gate; in
  *     experts   [T, TOPK] int; out of moe_topk, into moe_sort
  *     weights   [T, TOPK] float; out
- *     rows      [T * (TOPK + 1)] int: token * (TOPK + 1) + slot, sorted by (expert, token, slot); out
+ *     rows      [T * (TOPK + 1)] int: token * (TOPK + 1) + slot, sorted by (expert, token, slot); slot is the number of
+ *               the choice, TOPK for the shared expert; out
  *     tasks     [TASK_AT(n)] int (kernels/step.h): n, then n tasks of at most TASK_ROWS rows each; out
  *
  * The softmax is in float, lane by lane (common.clh). Global size: moe_topk one group for each token; moe_sort one

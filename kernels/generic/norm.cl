@@ -16,7 +16,7 @@
  *     h         [rows, LD(HIDDEN)] elem_t, the next product's input; h32: the same in float, for the router; out
  *     dump      [T, LD(HIDDEN)] float, the MLP's output; out, with DUMP
  *
- * All sums are in float, lane by lane (common.clh). Global size: one group for each row.
+ * All sums are in float; the sum of a norm runs lane by lane (common.clh). Global size: one group for each row.
  * Options: HIDDEN, EXPERTS, TOPK, EPS, SHARED_GATE, DUMP. Reference: reference_rms_norm.
  */
 #include "common.clh"

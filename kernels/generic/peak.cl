@@ -14,8 +14,8 @@
  *
  * Global size: any number of groups. On a CPU each group has neighbouring blocks, as a kernel walks weights. On a GPU
  * the lanes of all groups take one block each in turn: an H200 reads 4.5 TB/s that way, and 3.7 TB/s if each group has
- * neighbouring blocks. It copies fastest where each lane has one block. Options: common.clh. No reference: the numbers
- * have no meaning.
+ * neighbouring blocks. The H200 copies fastest where each lane has one block. Options: common.clh. There is no
+ * reference: the numbers have no meaning.
  */
 #include "common.clh"
 

@@ -2,21 +2,22 @@
  *
  *     scale = amax / 127,   q[k] = rint(x[k] (127 / amax)),   amax = max |x[k]| over the group of GROUP values of k
  *
- *     x         [rows, ldx] elem_t (quantize_rows), float (quantize_float_rows); zero in padding, which gives zeros; in
+ *     x         [rows, ldx], elem_t for quantize_rows, float for quantize_float_rows; zero in padding; in
  *     q         [rows, ldq] words: for each group one word with the scale and then its values, four a word, each as
  *               q + 128 (kernels/int8.h); out
  *     K         values of a row, a multiple of 16; the last group has the remaining ones
  *
- * A group whose amax is below INT8_TINY (2^-118), whose scale could be subnormal, is zero with scale 0. In a group
- * with a NaN or an infinity the scale is NaN and values are zero: all results of such a row are NaN, and no other's.
+ * If amax is below INT8_TINY (2^-118), the scale could be subnormal; then the scale and all values of the group are
+ * zero. In a group with a NaN or an infinity the scale is NaN and the values are zero: all results of this row of x are
+ * NaN, and no other row is affected.
  *
  * Division is the only operation here that devices may round differently (CPUs do not). Where they do, a value halfway
  * between two integers may be rounded to the other one.
  *
- * Whole groups and a shorter last one run through the same code. With a branch for each in the loop PoCL 3.1 lets some
- * lanes of a GPU's width write past the row (barriers inside of branches).
+ * Whole groups and a shorter last one run through the same code. With a branch for either, which has barriers in it,
+ * PoCL 3.1 lets some lanes write past the row at a GPU's width.
  *
- * Global size: one group of lanes for each row. Options: GROUP. Reference: reference_quantize, bit by bit. */
+ * Global size: one work-group for each row. Options: GROUP. Reference: reference_quantize, bit by bit. */
 #include "common.clh"
 
 #define INT8_TINY 0x1p-118f

@@ -19,7 +19,7 @@
 #define ROWS (LANES / 16 * LANE_ROWS)
 #define STEP_K	  64
 #define QUADS	  (STEP_K / 4)
-#define A_LD	  (STEP_K + 4) /* rows begin in different banks */
+#define A_LD	  (STEP_K + 4) /* rows begin in different banks of local memory */
 #define A_LOADS	  (ROWS * QUADS / LANES)
 
 __kernel GROUP_SIZE void router(__global const float *restrict A, uint lda, __global const float *restrict W,

@@ -33,11 +33,11 @@
  *     counts    [seats, VOCAB] uint, bit 31: in the prompt, the rest: times generated; in and out
  *     result    ids [draws] int, reports and scores' results at their offsets (kernels/step.h); out
  *
- * Sums are in float, 16 tokens side by side, in an order that the vocabulary alone decides. Global size: draws (scores)
- * x parts. A part here is one of the groups that share the blocks of a draw; the last one to finish does the rest. A
- * block's numbers do not depend on the part that took it, so neither does the result. seat_reset: one group for each
- * seat that is reset. Options: VOCAB. Reference: reference_adjust, reference_distribution, reference_logprobs,
- * reference_philox. */
+ * Sums are in float, 16 tokens side by side, in an order that the size of the vocabulary alone decides. Global size:
+ * draws (scores) x parts. A part here is one of the groups that share the blocks of a draw; the last one to finish does
+ * the rest. A block's numbers do not depend on the part that took the block, so neither does the result. seat_reset:
+ * one group for each seat that is reset. Options: VOCAB. Reference: reference_adjust, reference_distribution,
+ * reference_logprobs, reference_philox. */
 #include "common.clh"
 #include "vocabulary.clh"
 
@@ -48,8 +48,8 @@
 #define PART_END   ((PART + 1) * BLOCKS / PARTS)
 #define FOR_PART_BLOCKS(b) for (uint b = PART_FIRST + LANE; b < PART_END; b += LANES)
 
-/* Whether this group is the last of its row to arrive here. It then sees the writes of all others, and sets *done to
- * 0. */
+/* Whether this group is the last of the groups of its draw or score to arrive here. It then sees the writes of all
+ * others, and sets *done to 0. */
 GROUP_FUNCTION bool last_part(volatile __global int *done, LOCAL int *before)
 {
 	bool last;
@@ -159,7 +159,7 @@ static inline int choose(__global const float *weights, uint n, float limit, flo
 	return id;
 }
 
-/* Lists the blocks whose value is at least `least`, in ascending order. Returns how many they are. */
+/* Lists the blocks whose value is at least `least`, in ascending order. Returns their number. */
 GROUP_FUNCTION uint list_blocks(__global const float *values, float least, __global int *listed, LOCAL int *ids)
 {
 	const uint section = CEIL_(BLOCKS, (uint)LANES), first = MIN_(LANE * section, BLOCKS);
@@ -198,8 +198,8 @@ GROUP_FUNCTION void gather(const struct view *w, __global const int *listed, uin
 	BARRIER();
 }
 
-/* Replaces n gathered logits by their e, and by 0 if the logit is below `least` or e is below `floor_`. Returns the
- * sum. */
+/* Replaces each of n gathered logits by its e (top of this file), or by 0 if the logit is below `least` or e is below
+ * `floor_`. Returns the sum. */
 GROUP_FUNCTION float weigh(__global float *v, uint n, float most, float inverse, float least, float floor_,
 			   LOCAL float *scratch)
 {
@@ -253,7 +253,7 @@ struct cuts {
 	int top_k; /* 0: all */
 };
 
-/* Whether a draw needs the sum of e over all tokens: it has neither top_k nor min_p, which keep few tokens. */
+/* Whether a draw needs the sum of e over all tokens: it has neither top_k nor min_p, which need no sum. */
 static inline bool needs_sum(const struct cuts *k)
 {
 	return !k->top_k && k->min_p <= 0;

@@ -4,8 +4,8 @@
  *                       packing, 16 of them for each panel
  *     synthesize_rows   fills a row-major table
  *
- *     W            panels of 16 x LD(cols) elem_t (PACKING, as enum kernel_packing), from panel first_panel on; padding
- *                  is zero; out
+ *     W            panels of 16 x LD(cols) elem_t, packed as PACKING says (a value of enum kernel_packing, kernels.h),
+ *                  from panel first_panel on; padding is zero; out
  *     table        [rows, LD(cols)] elem_t; out
  *     key, scale, offset   of the weight (synthetic.clh)
  *

@@ -1,10 +1,10 @@
 /*
  * The attention of prompts on tensor cores: the kernel `attention` of generic/attention.cl, with the same arguments.
  *
- * A group takes a tile of at most TILE_TOKENS tokens for one KV head: TILE_TOKENS * SHARERS queries, at most
- * FLASH_QUERIES, 16 a warp. It walks the keys in blocks of 32 at absolute positions, ascending, with online softmax
- * (Dao 2023, arXiv:2307.08691). Keys past a query's own position weigh exactly 0, so a query's bits do not depend on
- * the tile.
+ * A group takes a tile of at most TILE_TOKENS tokens for one KV head. SHARERS query heads share a KV head, so a tile
+ * has at most TILE_TOKENS * SHARERS queries, and these are at most FLASH_QUERIES. A warp has 16 of them. The group
+ * walks the keys in blocks of 32 at absolute positions, ascending, with online softmax (Dao 2023, arXiv:2307.08691).
+ * Keys past a query's own position weigh exactly 0, so a query's bits do not depend on the tile.
  *
  * Both products are by mma.sync m16n8k16, with sums in float. Queries and weights are floats: each goes in as the sum
  * of two bf16 numbers, its upper and its lower half, so that the results are close to those of float arithmetic. (With
@@ -13,7 +13,8 @@
  * While the scores of a block are computed, cp.async brings its values. While these values are summed, it brings the
  * keys of the next block.
  *
- * Local size FLASH_LANES. Global size tiles x KV_HEADS; the tiles with the most keys begin first.
+ * Local size FLASH_LANES. Global size tiles x KV_HEADS; the last tiles begin first, as those of a row have the most
+ * keys.
  * Options: attention.clh, TILE_TOKENS; HD a multiple of 16, at most 256. Reference: reference_attention.
  */
 #include "attention.clh"
@@ -30,8 +31,8 @@
 #error "no room for these queries"
 #endif
 
-/* Places in local memory. Chunks of 16 bytes are permuted so that 8 rows of one column lie in different banks: keys are
- * HD rows of 4 chunks, values KEYS rows of CHUNKS. */
+/* Places in local memory. A block's keys are HD rows of 4 chunks of 16 bytes. Its values are KEYS rows of CHUNKS
+ * chunks. The chunks of a row are permuted so that 8 rows of one column lie in different banks. */
 #define KEY_CHUNK(row, c)   ((row) * 64 + (((c) ^ ((row) >> 1 & 3)) << 4))
 #define VALUE_SWAPS	    (MIN_(CHUNKS & -CHUNKS, 8) - 1)
 #define VALUE_CHUNK(row, c) (KEY_BYTES + ((row) * CHUNKS + ((c) ^ ((row) & VALUE_SWAPS))) * 16)
@@ -65,7 +66,7 @@ static inline uint pair(float low, float high)
 	return v;
 }
 
-/* Returns the v of the lane whose number differs from this lane's in these bits. */
+/* Returns the v of the lane whose number differs from this lane's number in `bits`. */
 static inline float other_lane(float v, uint bits)
 {
 	float w;
@@ -95,8 +96,8 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 	uint upper[TERM_STEPS][4];
 	float o[CHUNKS][4], most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
 
-/* Start this lane's cp.async of block b's keys or values. Values past the tile's last key become 0: their weight is 0,
- * but 0 times what was there may be no number. */
+/* Start this lane's cp.async of the keys or values of the block that begins at position b. Values past the tile's last
+ * key become 0: their weight is 0, but 0 times the bits that were there may be NaN. */
 #define PAGE_OF(b) ((ulong)step[row[ROW_PAGES_AT] + (b) / PAGE] * KV_HEADS + g)
 #define LOAD_KEYS(b)                                                                               \
 	for (uint i_ = THREAD; i_ < HD * 4; i_ += FLASH_LANES)                                     \
@@ -144,8 +145,8 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 		for (uint k = 0; k < TERM_STEPS; k++) {
 			uint lower[4];
 
-			/* The lower halves have no room in registers. They are computed again from q, which is in the
-			 * L1 cache. */
+			/* The lower halves of the queries have no room in registers. They are computed again from q,
+			 * which is in the L1 cache. */
 #pragma unroll
 			for (uint e = 0; e < 4; e++)
 				lower[e] = pair(QUERY(k, e).x - as_float(upper[k][e] << 16),
@@ -164,8 +165,9 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 		barrier(CLK_LOCAL_MEM_FENCE); /* no warp needs the keys any more */
 		LOAD_KEYS(next);
 		COPY_END();
-		/* Weights: 2^(score - running maximum). Element e of s[j] belongs to the lane's query e / 2 and its key
-		 * e % 2. */
+		/* The scores become weights: 2^(score - running maximum). s[j] has the scores of eight keys of the
+		 * block, from key 8 j on. The lane has two queries and two of these keys. Element e of s[j] is of its
+		 * query e / 2 and of key lane % 4 * 2 + e % 2. */
 #pragma unroll
 		for (uint j = 0; j < KEYS / 8; j++)
 #pragma unroll

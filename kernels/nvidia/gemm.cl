@@ -1,6 +1,6 @@
 /*
- * The matrix products of generic/gemm.cl on tensor cores (tensor.clh): same kernels, same arguments, same options and
- * reference. In float the generic file is used.
+ * The matrix products of generic/gemm.cl on tensor cores (tensor.clh). The kernels have the names, the arguments and
+ * the reference of those in the generic file. If elements are floats, the generic file is used.
  *
  * Local size WARPS * 32; global size groups of panels (tensor.clh) x groups of ROW_BLOCK rows.
  */

@@ -4,7 +4,7 @@
  *
  *     gemm_wide      C = A W, or with add C += A W: the chain of terms from k0 on
  *     gate_up_wide   act = silu(h G) * (h U)
- *     down_wide      y = act D: the chain of terms from k0 on; the chain of k0 = 0 is stored, the others are added
+ *     down_wide      y = act D: the chain of terms from k0 on; the chain from 0 on is stored, the others are added
  *
  * Arguments: as in gemm.cl and moe_gemm.cl; k0 a multiple of CHAIN_TERMS; all K multiples of 128.
  * Local size WIDE_LANES. Global size: gemm_wide: tiles of 128 columns x 128 rows; the others: groups of 128 packed
@@ -21,8 +21,7 @@
 #define WIDE_STAGES 3
 #define WIDE_TOKENS 128
 #define WIDE_BYTES  (WIDE_STAGES * WIDE_TOKENS * WGMMA_ROW_BYTES)
-/* So many column blocks of the same rows are taken by neighbouring groups, so that they find weights and tokens in the
- * L2 cache. */
+/* Neighbouring groups take so many tiles of the same rows, so that they find weights and tokens in the L2 cache. */
 #define BAND	    8
 
 #define COPY_16(to, from) __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory")
@@ -93,8 +92,8 @@ GROUP_FUNCTION uint4 load_once(__global const elem_t *p)
 	__local uint4 stages_[WIDE_BYTES / 16] __attribute__((aligned(1024)));                     \
 	const uint memory = (uint)(ulong)stages_
 
-/* Stores a tile, or adds it to what stands there: token t's row begins at OUT_ROW(t). To add, it loads 16 numbers at
- * once: one after the other, each would wait for memory. */
+/* Stores a tile, or adds it to the numbers that stand there: token t's row begins at OUT_ROW(t). To add, it loads 16
+ * numbers at once: one after the other, each would wait for memory. */
 #define PUT_OR_ADD(d, NT)                                                                          \
 	_Pragma("unroll") for (uint i_ = 0; i_ < NT / 2; i_ += 16)                                 \
 	{                                                                                          \
@@ -129,8 +128,8 @@ __kernel WIDE_GROUP void gemm_wide(__global const elem_t *restrict A, uint lda, 
 #undef OUT_ROW
 }
 
-/* Reads the expert, the first row and the number of rows of the group's task. Returns from the kernel if there is no
- * such task. */
+/* Reads the expert, the first row and the number of rows of the group's task. Returns from the kernel if the group has
+ * no task. */
 #define TASK_OF_GROUP(expert, first, n)                                                            \
 	const uint task_ = get_group_id(1);                                                        \
                                                                                                    \
@@ -156,7 +155,8 @@ __kernel WIDE_GROUP void gate_up_wide(__global const elem_t *restrict h, __globa
 	if ((uint)get_group_id(0) * 64 >= N)
 		return;
 #define A_GATHER(t) (h + (ulong)(rows[first + (t)] / (TOPK + 1)) * K)
-/* A lane of a gate panel and the lane with its number of the up panel beside it have the same tokens and columns. */
+/* One warp has a gate panel, the next one the up panel beside it. Lanes of the same number in these two warps have the
+ * same tokens and columns. */
 #define PUT_ACT(d, NT)                                                                             \
 	barrier(CLK_LOCAL_MEM_FENCE);                                                              \
 	if (panel & 1)                                                                             \

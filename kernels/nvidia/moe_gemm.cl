@@ -1,5 +1,5 @@
-/* The matrix products of generic/moe_gemm.cl on tensor cores (tensor.clh): same kernels, same arguments, same options
- * and reference. In float the generic file is used.
+/* The matrix products of generic/moe_gemm.cl on tensor cores (tensor.clh). The kernels have the names, the arguments
+ * and the reference of those in the generic file. If elements are floats, the generic file is used.
  *
  * Local size WARPS * 32. Global size: groups of panels (tensor.clh) x the largest number of tasks possible. A group of
  * moe_gate_up has 16 columns: their gate panel belongs to the first warp, their up panel to the second. */
@@ -9,11 +9,11 @@
 #include "tensor.clh"
 
 /* The number of the group's task. The last tasks begin first: they are the shared expert's, which has a row for every
- * token and so takes longest. */
+ * token. */
 #define LAST_FIRST(tasks) ((uint)(tasks)[0] - 1 - (uint)get_group_id(1))
 
-/* Computes one tile of moe_gate_up: rows r .. r + n - 1. A sum of gate_up is one chain, whatever K is: gate_up has
- * columns enough for all warps of a device, and silu needs the whole sum. */
+/* Computes one tile of moe_gate_up: rows r .. r + n - 1. A sum of moe_gate_up is one chain (tensor.clh), whatever K is,
+ * because silu needs the whole sum. */
 #define GATE_UP_TILE(chain, NT, r, n)                                                              \
 	{                                                                                          \
 		uint a_[NT];                                                                       \

@@ -1,5 +1,6 @@
 /*
- * generic/peak.cl, and the peaks of three instructions. A round is some of them that do not depend on each other:
+ * generic/peak.cl, and the peaks of three instructions. A round is several instructions of one kind that do not depend
+ * on each other:
  *
  *     peak_dot    MMA_CHAINS mma.sync of a warp, each 16 x 8 x 16 products of bf16 (Hopper's wgmma does more)
  *     peak_int8   MMA_CHAINS mma.sync of a warp, each 16 x 8 x 32 products of int8

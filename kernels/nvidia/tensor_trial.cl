@@ -1,6 +1,6 @@
 /*
- * A trial of wgmma: whether it is there and adds as mma.sync does, bit for bit. A warp group multiplies 64 columns by
- * 32 tokens over 64 terms both ways, with random numbers of very different sizes.
+ * A trial of wgmma: whether it is there and adds as mma.sync does, bit for bit. 128 lanes multiply 64 columns by 32
+ * tokens over 64 terms, once by wgmma and once by mma.sync, with random numbers of very different sizes.
  *
  *     differ   [1] uint, 0 before; the number of sums that differ, or that are 0, is added to it
  *

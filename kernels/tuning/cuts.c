@@ -23,7 +23,7 @@ static uint32_t sharers(const struct kernel_shape *s)
 	return MAX(s->heads / MAX(s->kv_heads, 1u), 1u);
 }
 
-/* Returns the size of an MLP's experts, or of an MLP without experts its own. */
+/* Returns the size of an MLP's experts, or the MLP's own size if it has no experts. */
 static uint32_t width(const struct kernel_mlp *m)
 {
 	return m->experts ? m->expert_size : m->shared_size;

@@ -31,10 +31,10 @@
 
 enum tuning_family {
 	TUNING_NONE,	/* not tuned */
-	TUNING_PRODUCT, /* gemm_store, gemm_add: N, K, M are those of the product */
+	TUNING_PRODUCT, /* gemm_store, gemm_add: N, K, M are the sizes of the product */
 	TUNING_EXPERTS, /* moe_gate_up, moe_down: N, K of an expert or dense MLP, M its mean number of rows */
-	TUNING_ATTENTION, /* N queries that share a key, K dimensions of a head, M tokens of the step */
-	TUNING_DECODE_STEP, /* N the hidden size, K the size of an expert, M tokens of the step */
+	TUNING_ATTENTION, /* N query heads of a KV head, K dimensions of a head, M tokens of the step */
+	TUNING_DECODE_STEP, /* N the hidden size, K the size of an expert or dense MLP, M tokens of the step */
 	TUNING_FAMILIES,
 };
 

@@ -1,5 +1,6 @@
 /*
- * generic/peak.cl, and the peaks of two instructions. A round is ACCUMULATORS of them that do not depend on each other:
+ * generic/peak.cl, and the peaks of two instructions. A round is ACCUMULATORS instructions of one kind that do not
+ * depend on each other:
  *
  *     peak_dot    vdpbf16ps, 16 floats += 32 products of bf16
  *     peak_int8   vpdpbusd, 16 ints += 64 products of int8; for processors with AVX512_VNNI

@@ -5,11 +5,14 @@
  * The nodes are in the template's arena and do not change after template_parse: any number of threads may walk them.
  *
  * Names. Jinja compiles a template to Python functions, in which each scope (the template, a loop's body, a macro, a
- * set block...) has variables of its own. Which of them a name means is decided when the template is compiled, not
- * when it runs. scope.c makes the same decisions. A `function` (the template, a macro) has an activation each time it
- * runs. A `frame` is one scope of a function. Its variables are neighbouring slots of the activation. Each time the
- * scope is entered they are cleared, and some are filled (`slot_load`). So an assignment in a loop's body ends with the
- * iteration, and a name that is assigned anywhere in a scope means the scope's own variable in all of it. */
+ * set block...) has variables of its own. Jinja decides which variable a name means when it compiles the template, not
+ * when the template runs. scope.c makes the same decisions: a name that is assigned anywhere in a scope means the
+ * scope's own variable everywhere in the scope.
+ *
+ * Each time a `function` (the template or a macro) runs, it gets an activation: an array of slots, one for each of its
+ * variables. A `frame` is one scope of a function: its variables are neighbouring slots. Each time the scope is
+ * entered, its slots are cleared, and some are filled (`slot_load`). So an assignment in a loop's body ends with the
+ * iteration. */
 #pragma once
 
 #include "protocol/jinja/value.h"
@@ -30,11 +33,11 @@ enum node_type {
 	N_OR,	    /* a, b */
 	N_COMPARE,  /* a, b, op: enum compare_op */
 	N_CONCAT,   /* a, b */
-	N_COND,	    /* b if a else c (or NULL) */
-	N_ATTR,	    /* a "." name, op: bits 1 << enum builtin_kind, of kinds with this method */
+	N_COND,	    /* b if a else c; c may be NULL */
+	N_ATTR,	    /* a "." name, op: a bit 1 << k for each enum builtin_kind k with this method */
 	N_ITEM,	    /* a [ b ] */
 	N_SLICE,    /* a : b : c, each may be NULL; only as b of N_ITEM */
-	N_CALL,	    /* a ( list, list2 ): arguments by position, and N_KEYWORDs */
+	N_CALL,	    /* a(list, list2): the arguments by position, and the N_KEYWORDs */
 	N_KEYWORD,  /* name = a */
 	N_FILTER,   /* a | name, arguments as N_CALL, builtin */
 	N_TEST,	    /* a is name, arguments as N_CALL, builtin */
@@ -46,7 +49,7 @@ enum node_type {
 	N_IF,		/* a: condition, list: body, list2: else, b: chain of N_IF for elif */
 	N_FOR,		/* a: target, b: iterable, c: test or NULL, list: body, list2: else */
 	N_SET,		/* a: target, b: value */
-	N_SET_BLOCK,	/* a: target, b: filters over N_CAPTURED, list: body */
+	N_SET_BLOCK,	/* a: target, b: filters over N_CAPTURED or NULL, list: body */
 	N_FILTER_BLOCK, /* b: filters over N_CAPTURED, list: body */
 	N_GENERATION,	/* list: body */
 	N_MACRO,	/* name, function, list: body, where */
@@ -58,7 +61,8 @@ enum name_use { NAME_LOAD, NAME_STORE, NAME_PARAM };
 
 enum compare_op { CMP_EQ, CMP_NE, CMP_LT, CMP_LE, CMP_GT, CMP_GE, CMP_IN, CMP_NOT_IN };
 
-/* A variable: slot number `slot` of the activation that is `hops` steps outwards from the current one. */
+/* A variable: slot number `slot` of the activation that is `hops` steps outwards from the current one. A step goes from
+ * a macro to the function in which it was defined. */
 struct variable {
 	unsigned hops, slot;
 };
@@ -67,7 +71,7 @@ struct variable {
 struct slot_load {
 	unsigned slot;
 	bool from_context;     /* else from `outer`, a variable of a scope around */
-	unsigned context_name; /* index into the template's context names */
+	unsigned context_name; /* index into context_names of struct template */
 	struct variable outer;
 };
 
@@ -109,15 +113,16 @@ struct template
 	struct arena arena;
 	struct node *body; /* chain of statements */
 	struct function root;
-	struct value *context_names; /* names looked up in the context once for each rendering */
+	/* the names of the variables that the template takes from outside; each rendering looks them up once */
+	struct value *context_names;
 	unsigned ncontext_names;
 };
 
 enum {
-	/* bytes of the tree: a node takes about 200, and a byte of text may be a node */
+	/* most bytes of the tree: a node takes about 200, and each byte of a text may become a node */
 	TEMPLATE_ARENA_MAX = 512 << 20,
 	TEMPLATE_NESTING = 100, /* most levels of tags in tags, parentheses in parentheses */
-	TEMPLATE_HEIGHT = 400,	/* height of an expression: each operator of a + b + c ... adds 1 */
+	TEMPLATE_HEIGHT = 400,	/* most height of a tree: each operator of a + b + c ... adds 1 */
 };
 
 /* State of reading a template. The first error is kept, as in a rendering (render.h). */

@@ -1,8 +1,9 @@
-/* Builtins: filters, tests, methods and global functions. Each is a row of a table beside its function, and tables.h
- * lists the tables. To add one, write its function and its row.
+/* Builtins: filters, tests, methods and global functions. Each has a function, and a row of a table in the same file.
+ * tables.h lists the tables. To add a builtin, write its function and its row.
  *
- * A builtin of jinja2 or Python that no published chat template uses has no row. Its name is in its table's
- * `refused` (or `changes`, tables.h), so that the error for a template with it can say why it is refused. */
+ * A builtin of jinja2 or Python that no published chat template uses, or that the sandbox refuses, has no row. Its name
+ * is in a list of its table, `refused` or `changes` (tables.h), so that the error can say why the builtin is
+ * refused. */
 #pragma once
 
 #include "protocol/jinja/value.h"
@@ -23,17 +24,17 @@ enum builtin_kind {
 
 enum builtin_flags {
 	BUILTIN_POSITIONAL = 1, /* takes no keyword arguments, like many methods of str */
-	BUILTIN_RAW = 2,	/* reads `args` itself; they are not matched with `params` */
+	BUILTIN_RAW = 2,	/* the function reads `args` itself; `params` is not used */
 	/* its value is a generator: the function runs when the first item is wanted, and returns a list of the items */
 	BUILTIN_LAZY = 4,
-	BUILTIN_SAFE = 8,     /* a str that it returns is as safe as `self` */
+	BUILTIN_SAFE = 8,     /* a str that it returns is `safe` (value.h) if `self` is */
 	BUILTIN_CHANGES = 16, /* would change its list or dict: the sandbox refuses it */
 };
 
-/* One call of a builtin, for its function. */
+/* One call of a builtin, as its function gets it. */
 struct builtin_call {
 	const struct builtin *b;
-	struct value self;		  /* the value on the left of the filter, test or method */
+	struct value self;		  /* the value left of a filter, test or method */
 	struct value arg[BUILTIN_PARAMS]; /* V_MISSING: not given */
 	struct args args;		  /* all arguments as given, for BUILTIN_RAW */
 };
@@ -42,12 +43,12 @@ struct builtin {
 	const char *name;
 	struct value (*call)(struct render *r,
 			     const struct builtin_call *c); /* NULL: not supported */
-	int64_t data;	/* a parameter of the function, which several builtins may share */
+	int64_t data;	/* tells `call` for which builtin it works: several may share it */
 	unsigned flags; /* enum builtin_flags */
 	int required;	/* number of parameters that must be given */
 	/* Names of the parameters. A letter and a colon before a name give its type: "s:" a str, "i:" an int or bool,
-	 * "S:" and "I:" the same or None, which counts as not given. An argument for "x:" is refused: jinja2 or Python
-	 * has the parameter, but no published chat template uses it. */
+	 * "S:" and "I:" the same or None, which counts as not given. An argument for an "x:" parameter is refused:
+	 * jinja2 or Python has the parameter, but no published chat template uses it. */
 	const char *params[BUILTIN_PARAMS];
 };
 

@@ -19,5 +19,5 @@ struct dict *dict_new(struct render *r, size_t n);
 /* Returns the value of a key. NULL: d has no such key, or a failure (`key` cannot be a key). */
 const struct value *dict_find(struct render *r, const struct dict *d, struct value key);
 
-/* Adds or replaces an entry. Fails if `key` cannot be a key. Does nothing if d is NULL. */
+/* Adds or replaces an entry; does nothing if d is NULL. Fails if `key` cannot be a key. */
 void dict_set(struct render *r, struct dict *d, struct value key, struct value value);

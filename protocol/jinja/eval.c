@@ -25,7 +25,7 @@ static size_t chain_length(const struct node *n)
 
 /* ---- calls ---- */
 
-enum { FEW_ARGS = 4 }; /* up to so many arguments of each kind are kept on the stack */
+enum { FEW_ARGS = 4 }; /* on the stack: up to 4 arguments by position, 4 by keyword */
 
 struct few_args {
 	struct value v[FEW_ARGS];
@@ -72,7 +72,7 @@ static struct value eval_builtin(struct render *r, struct activation *act, const
 
 	if (r->rc)
 		return NOTHING;
-	if (!n->builtin || !n->builtin->call) /* searching again sets the error */
+	if (!n->builtin || !n->builtin->call) /* looking it up again sets the error */
 		builtin_named(r, n->type == N_FILTER ? FILTER : TEST, n->name);
 	return r->rc ? NOTHING : builtin_call(r, n->builtin, self, &args);
 }
@@ -89,7 +89,7 @@ static struct value eval_items(struct render *r, struct activation *act, const s
 	return value_of_list(n->type == N_TUPLE ? V_TUPLE : V_LIST, l);
 }
 
-/* all keys and values are computed before the first is added */
+/* Makes a dict. All keys and values are computed before the first entry is added. */
 static struct value eval_dict(struct render *r, struct activation *act, const struct node *n)
 {
 	struct value all = eval_items(r, act, n);

@@ -6,9 +6,13 @@
 /* The variables of one call of a function (the template, a macro). They are in the arena, so that a macro may outlive
  * the call that defined it. */
 struct activation {
-	struct activation *outer;    /* the one in which the macro was defined; NULL: not a macro */
-	const struct value *context; /* a value for each of the template's context names */
-	struct value captured;	     /* the value of N_CAPTURED */
+	/* the activation of the function in which this macro was defined; NULL: not a macro */
+	struct activation *outer;
+	/* the values of the names that the template takes from outside, in the order of template.context_names
+	 * (ast.h) */
+	const struct value *context;
+	/* the value of N_CAPTURED: the text of a block, to which filters are applied */
+	struct value captured;
 	struct value slot[];
 };
 

@@ -151,8 +151,8 @@ static void assign(struct render *r, struct activation *act, const struct node *
 		*activation_slot(act, where) = v;
 }
 
-/* Checks that all attributes of a target belong to namespaces. As in jinja2 this happens before the value that is
- * assigned is evaluated. */
+/* Checks that all attributes of a target belong to namespaces. As in jinja2 the check comes before the assigned value
+ * is evaluated. */
 static void check_namespaces(struct render *r, struct activation *act, const struct node *target)
 {
 	if (target->type == N_NSREF && activation_slot(act, target->where)->type != V_NAMESPACE)

@@ -113,7 +113,8 @@ static struct node *parse_name(struct parser *p)
 	return n;
 }
 
-/* What parse_elements reads: expressions, conditions (expr.h), names of a target, or also namespace.attribute. */
+/* The elements that parse_elements reads: expressions, conditions (parse_condition in expr.h), names that are assigned
+ * to, or such names and namespace.attribute. */
 enum element { EXPRESSION, CONDITION, TARGET, NAMESPACE_TARGET };
 
 static struct node *parse_elements(struct parser *p, enum element what, const char *end,
@@ -191,7 +192,7 @@ static struct node *parse_bound(struct parser *p)
 	return p->at->type == ':' || p->at->type == ']' ? NULL : parse_expression(p);
 }
 
-/* Parses [x] or [a:b:c] after the value a. */
+/* Parses [x] or [start:stop:step] behind the value a. */
 static struct node *parse_item(struct parser *p, struct node *a)
 {
 	int line = p->at++->line;

@@ -8,19 +8,19 @@ struct node *parse_expression(struct parser *p);
 /* Parses one expression, or several with commas between them, which are a tuple. */
 struct node *parse_tuple(struct parser *p);
 
-/* As parse_tuple, but without the inline "a if b else c": for the condition of an if, and the iterable of a for. Stops
- * before the name `end` (NULL: there is no such name). */
+/* Parses like parse_tuple, but without the inline "a if b else c": for the condition of an if, and the iterable of a
+ * for. Stops before the name `end` (NULL: there is no such name). */
 struct node *parse_condition(struct parser *p, const char *end);
 
 /* Parses the target of an assignment: one name, or several; with `namespaces` also namespace.attribute. Stops before
- * the name `end`, as above. */
+ * the name `end` (NULL: there is no such name). */
 struct node *parse_target(struct parser *p, const char *end, bool namespaces);
 
 /* Parses one name as a target. */
 struct node *parse_target_name(struct parser *p, enum name_use use);
 
-/* Parses "| name(...) | ...", also without any filter. Returns the filters applied to n. */
+/* Parses "| name(...) | ...": any number of filters, also none. Returns them applied to n. */
 struct node *parse_filters(struct parser *p, struct node *n);
 
-/* Parses "name(...)". Returns this filter applied to n. */
+/* Parses one filter, "name" or "name(...)". Returns it applied to n. */
 struct node *parse_filter(struct parser *p, struct node *n);

@@ -101,7 +101,7 @@ FUNCTION(filter_default)
 	return c->arg[0].type == V_MISSING ? value_cstr("") : c->arg[0];
 }
 
-/* Returns the text that indents pretty-printed JSON by one level: v itself if it is a text, else so many spaces. */
+/* Returns the text that indents pretty-printed JSON by one level: v itself if it is a text, else v spaces. */
 static struct value json_indent(struct render *r, struct value v)
 {
 	int64_t n;

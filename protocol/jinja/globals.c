@@ -1,4 +1,4 @@
-/* Global functions that every template has; the last two are transformers' own. */
+/* Global functions that every template has. raise_exception and strftime_now are transformers' own. */
 #include <string.h>
 #include <time.h>
 
@@ -41,7 +41,8 @@ FUNCTION(global_range)
 	return value_of_list(V_RANGE, l);
 }
 
-/* dict(mapping, **more), namespace(mapping, **more). `data` of the row: the type of the result. */
+/* dict(mapping, **more), namespace(mapping, **more). The member `data` of the row (builtin.h) is the type of the
+ * result. */
 FUNCTION(global_dict)
 {
 	struct dict *d = dict_new(r, 0), none = {0};
@@ -65,8 +66,8 @@ FUNCTION(global_dict)
 	return r->rc ? NOTHING : (struct value){.type = (uint8_t)c->b->data, .dict = d};
 }
 
-/* The error is the argument alone, without the template's name and the line: it tells the client why the template
- * refuses the messages. */
+/* raise_exception(message). The error is the message alone, without the template's name and the line: it tells the
+ * client why the template refuses the messages. */
 FUNCTION(global_raise)
 {
 	struct value text = value_to_str(r, c->arg[0]);
@@ -104,7 +105,7 @@ FUNCTION(global_strftime_now)
 	clock_gettime(CLOCK_REALTIME, &now);
 	if (!localtime_r(&now.tv_sec, &local))
 		return value_fail(r, "strftime_now: there is no local time");
-	/* Python's bound on the text: a longer one becomes empty there, too. */
+	/* Python has the same bound: a longer text becomes empty in Python, too. */
 	while (size < 256 * (size_t)format.len)
 		size *= 2;
 	if (buf_reserve(&r->scratch, size) < 0) {

@@ -1,6 +1,6 @@
 /* Filters on lists, dicts and all other values that can be walked. As in jinja2 some of them return generators
- * (BUILTIN_LAZY), which compute nothing until an item is wanted. "data:" says what the row of a builtin has there
- * (builtin.h). */
+ * (BUILTIN_LAZY), which compute nothing until an item is wanted. In the comments below, "data:" tells what the member
+ * `data` of the builtin's row (struct builtin, builtin.h) means. */
 #include <string.h>
 
 #include "protocol/jinja/attr.h"
@@ -37,8 +37,8 @@ static bool is_number(struct value v)
 	return v.len && i == v.len;
 }
 
-/* Returns item.a.b for the path "a.b", item[0] for 0, the item itself without a path. `other`, if given and not None,
- * is taken for a member that is missing. */
+/* Returns item.a.b for the path "a.b", item[0] for the path 0, and the item itself without a path. `other`, if given
+ * and not None, is taken for a member that is missing. */
 static struct value follow(struct render *r, struct value path, struct value other,
 			   struct value item)
 {
@@ -238,7 +238,7 @@ FUNCTION(filter_join)
 
 /* ---- order ---- */
 
-/* `attribute` may name several members, "a,b". So each item has a list of keys, even if there is only one. */
+/* `attribute` may name several members, "a,b". So the key of each item is a list, also for a single member. */
 FUNCTION(filter_sort)
 {
 	struct value attribute = c->arg[2], name, *keys;
@@ -289,7 +289,7 @@ FUNCTION(filter_unique)
 	return value_of_list(V_LIST, l);
 }
 
-/* min, max; data: -1, 1 */
+/* min, max; data: the result of value_compare with which an item replaces the best one: -1 for min, 1 for max */
 FUNCTION(filter_extreme)
 {
 	struct list *items = value_items(r, c->self);

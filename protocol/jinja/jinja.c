@@ -9,8 +9,8 @@
 #include "protocol/jinja/scope.h"
 #include "protocol/jinja/tables.h"
 
-/* The bounds of one rendering. A chat of a million characters takes some hundred thousand steps. Fuzzers, which look
- * for hangs, are built with fewer steps. */
+/* The bounds of one rendering. A value costs about one step, and so do 64 bytes of text each time that they are
+ * handled, so chats need far fewer than RENDER_STEPS. Fuzzers, which look for hangs, are built with fewer steps. */
 #ifndef RENDER_STEPS
 #define RENDER_STEPS (50 * 1000 * 1000)
 #endif

@@ -1,17 +1,21 @@
-/* Jinja, the language of chat templates, as transformers configures it (trim_blocks and lstrip_blocks on,
- * loopcontrols, generation blocks, tojson without escapes, the immutable sandbox), in C. Chats are not its concern: the
- * caller gives the messages as variables.
+/* Jinja, the language of chat templates, as transformers configures it (trim_blocks and lstrip_blocks on, loopcontrols,
+ * generation blocks, tojson without escapes, the immutable sandbox), in C. It knows nothing of chats: the caller gives
+ * the messages as variables.
+ *
+ * The way of a template through the files, and the subjects of other files:
  *
  *     text -> lex -> expr, parse -> scope (the meaning of names) -> exec (statements), eval
  *     value, dict, seq, number, write, json: Python's values, how they are found, walked, written
  *     builtin, tables: filters, tests, methods and functions (strings, filters, items, tests...)
  *
- * A template that renders gives the same text as Python's jinja2, byte for byte, with two exceptions: `is sameas` of
- * equal texts or numbers, and the case of letters beside a few signs such as "ª". Constructs that no published chat
- * template uses are refused by name, some when the template is read, others when it is rendered: call, with, raw and
- * print blocks, other templates, recursive loops, arguments with * and **, the operator **, comparisons in a chain,
- * HTML filters, most formats (format.h), some filters and methods (`refused` in the tables). Integers have 64 bits; a
- * larger one is an error.
+ * A template that renders is meant to give the same text as Python's jinja2, byte for byte. The exceptions are rare;
+ * among them are `is sameas` of equal texts or numbers, d.keys() == d.keys(), and whether a letter beside a few signs
+ * such as "ª" becomes a capital one.
+ *
+ * Many constructs that no published chat template uses are refused, with an error that names them, when the template is
+ * read or when it is rendered. Among them are the tags call, with, raw, print, block and include, recursive loops,
+ * arguments with * and **, the operator **, comparisons in a chain, most formats (format.h), and some filters and
+ * methods (`refused` in tables.h). Integers have 64 bits; a larger one is an error.
  *
  * A template does not change after it was parsed: any thread may render it at the same time. Rendering is bounded:
  * output bytes, memory, steps and nesting each have a maximum, so that a hostile template or message cannot hang the
@@ -27,15 +31,15 @@ struct template;
 
 enum { TEMPLATE_TEXT_MAX = 1 << 20 }; /* most bytes of a template */
 
-/* Makes a *new* template of its text. Errors call it `name`. Fails with -EINVAL if the text is wrong or not supported
- * (the error names the line and the reason), and with -ENOMEM. */
+/* Makes a *new* template of a text. Errors call the template `name`. Fails with -EINVAL if the text is wrong or not
+ * supported (the error names the line and the reason), and with -ENOMEM. */
 int template_parse(const char *name, const char *text, size_t len, struct template **ret,
 		   struct err *e) MUST_CHECK;
 void template_free(struct template *t);
 
 /* Renders with the members of `context` (an object) as global variables and appends the text to out. -EBADMSG: the
- * template called raise_exception, and the error has the text that it gave there (the client's fault). -EINVAL: the
- * template itself is wrong, or met a value that it cannot handle. -E2BIG: a bound was reached. -ENOMEM. On failure out
- * is unchanged. */
+ * template called raise_exception, and the error is the text that it passed to that function (the messages are at
+ * fault). -EINVAL: the template itself is wrong, or met a value that it cannot handle. -E2BIG: a bound was reached.
+ * -ENOMEM. On failure out is unchanged. */
 int template_render(const struct template *t, const json_t *context, struct buf *out,
 		    struct err *e) MUST_CHECK;

@@ -1,7 +1,8 @@
 /* Cuts a template into tokens, with jinja2's rules for white space. A tag is {% ... %} or {{ ... }}, and {# ... #} is a
  * comment. trim_blocks: the newline behind "%}" or "#}" is dropped. lstrip_blocks: the white space before "{%" or "{#"
- * is dropped if nothing else precedes it in its line. "-" at either side of a tag or comment strips all white space
- * there, "+" keeps it. One newline at the very end of the template is dropped. */
+ * is dropped if nothing else precedes it in its line. A "-" inside either end of a tag or comment strips all white
+ * space outside that end; a "+" keeps what these two rules would drop. One newline at the very end of the template is
+ * dropped. */
 #include "protocol/jinja/lex.h"
 
 #include <string.h>
@@ -59,9 +60,10 @@ static size_t skip_space(const struct lexer *l, size_t at)
 	return at + text_skip_space(l->s + at, l->n - at);
 }
 
-/* If `end` ("%}", "}}" or "#}"), perhaps with a sign, begins at `at`, returns the place behind it and behind all that
- * it strips: behind "-%}" that is white space, behind "%}" one newline, behind "+%}" and "}}" nothing. Otherwise
- * returns 0. */
+/* Returns the place behind the end of a tag or comment that begins at `at`, and behind the white space that this end
+ * strips; 0: no end begins at `at`. `end` is "%}", "}}" or "#}", and a sign may stand before it. With "-" an end strips
+ * all white space. Without a sign "%}" and "#}" strip one newline, and "}}" strips nothing. "+%}" and "+#}" strip
+ * nothing. */
 static size_t match_end(const struct lexer *l, size_t at, const char *end)
 {
 	bool variable = end[0] == '}';
@@ -75,8 +77,8 @@ static size_t match_end(const struct lexer *l, size_t at, const char *end)
 	return at + 2 + (!variable && peek(l, at + 2) == '\n');
 }
 
-/* Adds the text up to `end`, where a tag or comment begins, as a token. Its `sign` (0: none) or lstrip_blocks may strip
- * white space from the text. */
+/* Adds the text up to `end`, where a tag or comment begins, as a token. White space at the end of the text may be
+ * stripped, because of `sign`, the sign of the tag or comment (0: none), or of lstrip_blocks. */
 static void push_data(struct lexer *l, size_t end, char sign, bool variable)
 {
 	const char *s = l->s + l->pos, *p;
@@ -173,7 +175,7 @@ static void lex_name(struct lexer *l)
 	l->pos = at;
 }
 
-/* Returns the code point of an escape \x, \u or \U: `count` hexadecimal digits, behind the letter, which is s[0]. */
+/* Returns the code point of an escape \x, \u or \U. s[0] is this letter; `count` hexadecimal digits must follow it. */
 static uint32_t hex_escape(struct lexer *l, const char *s, size_t n, size_t count)
 {
 	static const char hex[] = "0123456789abcdef";
@@ -193,8 +195,8 @@ static uint32_t hex_escape(struct lexer *l, const char *s, size_t n, size_t coun
 	return cp;
 }
 
-/* Appends the character that a backslash and s stand for, or both characters if they are no escape. Returns how many
- * bytes of s it has used. */
+/* Reads an escape; s is the text behind the backslash. Appends the character for which the escape stands, or the
+ * backslash and the character behind it if they are no escape. Returns the number of bytes of s that were used. */
 static size_t unescape(struct lexer *l, const char *s, size_t n, struct buf *out)
 {
 	static const char plain[] = "\\'\"abfnrtv", meaning[] = "\\'\"\a\b\f\n\r\t\v";
@@ -294,7 +296,7 @@ static void lex_operator(struct lexer *l)
 	l->pos += len;
 }
 
-/* Reads tokens up to the end of the tag, "%}" or "}}". If the text ends without one, the parser reports it. */
+/* Reads tokens up to the end of the tag, "%}" or "}}". If the tag has no end, the parser reports it. */
 static void lex_tag(struct lexer *l, bool variable)
 {
 	uint32_t cp;

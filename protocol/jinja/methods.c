@@ -1,4 +1,5 @@
-/* Methods of dict; published chat templates use no methods of other types but str (strings.c). */
+/* Methods of dict, and the tables of lists, tuples, ranges and `loop`, all of whose methods are refused. The methods of
+ * str are in strings.c. */
 #include "protocol/jinja/dict.h"
 #include "protocol/jinja/tables.h"
 
@@ -13,7 +14,7 @@ FUNCTION(dict_get)
 	return c->arg[1].type == V_MISSING ? value_none() : c->arg[1];
 }
 
-/* keys(), values(), items(). `data` of the row: the type of the result. */
+/* keys(), values(), items(). The member `data` of the row (builtin.h) is the type of the result. */
 FUNCTION(dict_view)
 {
 	const struct dict *d = c->self.dict;

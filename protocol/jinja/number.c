@@ -32,8 +32,9 @@ static void shortest(double f, char digits[24], int *ret_exponent)
 				value = value * 10 + (*p - '0');
 		*ret_exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
 		if (!reads_as(value, *ret_exponent - count + 1, f)) {
-			/* Above a power of two, doubles lie further apart than below it. So the decimal above the
-			 * nearest may be read as f although the nearest is not. */
+			/* This matters only if f is a power of two: the doubles above f then lie twice as far apart as
+			 * those below it. So the next larger decimal may be read as f although the nearest one is
+			 * not. */
 			value++;
 			if (!reads_as(value, *ret_exponent - count + 1, f))
 				continue;
@@ -74,7 +75,7 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* Whether the underscore s[i] stands between two digits. */
+/* Returns whether the underscore s[i] stands between two digits. */
 static bool joins_digits(const char *s, size_t n, size_t i)
 {
 	return i && is_digit(s[i - 1]) && i + 1 < n && is_digit(s[i + 1]);
@@ -105,8 +106,8 @@ enum parse_int text_to_int(const char *s, size_t n, int64_t *ret)
 	return PARSE_INT_OK;
 }
 
-/* Reads a float as Python does. False: the text is no float. strtod alone would take hexadecimal numbers and
- * "nan(...)". */
+/* Reads a float as Python does. False: the text is no float. The characters are checked because strtod would also take
+ * hexadecimal numbers and "nan(...)". */
 static bool read_float(const char *text, size_t len, double *ret)
 {
 	size_t sign = text[0] == '+' || text[0] == '-';

@@ -4,7 +4,7 @@
 #include "protocol/jinja/lex.h"
 
 /* State of the parser. After a failure `at` is the last token, T_EOF, which no construct accepts. So every construct
- * and list ends there, and callers need no check after each step. A new node is then `spare`, which may be written to;
+ * and list ends at it, and callers need no check after each step. A new node is then `spare`, which may be written to;
  * the tree is not used after a failure. */
 struct parser {
 	struct reader *rd;
@@ -20,7 +20,7 @@ struct parser {
 /* Keeps the error, goes to the last token and returns `spare`. */
 struct node *parser_fail(struct parser *p, int line, const char *fmt, ...) PRINTF(3, 4);
 
-/* Returns the text of a token for errors, which is in `out` or a constant. */
+/* Returns the text by which errors name a token. The text is in `out` or a constant. */
 const char *parser_describe(const struct parser *p, const struct token *t, char out[64]);
 
 bool parser_is_name(const struct parser *p, const char *name);

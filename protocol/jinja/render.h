@@ -1,12 +1,13 @@
 /* One rendering: its bounds, its memory, its error.
  *
  * The values of a rendering are in its arena, which is dropped as a whole. Nothing here trusts the template or the
- * messages: code that loops charges steps, code that recurses counts depth, and memory and output have a maximum.
+ * messages: code that may loop for long charges steps, code that recurses counts depth, and memory and output have a
+ * maximum.
  *
  * Errors are kept. The first failure stays in `rc` and *err. Functions called after it do no harm, and their results
  * (mostly NOTHING, false or NULL) mean nothing. So an expression is computed without a check after each call. Loops
- * check rc, and so does code that follows a pointer; code that fills a buf checks `failed` once. A failure always ends
- * the rendering, so there is nothing to undo. */
+ * that may be long check rc, and so does code that follows a pointer of a result. Code that fills a buf checks the
+ * buf's `failed` once. A failure always ends the rendering, so there is nothing to undo. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,7 +22,7 @@ struct builtin;
 enum builtin_kind;
 
 enum {
-	RENDER_DEPTH = 1200,   /* depth of evaluations inside evaluations, or lists inside lists */
+	RENDER_DEPTH = 1200,   /* most levels of evaluations in evaluations, lists in lists... */
 	RENDER_RANGE = 100000, /* most items of a range; jinja2's sandbox has the same bound */
 };
 
@@ -35,12 +36,12 @@ struct render {
 	struct arena arena;
 	/* buffer in which strings are built, one behind the other; a finished one is cut off again (value_take) */
 	struct buf scratch;
-	/* the output; while macros and blocks run, their text is behind it, and is then cut off */
+	/* the output; while a macro or block runs, its text is appended to the output, and is cut off at its end */
 	struct buf *out;
 	size_t out_max; /* out->len may not pass this */
 
-	/* Finds filters, tests and methods (builtin_find of tables.h); NULL: there is none of that name. attr.c and
-	 * builtin.c, which the tables are built on, call it through this pointer. */
+	/* Finds a filter, test or method (builtin_find of tables.h); it returns NULL if there is none of that name. It
+	 * is a pointer because the tables are built on attr.c and builtin.c, which call it. */
 	const struct builtin *(*find)(enum builtin_kind kind, const char *name, size_t len);
 };
 
@@ -81,5 +82,6 @@ void *render_alloc(struct render *r, size_t n, size_t size) MUST_CHECK;
 /* Returns a copy of the text in the arena, with a 0 behind it; NULL after a failure. */
 char *render_copy(struct render *r, const char *s, size_t len) MUST_CHECK;
 
-/* If the buffer `b` has failed, makes the rendering fail (E2BIG). Returns true if neither of them has failed. */
+/* If the buffer `b` has failed, makes the rendering fail (E2BIG). Returns whether neither b nor the rendering
+ * failed. */
 bool render_check(struct render *r, const struct buf *b);

@@ -1,16 +1,17 @@
-/* Decides which slot of which activation each name of a template means. This follows jinja2's idtracking.py and
+/* Decides which slot of which activation each name of a template means. This file follows jinja2's idtracking.py and
  * compiler.py step by step, because a template can see their decisions:
  *
- * - A scope is analysed as a whole before it runs. A name that is read in it before it is ever assigned there comes
- *   from the scope around, or from the context. A name that is assigned first, and that no scope around has, begins as
- *   undefined, even if the context has a value of that name.
- * - An assignment in a loop, a macro, or a block of set, filter or generation belongs to that scope. The variable
- *   starts each time with the value that a scope around has for the name, if one has it.
+ * - A scope is analysed as a whole before it runs. If the scope reads a name before it assigns the name, the value
+ *   comes from a scope around, or from the context. If the scope assigns the name first, and no scope around has the
+ *   name, the variable begins as undefined, even if the context has a value of that name.
+ * - An assignment in a loop, a macro, or a block of set, filter or generation belongs to the scope of that loop, macro
+ *   or block. Each time the scope is entered, the variable starts with the value that a scope around has for the name,
+ *   if one has it.
  * - The branches of an `if` are no scopes. A name that was not assigned before the `if` has, until a branch assigns it,
  *   the value of the scope around or of the context.
  *
  * This file also finds the filters and tests. An unknown one is an error, unless it stands in an `if` (a tag, or a if b
- * else c) of the same scope: there jinja2 (and so eval.c) fails only when it is used. */
+ * else c) of the same scope: inside an `if`, jinja2 (and so eval.c) fails only when the filter or test is used. */
 #include "protocol/jinja/scope.h"
 
 #include <string.h>
@@ -36,7 +37,7 @@ struct symbol {
 	struct value name;
 	struct state state;
 	unsigned slot;
-	struct symbol *chain; /* next symbol of the same bucket */
+	struct symbol *chain; /* next symbol of the same hash bucket */
 	struct symbol *next;  /* next symbol in the order of creation */
 };
 
@@ -256,7 +257,8 @@ static unsigned context_name(struct resolver *r, struct value name)
 	return t->ncontext_names++;
 }
 
-/* Gives the symbols of an analysed scope their slots, and the frame its loads. */
+/* Gives the symbols of an analysed scope their slots. Fills the scope's frame: its slots, and which of them get a value
+ * when it is entered (struct slot_load). */
 static void end_scope(struct resolver *r, struct scope *s, struct frame *ret)
 {
 	struct slot_load *loads;
@@ -297,7 +299,7 @@ static void resolve_all(struct resolver *r, struct scope *s, struct node *n, boo
 }
 
 /* Returns whether jinja2 gives the name a special meaning: it does so for caller, kwargs and varargs in a macro that
- * does not assign them. No published chat template uses that. */
+ * does not assign them. No published chat template uses the special meaning. */
 static bool is_special(const struct scope *s, const struct scope *where, const struct symbol *y)
 {
 	return (where->depth < s->depth || (s->depth && y->state.action == LOAD_CONTEXT)) &&

@@ -1,7 +1,7 @@
-/* Finds the variables for the names of a template. */
+/* Decides which variable each name of a template means. */
 #pragma once
 
 #include "protocol/jinja/ast.h"
 
-/* Resolves names, finds filters and tests, fills the functions and frames of the whole template. */
+/* Gives each name in the tree its variable, finds the filters and tests, and fills all functions and frames (ast.h). */
 void scope(struct reader *rd);

@@ -1,5 +1,6 @@
 /* Methods of str, and filters on texts. Positions are code points, as in Python. A result that is a part of a text
- * borrows its bytes. "data:" says what the row of a builtin has there (builtin.h). */
+ * borrows its bytes. In the comments below, "data:" tells what the member `data` of the builtin's row (struct builtin,
+ * builtin.h) means. */
 #include <string.h>
 
 #include "protocol/jinja/format.h"
@@ -267,7 +268,7 @@ static size_t interleave(struct render *r, struct value v, struct value new, int
 	return at;
 }
 
-/* The method takes texts only, the filter any value. */
+/* The method `replace` takes texts only, the filter `replace` any value. */
 FUNCTION(str_replace)
 {
 	struct value v = value_to_str(r, c->self), old = value_to_str(r, c->arg[0]);
@@ -312,7 +313,8 @@ FUNCTION(str_format)
 	return value_format_braces(r, c->self, &c->args);
 }
 
-/* Returns the text with which lines are indented: `width` itself if it is a text, else so many spaces. */
+/* Returns the text with which lines are indented: `width` itself if it is a text, else `width` spaces (4 if it is not
+ * given). */
 static struct value indent_text(struct render *r, struct value width)
 {
 	if (width.type == V_STR)
@@ -321,8 +323,8 @@ static struct value indent_text(struct render *r, struct value width)
 			    width.type == V_MISSING ? value_int(4) : width);
 }
 
-/* Indents lines. They are those of the text with a newline appended, so a text that ends with a newline has one more,
- * empty line. */
+/* Indents the lines that the text has when a newline is appended to it. So a text that ends with a newline has one more
+ * line, which is empty. */
 FUNCTION(filter_indent)
 {
 	bool first = value_truth(c->arg[1]), blank = value_truth(c->arg[2]);

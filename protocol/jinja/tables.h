@@ -3,7 +3,7 @@
 
 #include "protocol/jinja/builtin.h"
 
-/* `refused` and `changes` are lists of names with one space between them. */
+/* `refused` and `changes` are lists of names with one space between two names. */
 struct builtin_table {
 	enum builtin_kind kind;
 	const struct builtin *rows;
@@ -20,6 +20,6 @@ extern const struct builtin_table list_methods, tuple_methods, range_methods; /*
 extern const struct builtin_table dict_methods, loop_methods;		      /* methods.c */
 extern const struct builtin_table global_functions;			      /* globals.c */
 
-/* Returns the row of a name; NULL: the name is unknown. For a name of `refused` or `changes` it returns a row of no
- * table, without a function. */
+/* Returns the row of a name; NULL: the name is unknown. For a name of `refused` or `changes` it returns a row without a
+ * function, which is in no table. */
 const struct builtin *builtin_find(enum builtin_kind kind, const char *name, size_t len);

@@ -1,5 +1,5 @@
-/* Tests: `x is NAME` and `x is NAME(argument)`. Filters such as select and reject also take the name of a test.
- * "data:" says what the row of a test has there (builtin.h). */
+/* Tests: `x is NAME` and `x is NAME(argument)`. Filters such as select and reject also take the name of a test. In the
+ * comments below, "data:" tells what the member `data` of the test's row (struct builtin, builtin.h) means. */
 #include "protocol/jinja/dict.h"
 #include "protocol/jinja/ops.h"
 #include "protocol/jinja/seq.h"

@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 
-/* Whether a byte continues a character. */
+/* Returns whether a byte continues a character. */
 static bool is_inside(char c)
 {
 	return ((unsigned char)c & 0xc0) == 0x80;

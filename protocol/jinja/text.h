@@ -1,5 +1,5 @@
-/* Python's str on UTF-8 bytes: a template counts, slices, strips and maps code points, while every text here is
- * stored as UTF-8. Classes of characters are Python's (str.isspace, str.splitlines).
+/* Python's str on UTF-8 bytes: a template counts, slices, strips and maps code points, while every text here is stored
+ * as UTF-8. White space and line breaks are Python's (str.isspace, str.splitlines).
  *
  * No call reads behind s + n, whatever the bytes are. A byte outside any valid sequence counts as one character,
  * U+FFFD; texts that passed jansson or the lexer have no such bytes. */
@@ -14,7 +14,7 @@
 /* Sets *ret_cp to the code point at s. Returns its number of bytes (1 to 4; 0 only if n is 0). */
 size_t text_next(const char *s, size_t n, uint32_t *ret_cp);
 
-/* Sets *ret_cp to the last code point of s. Returns its number of bytes (as above). */
+/* Sets *ret_cp to the last code point of s. Returns its number of bytes (1 to 4; 0 only if n is 0). */
 size_t text_prev(const char *s, size_t n, uint32_t *ret_cp);
 
 /* Appends a code point. */
@@ -51,8 +51,8 @@ bool text_is(uint32_t cp, enum text_class class);
 size_t text_skip_space(const char *s, size_t n);
 size_t text_trim_space(const char *s, size_t n);
 
-/* Returns the length in bytes of the first line of s without its line break, and sets *ret_break to that of the break
- * (0: s ends without one). Breaks are those of str.splitlines. */
+/* Returns the length in bytes of the first line of s without its line break, and sets *ret_break to the length of the
+ * break (0: s ends without one). Breaks are those of str.splitlines. */
 size_t text_line(const char *s, size_t n, size_t *ret_break);
 
 enum casing { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE };

@@ -1,8 +1,8 @@
 /* Values of a chat template: Python's types in 16 bytes.
  *
- * A value is copied freely. Its pointer leads into the rendering's arena, the template's, the given context, or to a
- * literal. Strings are a pointer and a length. Strings, lists and dicts do not change once they are built. The
- * attributes of a namespace do. */
+ * A value is copied freely. If it has a pointer, that leads into the arena of the rendering or of the template, into
+ * the given context, or to a literal. Strings are a pointer and a length. Strings, lists and dicts do not change once
+ * they are built. The attributes of a namespace do. */
 #pragma once
 
 #include <errno.h>
@@ -38,7 +38,9 @@ enum value_type {
 
 struct value {
 	uint8_t type; /* enum value_type */
-	bool safe; /* V_STR, of the filter `safe` or `escape`, or made from one: texts added to it are escaped */
+	/* V_STR: the filter `safe` or `escape` made this text, or it was made from such a text. Texts that are added to
+	 * it are escaped. */
+	bool safe;
 	uint32_t len; /* V_STR: bytes */
 	union {
 		bool b;
@@ -64,8 +66,8 @@ struct dict_entry {
 	uint64_t hash; /* of the key */
 };
 
-/* Entries are in the order of insertion. A dict with room for more than a few entries also has a hash table of their
- * numbers, the index. */
+/* Entries are in the order of insertion. A dict with room for more than 8 entries also has an index: a hash table that
+ * holds the numbers of the entries. */
 struct dict {
 	size_t n, cap;
 	struct dict_entry *entry;
@@ -73,8 +75,8 @@ struct dict {
 	size_t index_size; /* a power of two; 0: there is no index */
 };
 
-/* Why a value is undefined. The error message is made from it when a template uses the value where it has to be
- * defined. */
+/* Why a value is undefined. When a template uses the value where a defined one is needed, the error message is made
+ * from this struct. */
 struct undefined {
 	const char *hint;  /* the message, or NULL */
 	const char *owner; /* type name of the value that lacks `key`; NULL: key names a variable */
@@ -103,7 +105,7 @@ struct args {
 
 #define NOTHING ((struct value){0})
 
-/* Makes the rendering fail (EINVAL) with this message. Its value is NOTHING. */
+/* Makes the rendering fail (EINVAL) with a message, which is given as to printf. The macro's value is NOTHING. */
 #define value_fail(r, ...) value_nothing(render_fail(r, EINVAL, __VA_ARGS__))
 
 static inline struct value value_nothing(bool failed)
@@ -137,7 +139,7 @@ static inline struct value value_str(const char *s, size_t len)
 	return (struct value){.type = V_STR, .len = (uint32_t)len, .s = s};
 }
 
-/* Returns `list` as a value of this type; NOTHING if it is NULL. */
+/* Returns a value of this type with `list` as its items; NOTHING if `list` is NULL. */
 static inline struct value value_of_list(enum value_type type, struct list *list)
 {
 	return (struct value){.type = list ? type : V_MISSING, .list = list};
@@ -152,13 +154,13 @@ static inline struct value value_piece(struct value v, size_t from, size_t to)
 struct value value_cstr(const char *s);
 struct value value_copy(struct render *r, const char *s, size_t len);
 
-/* Returns a copy of the text behind `start` in r->scratch, and cuts the buffer back to `start`; NOTHING after a
- * failure. So strings are built: size_t start = r->scratch.len; buf_append(&r->scratch, ...); value_take(r, start).
- * Uses can nest. */
+/* Returns a copy of the text that r->scratch has from `start` on, and cuts the buffer back to `start`; NOTHING after a
+ * failure. A string is built so: size_t start = r->scratch.len; buf_append(&r->scratch, ...); value_take(r, start).
+ * Before value_take, other strings may be built in the same way. */
 struct value value_take(struct render *r, size_t start);
 
-/* Make undefined values: for a variable, for a member that `owner` does not have, and with an error message of its own
- * (*borrowed*). */
+/* Make undefined values: value_undefined_name for a variable, value_undefined_member for a member that `owner` does not
+ * have. The value of value_undefined_hint has `hint` as its error message (*borrowed*). */
 struct value value_undefined_name(struct render *r, const char *name, size_t len);
 struct value value_undefined_member(struct render *r, struct value owner, struct value key);
 struct value value_undefined_hint(struct render *r, const char *hint);
@@ -168,7 +170,7 @@ struct value value_undefined_hint(struct render *r, const char *hint);
 struct list *list_new(struct render *r, size_t n);
 void list_push(struct render *r, struct list *l, struct value v);
 
-/* The tuple (a, b). */
+/* Returns the tuple (a, b). */
 struct value value_pair(struct render *r, struct value a, struct value b);
 
 /* ---- questions about any value ---- */
@@ -193,17 +195,17 @@ static inline bool value_is_list(struct value v)
 bool value_index(struct value v, int64_t *ret);
 double value_number(struct value v); /* of an int, float or bool */
 
-/* Python's len(v); -1: v has no length. */
+/* Returns Python's len(v); -1: v has no length. */
 int64_t value_len(struct value v);
 
-/* Python's `is`: whether a and b are the same object. Texts with the same bytes count as the same object, and so do
- * numbers of one type with the same bits. */
+/* Returns Python's `a is b`: whether both are the same object. Texts with the same bytes count as the same object, and
+ * so do numbers of one type with the same bits. */
 bool value_same(struct value a, struct value b);
 
 /* If v is undefined, fails with its message and returns true. False: v is defined. */
 bool value_fail_undefined(struct render *r, struct value v);
 
-/* Fails with the message that the operation `who` expected another value (`expected`) than one of v's type. If v is
+/* Fails with a message: the operation `who` expected `expected` ("a string"), and v is of another type. If v is
  * undefined, fails with v's own message instead. Returns NOTHING. */
 struct value value_fail_type(struct render *r, const char *who, const char *expected,
 			     struct value v);

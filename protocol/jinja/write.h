@@ -3,7 +3,7 @@
 
 #include "protocol/jinja/value.h"
 
-/* Append Python's str(v), or its repr(v), to a buffer. str(v) of an undefined value is empty. */
+/* Append Python's str(v), or Python's repr(v), to a buffer. str(v) of an undefined value is empty. */
 void value_write_str(struct render *r, struct buf *b, struct value v);
 void value_write_repr(struct render *r, struct buf *b, struct value v);
 

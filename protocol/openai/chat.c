@@ -196,7 +196,7 @@ static int assistant_members(const json_t *message, const char *where, json_t *o
 	return r;
 }
 
-/* System messages are gathered here and become one. */
+/* The texts of all system messages are gathered here and become one message. */
 struct system_text {
 	struct buf text;
 	bool any;
@@ -373,8 +373,8 @@ static int put_arguments(const json_t *body, json_t *context, struct err *e)
 	return json_object_update(context, arguments) < 0 ? err_no_memory(e) : 0;
 }
 
-/* Reads the three settings that turn thinking on or off (request.h), a later one over an earlier one. Sets *thinking,
- * and enable_thinking and reasoning_effort in the context. */
+/* Reads the three settings that turn thinking on or off (request.h), the weakest first: each that is given overrides
+ * those read before. Sets *thinking, and enable_thinking and reasoning_effort in the context. */
 static int parse_thinking(const json_t *body, json_t *context, bool *thinking, struct err *e)
 {
 	static const char *const efforts[] = {"none", "minimal", "low", "medium",

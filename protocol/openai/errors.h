@@ -1,7 +1,7 @@
-/* Errors on the wire: one table (errors.c) gives each error code an HTTP status, type and code. Clients such as
- * openai-python repeat a request after 408, 409, 429 and 5xx. So an error that a repeated request is sure to meet again
- * has another 4xx status, and an error that may be over by then has one of these. The caller adds Allow to 405 and
- * Retry-After to 429 and 503. */
+/* Errors on the wire: one table (errors.c) gives each error code an HTTP status, type and code; a code without a row is
+ * an internal error, 500. Clients such as openai-python repeat a request after 408, 409, 429 and 5xx. So an error that
+ * a repeated request is sure to meet again has another 4xx status, and an error that may be over by then has 409, 429
+ * or 5xx. The caller adds the header Allow to 405, and Retry-After to 429 and 503. */
 #pragma once
 
 #include "base/buf.h"

@@ -9,9 +9,9 @@
 
 #include "base/buf.h"
 
-/* A byte of a body can cost a hundred bytes in the parsed tree ("[[],[],[]..."), and every level of nesting costs a
- * stack frame in each recursive function that walks the tree. With these bounds a tree takes less than 1 GB, beside the
- * bytes of its strings. Real requests stay far below the bounds. */
+/* A byte of a body can cost nearly a hundred bytes in the parsed tree ("[{},{},{}..."), and every level of nesting
+ * costs a stack frame in each recursive function that walks the tree. With these bounds a tree takes less than 1 GB,
+ * beside the bytes of its strings. */
 enum {
 	DEPTH_MAX = 256,
 	CONTAINERS_MAX = 200000,

@@ -83,15 +83,15 @@ static void token_text(struct openai_cursor *c, struct span s, bool last, struct
 	}
 }
 
-/* A drawn token, and the cursor before it. Tokens that could have been drawn there begin at the same cursor. */
+/* A drawn token, and the cursor before it. Tokens that could have been drawn instead begin at the same cursor. */
 struct place {
 	const struct openai_token *token;
 	const struct openai_cursor *before;
 	bool last; /* no later token completes the token's bytes */
 };
 
-/* Writes the text of token `id` at a place, in quotes, and returns its bytes. The drawn token has the same text here as
- * in its own entry, so that clients find it among the best tokens. */
+/* Writes the text of token `id` at a place, in quotes, and returns its bytes. Among the best tokens the drawn token has
+ * the same text as in its own entry, so that clients find it there. */
 static struct span text_of(const struct openai_head *h, const struct place *at, int32_t id,
 			   struct buf *out)
 {
@@ -151,8 +151,8 @@ void logprobs_chat(const struct openai_head *h, const struct openai_delta *d,
 	buf_puts(out, "],\"refusal\":null}");
 }
 
-/* The keys that a top_logprobs object of completions has so far. A token with the same text as a better one is left
- * out. */
+/* The keys that a top_logprobs object of completions has so far: texts of tokens. A token with the same text as one
+ * before it is left out. */
 struct keys {
 	size_t from[TOP_LOGPROBS_MAX + 1], len[TOP_LOGPROBS_MAX + 1]; /* positions in the buffer */
 	uint32_t n;

@@ -7,8 +7,8 @@
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
 
-/* Parameters of OpenAI, vLLM, SGLang and llama.cpp that would change the answer and are not supported. Values that
- * have no effect (null, false, 0, "", [], {}) are accepted. */
+/* Parameters of OpenAI, vLLM, SGLang and llama.cpp that would change the answer and are not supported. Their values
+ * null, false, 0, "", [] and {}, which have no effect, are accepted. */
 static const char *const refused[] = {
 	"allowed_token_ids",
 	"audio",
@@ -66,7 +66,7 @@ static int check_refused(const json_t *body, const struct request_kind *kind, st
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
 		const json_t *v = field_get(body, refused[i]);
 
-		/* without functions a string ("none", "auto") has no effect */
+		/* without `functions` a function_call that is a string ("none", "auto") has no effect */
 		if (v && json_is_string(v) && !strcmp(refused[i], "function_call") &&
 		    !field_get(body, "functions"))
 			continue;
@@ -165,7 +165,8 @@ static int queue_and_cache(const json_t *body, struct arena *arena, struct opena
 	if (!salt)
 		return 0;
 	r->cache_salt_len = json_string_length(salt);
-	/* An empty salt means that a client has lost its secret: refusing is better than sharing with all. */
+	/* An empty salt may mean that a client has lost its secret. Refusing the request is better than sharing its
+	 * prefixes with the clients that give no salt. */
 	if (!r->cache_salt_len || r->cache_salt_len > CACHE_SALT_MAX)
 		return err_param(e, EINVAL, "cache_salt",
 				 "cache_salt has %zu bytes, but must have 1 to %d",

@@ -7,13 +7,14 @@
  *
  * Chat messages are normalised to the form that templates expect:
  *  - `developer` means system. The texts of all system messages, joined by "\n\n" and without the empty ones, become
- *    one system message, the first of all messages: Qwen's templates raise an exception at a later one;
+ *    one system message, the first of all messages: some of Qwen's templates raise an exception at a system message
+ *    further on;
  *  - null or absent content becomes "";
  *  - an array of text parts becomes one string, their texts one after another: some templates (Qwen3-Next) drop an
- *    array, and templates that accept both forms print the same for both;
+ *    array, and those that take arrays print the same for both forms;
  *  - tool_calls[].function.arguments becomes an object: JSON text of an object is parsed, absent or "" becomes {}, and
  *    other text stays text;
- *  - `reasoning` is another name for `reasoning_content`, which counts if both are given;
+ *  - `reasoning` is another name for `reasoning_content`; if both are given, reasoning_content counts;
  *  - members that answers of this and other servers have (refusal, annotations, null audio and function_call) are
  *    accepted and left out.
  *
@@ -36,7 +37,7 @@
 
 enum {
 	STOPS_MAX = 4,
-	/* bytes of one stop string; every choice has a table with an entry for each */
+	/* bytes of one stop string; every choice has a table with an entry for each byte of each stop string */
 	STOP_BYTES_MAX = 1024,
 	STOP_TOKEN_IDS_MAX = 256,
 	CACHE_SALT_MAX = 1024, /* bytes */
@@ -80,7 +81,8 @@ struct openai_request {
 
 	/* with the defaults of absent parameters; without has_seed the daemon draws a seed */
 	struct sampling sampling;
-	/* whether vLLM's prompt_logprobs is given, never together with stream; the number of best tokens to list */
+	/* prompt_logprobs: vLLM's parameter is given, which is refused together with stream. n_prompt_logprobs: its
+	 * value, the number of best tokens to list beside each token of the prompt. */
 	bool prompt_logprobs;
 	uint32_t n_prompt_logprobs;
 	bool has_seed;

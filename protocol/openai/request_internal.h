@@ -1,5 +1,5 @@
-/* Functions that read members of a request, for the files of this directory. `body` is the body's object; each function
- * fills its members of *r (or *ret) and fails as openai_parse_chat does. */
+/* Declares the functions that read members of a request, for the files of this directory. `body` is the JSON object of
+ * the body. Each function fills its members of *r (or *ret), and returns the errors of openai_parse_chat. */
 #pragma once
 
 #include "protocol/openai/request.h"
@@ -9,7 +9,7 @@ struct request_kind {
 	const char *source;   /* as in struct openai_request */
 	bool echo;	      /* echo is supported */
 	int64_t least_tokens; /* the smallest max_tokens */
-	/* another name of max_tokens, which wins if both are given; NULL: none */
+	/* another name of the member max_tokens; if both members are given this one wins; NULL: there is none */
 	const char *max_tokens;
 	int (*logprobs)(const json_t *body, struct openai_request *r, struct err *e);
 	int (*prompts)(const json_t *body, const struct openai_limits *limits, struct arena *arena,
@@ -26,8 +26,8 @@ int sampling_parse(const json_t *body, const struct request_kind *kind,
 		   const struct openai_limits *limits, struct arena *arena,
 		   struct openai_request *r, struct err *e) MUST_CHECK;
 
-/* chat.c: makes a template's context of messages, tools and template arguments, new. *ret and *thinking are the members
- * context and thinking of struct openai_request. */
+/* chat.c: makes a template's context of messages, tools and template arguments. *ret, which the caller owns, and
+ * *thinking are for the members context and thinking of struct openai_request. */
 int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e) MUST_CHECK;
 
 /* request.c: reads the model's name into the arena; *ret NULL: absent. */

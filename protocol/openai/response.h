@@ -9,7 +9,7 @@
  *     openai_stream_role     once for every choice, before anything else of it
  *     openai_stream_delta    for every piece of text; the last one of a choice has finish_reason
  *     openai_stream_end      once, when all choices have finished: the usage if requested, and [DONE]
- *     openai_stream_error    in place of the rest of the stream, [DONE] included
+ *     openai_stream_error    in place of the rest of the stream; it writes [DONE], too
  *     openai_stream_comment  whenever nothing was sent for 15 seconds
  *
  * A whole body: keep each choice's text, reasoning, tokens and ids, and call openai_body once with all of it. The texts

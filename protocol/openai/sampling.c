@@ -25,7 +25,7 @@ static const struct range {
 	{"min_p", offsetof(struct sampling, min_p), 0, 1, false},
 	{"presence_penalty", offsetof(struct sampling, presence_penalty), -2, 2, false},
 	{"frequency_penalty", offsetof(struct sampling, frequency_penalty), -2, 2, false},
-	/* logits are divided or multiplied by it; the range is wider than useful, but keeps them finite */
+	/* logits are divided or multiplied by this penalty; the range is wider than useful, but keeps logits finite */
 	{"repetition_penalty", offsetof(struct sampling, repetition_penalty), 0.01, 100, false},
 };
 

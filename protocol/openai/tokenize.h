@@ -1,4 +1,4 @@
-/* Reads and writes the bodies of /tokenize and /detokenize, with the members that vLLM's have.
+/* Reads and writes the bodies of /tokenize and /detokenize. Their members are named as in vLLM:
  *
  *     {"prompt": text} or {"messages": [...], "tools", "chat_template_kwargs", ...},
  *     "add_special_tokens": bool, "return_token_strs": bool

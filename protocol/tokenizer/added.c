@@ -1,5 +1,5 @@
-/* Added tokens. A node of the trie has its first child and its next sibling, which keeps the trie small enough for the
- * processor's cache. */
+/* Added tokens. A node of the trie names only its first child and its next sibling, which keeps the trie small enough
+ * for the processor's cache. */
 #include "protocol/tokenizer/added.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* Added tokens: texts such as <|im_start|> that are looked for in a text before it is split into words.
  *
- * A set of them is a trie. A scan walks a text and returns its matches one after the other: the leftmost, and of
- * several that begin there the longest, like Hugging Face's added_vocabulary. A set does not change after it was
- * filled: any thread may scan with it. */
+ * A set of added tokens is a trie. A scan walks a text and returns the matches one after the other: the leftmost, and
+ * of several that begin at the same place the longest, like Hugging Face's added_vocabulary. A set does not change
+ * after it was filled: any thread may scan with it. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,8 +26,8 @@ struct added {
 	size_t n_nodes, cap_nodes;
 	struct added_token *tokens; /* owned */
 	size_t n_tokens, cap_tokens;
-	bool first[256]; /* bytes with which some token begins */
-	int only_first;	 /* that byte if there is only one, else -1 */
+	bool first[256]; /* bytes with which a token begins */
+	int only_first;	 /* if all tokens begin with the same byte, that byte; else -1 */
 };
 
 /* `u` is borrowed (unicode_table). */
@@ -53,7 +53,7 @@ struct added_match {
 	int32_t id;
 };
 
-/* Finds the next match in text (valid UTF-8). False: there is none. A scan starts all zero. The match before ended at
- * the value that scan->done had before the call. Any text between that and ret->start is ordinary text. */
+/* Finds the next match in text (valid UTF-8). False: there is none. Before the first call *scan is all zero. Let done
+ * be the value of scan->done before a call: the text from done to ret->start, if any, is ordinary text. */
 bool added_next(const struct added *a, const char *text, size_t len, struct added_scan *scan,
 		struct added_match *ret);

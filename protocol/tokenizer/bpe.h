@@ -1,9 +1,10 @@
 /* Byte pair encoding: one word's bytes to ids.
  *
- * A word starts as the tokens of its bytes. Of the pairs of neighbours that can merge, the one with the lowest rank is
- * merged (of equal ranks the leftmost), and so on until no pair can merge. Short words are done in arrays on the stack,
- * long ones with a heap, so that a hostile word of a million letters costs O(n log n). Words that are known to end as
- * one token are only looked up. */
+ * A word starts as the tokens of its bytes. The file of the model lists the pairs of tokens that can merge; a pair's
+ * rank is its place in the list. Of the pairs of neighbours in the word, the one with the lowest rank is merged (of
+ * equal ranks the leftmost), and so on until no pair can merge. Short words are done in arrays on the stack, long ones
+ * with a heap, so that a hostile word of a million letters costs O(n log n). Words that are known to end as one token
+ * are only looked up. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +14,7 @@
 #include "base/ids.h"
 #include "protocol/tokenizer/vocab.h"
 
-/* A merge of two tokens: left and right, side by side, become the token merged[rank]. */
+/* A merge of two tokens: left and right, side by side, become the token bpe.merged[rank]. */
 struct bpe_pair {
 	uint32_t left, right, rank; /* rank BPE_NEVER: this slot of the hash table is empty */
 };
@@ -30,17 +31,18 @@ struct bpe {
 	size_t n_merges;
 };
 
-/* Makes b empty, with room for n_merges merges. vocab must be complete already, and outlive b. -ENOMEM. */
+/* Makes b empty, with room for n_merges merges. vocab must already have all tokens that are found by bytes
+ * (vocab_index), and outlive b. -ENOMEM. */
 int bpe_init(struct bpe *b, struct vocab *vocab, size_t n_merges) MUST_CHECK;
 void bpe_release(struct bpe *b);
 
-/* Adds a merge: the tokens left and right, side by side, become `merged`; rank < n_merges. Replaces an earlier merge
- * of the same two. */
+/* Adds a merge: the tokens left and right, side by side, become `merged`; rank < n_merges. Replaces an earlier merge of
+ * the same two tokens. */
 void bpe_add(struct bpe *b, size_t rank, int32_t left, int32_t right, int32_t merged);
 
-/* To be called after the last bpe_add. Fills byte_id and byte_ranks, and marks in the vocabulary (`whole`) the tokens
- * that bpe_encode finds without merging: each token that its own bytes merge into, or with `ignore_merges` all.
- * -ENOMEM. */
+/* Must be called after the last bpe_add. Fills byte_id and byte_ranks, and marks in the vocabulary (`whole`) the tokens
+ * that bpe_encode finds without merging. They are the tokens whose bytes merge into that one token; with
+ * `ignore_merges` they are all tokens that are found by bytes. -ENOMEM. */
 int bpe_finish(struct bpe *b, bool ignore_merges) MUST_CHECK;
 
 /* Appends the ids of a word, len > 0 bytes. -ENOMEM. */

@@ -19,15 +19,15 @@ struct detokenizer *detokenizer_new(const struct tokenizer *t, const char *const
 				    size_t n_stops);
 void detokenizer_free(struct detokenizer *d);
 
-/* Takes one id and appends the text that is final now (whole UTF-8 sequences, maybe none). 1: a stop string was
- * found, the text before it has been appended, and no id may follow. 0: go on. -ENOMEM. Of several stop strings the
- * one that is complete first counts; of those that end together, the one that began first. So the result does not
- * depend on where tokens begin and end. */
+/* Takes one id and appends the text that is final now (whole UTF-8 sequences, maybe none). 1: a stop string was found,
+ * the text before it has been appended, and further ids add nothing. 0: go on. -ENOMEM. Of several stop strings the one
+ * that is complete first counts; of those that end together, the one that began first. So the result does not depend on
+ * where tokens begin and end. */
 int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out) MUST_CHECK;
 
 /* Ends the text: appends what is still held back, an incomplete sequence as U+FFFD. 0 or -ENOMEM. */
 int detokenizer_finish(struct detokenizer *d, struct buf *out) MUST_CHECK;
 
-/* Returns the number of raw bytes (of all pushed ids; special tokens have none) that the appended text covers so far.
- * With it the caller sends each token's log-probabilities with the chunk that completes the token. */
+/* Returns how many of the pushed tokens' bytes the appended text stands for so far (special tokens count as none). With
+ * this number the caller sends each token's log-probabilities with the chunk that completes the token. */
 size_t detokenizer_released(const struct detokenizer *d);

@@ -1,12 +1,12 @@
 /* The splitter: stages, code for three patterns, and PCRE2 for the others.
  *
- * The three patterns have the same shape. They differ in whether marks count as letters and in the number of digits
- * in a word (`struct flavor`). Alternatives are tried in the pattern's order at each position; one of them always
- * matches, so words follow each other without gaps. The first pattern is:
+ * The three patterns have the same shape. They differ in whether marks count as letters and in the number of digits in
+ * a word (`struct flavor`). Alternatives are tried in the pattern's order at each position; one of them always matches,
+ * so words follow each other without gaps. SPLITTER_QWEN2 is:
  *
  *     1 (?i:'s|'t|'re|'ve|'m|'ll|'d)          U+017F is an s when case does not count
  *     2 [^\r\n\p{L}\p{N}]?\p{L}+
- *     3 \p{N}                                 or up to three
+ *     3 \p{N}                                 up to three in SPLITTER_LLAMA3
  *     4  ?[^\s\p{L}\p{N}]+[\r\n]*
  *     5 \s*[\r\n]+                            white space up to its last line end
  *     6 \s+(?!\S)                             white space except its last character, unless at the end
@@ -246,8 +246,9 @@ static int run_llama3(struct run *run, size_t stage, const char *text, size_t le
 
 /* ---- PCRE2 ---- */
 
-/* Appends to out what PCRE2 needs for the escape at p (a backslash and the characters that belong to it). Returns the
- * length of the escape at p. -EINVAL: it is not whole. -ENOTSUP: Oniguruma and PCRE2 may read it differently. */
+/* Translates the escape at p (a backslash and the characters that belong to it) for PCRE2 and appends it to out.
+ * Returns the length of the escape at p. -EINVAL: the escape is not whole. -ENOTSUP: Oniguruma and PCRE2 may read it
+ * differently. */
 static int translate_escape(const char *p, struct buf *out, struct err *e)
 {
 	const char *end;
@@ -276,8 +277,8 @@ static bool known_group(const char *p)
 	       !strncmp(p, "(?i)", 4);
 }
 
-/* Translates a pattern of Oniguruma into one of PCRE2. They read nearly everything that tokenizers use alike. A few
- * differences, such as \s, are translated; the rest is refused. */
+/* Translates a pattern of Oniguruma into one of PCRE2. Both engines give nearly all that tokenizers use the same
+ * meaning. A few differences, such as \s, are translated; the rest is refused. */
 static int translate(const char *pattern, struct buf *out, struct err *e)
 {
 	bool in_set = false;
@@ -366,7 +367,7 @@ int splitter_add_pcre(struct splitter *s, const char *pattern, enum splitter_beh
 	struct buf text;
 	int r;
 
-	/* Nothing grows more than \s when it is translated. */
+	/* Of all that is translated, \s grows most. */
 	buf_init(&text, MAX_PATTERN * sizeof("\\p{White_Space}"));
 	r = translate(pattern, &text, e);
 	if (!r && text.failed)
@@ -397,7 +398,8 @@ int splitter_add_pattern(struct splitter *s, const char *pattern, enum splitter_
 		{SPLITTER_LLAMA3, STAGE_LLAMA3},
 	};
 
-	/* With `invert`, Removed drops the text between matches. The known patterns leave none, so it drops nothing. */
+	/* With `invert`, Removed drops the text between matches. The known patterns match all text, so nothing is
+	 * dropped. */
 	if (behavior == SPLITTER_ISOLATED || invert)
 		for (size_t i = 0; i < ARRAY_SIZE(known); i++)
 			if (!strcmp(known[i].pattern, pattern))

@@ -1,12 +1,12 @@
 /* The splitter, in tokenizer.json the pre-tokenizer: cuts text into words, which merges never cross.
  *
  * A splitter is a list of stages. The first gets the whole text, each further one the pieces that the stage before it
- * made. A stage handles a piece as if it were the whole text, like Hugging Face's Sequence: it cuts it, or puts a space
- * in front. The pieces of the last stage are the words.
+ * made. A stage handles a piece as if it were the whole text, like Hugging Face's Sequence: the stage cuts the piece,
+ * or puts a space in front of it. The pieces of the last stage are the words.
  *
- * Three patterns are recognized by their exact text and have code of their own, which is faster. PCRE2 runs every other
- * pattern. It has the character classes of its own version of Unicode, so it may cut letters of a newer version
- * otherwise than Hugging Face.
+ * Three patterns are recognized by their exact text and have code of their own, which is faster. PCRE2 runs all other
+ * patterns (and these three where their matches are removed). PCRE2 has the character classes of its own version of
+ * Unicode, so it may cut letters of a newer version otherwise than Hugging Face.
  *
  * A splitter does not change after its stages were added: any thread may run it. */
 #pragma once
@@ -21,7 +21,7 @@ struct splitter;
 /* Isolated: matches and the text between them all become pieces. Removed: only the text between matches does. */
 enum splitter_behavior { SPLITTER_ISOLATED, SPLITTER_REMOVED };
 
-/* Sets *ret to the behaviour with this name in Hugging Face. -ENOTSUP: it is not one of the above. */
+/* Sets *ret to the behaviour with this name in Hugging Face. -ENOTSUP: it is neither of the two. */
 int splitter_behavior_parse(const char *name, enum splitter_behavior *ret) MUST_CHECK;
 
 /* The patterns of models. The first three have code of their own. */
@@ -42,8 +42,8 @@ struct splitter *splitter_new(void);
 void splitter_free(struct splitter *s);
 
 /* Adds a stage that cuts by a regular expression. With `invert`, matches and the text between them change roles.
- * -EINVAL: it is not a pattern, or too long a one. -ENOTSUP: Hugging Face's engine, Oniguruma, might read it otherwise
- * than PCRE2; or there are too many stages. -ENOMEM. */
+ * -EINVAL: the text is not a pattern, or too long for one. -ENOTSUP: Hugging Face's engine, Oniguruma, might read it
+ * otherwise than PCRE2; or there are too many stages. -ENOMEM. */
 int splitter_add_pattern(struct splitter *s, const char *pattern, enum splitter_behavior behavior,
 			 bool invert, struct err *e) MUST_CHECK;
 

@@ -41,7 +41,7 @@ static int encode_plain(struct encoding *e, const char *text, size_t len)
 }
 
 /* Appends the ids of the added tokens of `set` that are in the text. Passes the text before, between and behind them to
- * `rest`, which appends its ids. */
+ * `rest`, which appends the ids of that text. */
 static int encode_around(struct encoding *e, const struct added *set, const char *text, size_t len,
 			 int (*rest)(struct encoding *e, const char *text, size_t len))
 {

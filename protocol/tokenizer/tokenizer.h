@@ -1,8 +1,8 @@
 /* The tokenizer: a Hugging Face tokenizer.json with byte-level BPE, text to ids and ids to bytes.
  *
- * Encoding: added tokens that the file marks "normalized": false are looked for in the raw text. The text between them
- * is normalized to NFC, if the file says so, and all other added tokens are looked for there. The splitter cuts the
- * text between those into words, and byte pair encoding turns each word's bytes into ids.
+ * Encoding: added tokens that the file marks "normalized": false are looked for in the raw text. The text between the
+ * found ones is normalized to NFC, if the file says so, and all other added tokens are looked for in the normalized
+ * text. The splitter cuts the text that is left into words, and byte pair encoding turns each word's bytes into ids.
  *
  * A tokenizer does not change after it was opened: any thread may use it at the same time. */
 #pragma once
@@ -28,8 +28,8 @@ void tokenizer_free(struct tokenizer *t);
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool added,
 		     struct ids *out) MUST_CHECK;
 
-/* Returns the bytes of a token, *borrowed*; NULL, and *len = 0: the id has none (a gap in the vocabulary, or past its
- * end). */
+/* Returns the bytes of a token, *borrowed*; NULL, and *len = 0: the id has none (it is a gap in the vocabulary, or
+ * outside of it). */
 const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *len);
 
 /* Returns whether a token is special, which means that generated text leaves it out. Not all added tokens are special:
@@ -40,8 +40,8 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 int32_t tokenizer_id(const struct tokenizer *t, const char *text);
 
 /* Like tokenizer_encode, and adds the ids that the file's post-processor puts before and behind a text (Llama 3's BOS,
- * an embedding model's EOS), if any: Hugging Face's encode with add_special_tokens=True. For raw completions: a chat
- * template writes these tokens as text. */
+ * an embedding model's EOS), if any: Hugging Face's encode with add_special_tokens=True. It is for text that no chat
+ * template made: a chat template writes these tokens itself. */
 int tokenizer_encode_whole(const struct tokenizer *t, const char *text, size_t len,
 			   struct ids *out) MUST_CHECK;
 

@@ -1,10 +1,10 @@
 /* Makes a tokenizer of a tokenizer.json.
  *
  * It reads added_tokens; normalizer (none or NFC); pre_tokenizer (Split, Digits and one ByteLevel at the end); model
- * (BPE without dropout, prefixes and suffixes of words); post_processor (the special tokens before and behind a text);
- * decoder (ByteLevel or none). Normalizers, pre-tokenizers and post-processors may also stand in a Sequence. Other
- * types are refused with one sentence, because ids or text would not be Hugging Face's. Padding, truncation and offsets
- * are ignored. */
+ * (BPE without dropout, and without prefixes or suffixes of words); post_processor (the special tokens before and
+ * behind a text); decoder (ByteLevel or none). Normalizers, pre-tokenizers and post-processors may also stand in a
+ * Sequence. Other types are refused with one sentence, because ids or text would not be Hugging Face's. Padding,
+ * truncation and offsets are ignored. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -183,7 +183,7 @@ static int load_merge(struct loader *l, const json_t *merge, size_t rank)
 	mapped = mapped && unmap(l, text[1], len[1], &l->scratch);
 	if (l->scratch.failed)
 		return out_of_memory(l);
-	/* Words have only characters of the byte-level alphabet, so such a merge never happens. */
+	/* Words have only characters of the byte-level alphabet, so a merge with other characters never happens. */
 	if (!mapped)
 		return 0;
 	left = id_of(l, 0, cut);
@@ -220,8 +220,9 @@ static int load_merges(struct loader *l, const json_t *merges)
 	return 0;
 }
 
-/* Checks that each byte of UTF-8 has a token if the file names a replacement for bytes without one (unk_token,
- * byte_fallback); -ENOTSUP: one has none. Without a replacement such bytes are dropped, as in Hugging Face. */
+/* Refuses (-ENOTSUP) a file in which a byte of UTF-8 has no token, and which names a replacement for bytes without a
+ * token (unk_token, byte_fallback). If the file names no replacement, bytes without a token are dropped, as in Hugging
+ * Face. */
 static int check_bytes(struct loader *l, const json_t *model)
 {
 	const json_t *unk = json_object_get(model, "unk_token");
@@ -352,8 +353,8 @@ static int load_digits(struct loader *l, const json_t *p)
 				    SPLITTER_ISOLATED, false, l->e);
 }
 
-/* Adds the stages of a pre-tokenizer to the splitter. *mapped: a ByteLevel came before, so the text is in the
- * byte-level alphabet here. */
+/* Adds the stages of a pre-tokenizer to the splitter. *mapped is set when a ByteLevel has come: behind it the text is
+ * in the byte-level alphabet, so no other pre-tokenizer may follow. */
 static int load_pre_tokenizer(struct loader *l, const json_t *p, bool *mapped)
 {
 	const json_t *list = json_object_get(p, "pretokenizers");

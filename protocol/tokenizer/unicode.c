@@ -1,8 +1,9 @@
 /* Classes of code points, and NFC.
  *
  * Classes are those of Oniguruma (Unicode 16), the engine behind Hugging Face's splitting patterns. Hugging Face's
- * normalizer has the data of Unicode 9: younger marks do not reorder, and younger letters do not compose. utf8proc
- * has the data of the system's version, so two short lists below correct the differences. */
+ * normalizer has the data of Unicode 9: younger marks do not reorder, and younger letters do not compose. utf8proc has
+ * the data of the Unicode version that the installed library knows. So of two lists below, `young` adds classes that an
+ * older utf8proc lacks, and `inert` keeps code points that are younger than Unicode 9 out of NFC. */
 #include "protocol/tokenizer/unicode.h"
 
 #include <errno.h>
@@ -110,9 +111,9 @@ static bool is_plain_page(uint32_t page)
 	return (plane >= 4 && plane <= 13) || plane >= 15;
 }
 
-/* Sets the flags that follow from c. If decomposition and composition do not give c back, NFC changes c, which gets the
- * flag UNICODE_NFC_MAYBE. If they do, the last character of c's decomposition gets it, because NFC may join that to the
- * characters before it. */
+/* Sets the flags that follow from c. If c has a decomposition, and composing that does not give c back, NFC changes c:
+ * c gets the flag UNICODE_NFC_MAYBE. If composing gives c back, the last character of the decomposition gets the flag,
+ * because NFC may join this character to those before it. */
 static void flag_nfc(const struct unicode *u, uint32_t c)
 {
 	const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)c);
@@ -134,7 +135,7 @@ static void flag_nfc(const struct unicode *u, uint32_t c)
 	u->pages[u->page_of[c >> 8]][c & 255] |= UNICODE_NFC_MAYBE;
 }
 
-/* Fills in the entries of all pages. fold_pages then makes one of equal pages. */
+/* Fills in the entries of all pages. (fold_pages then keeps one of several equal pages.) */
 static void fill(struct unicode *u)
 {
 	for (uint32_t page = 0; page < UNICODE_END >> 8; page++)

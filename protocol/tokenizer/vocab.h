@@ -1,9 +1,10 @@
 /*
  * The vocabulary: for each id the bytes it stands for, and for bytes the id.
  *
- * The two directions are filled apart. Every token has bytes for output. Only a token of the model's vocabulary whose
- * text is in the byte-level alphabet (tokenizer_load.c) can be found by its bytes, because no word becomes another
- * token. Ids may have gaps. Nothing changes after loading.
+ * The two directions are filled apart: vocab_set gives an id its bytes for output, vocab_index lets an id be found by
+ * bytes. Every token has bytes for output. A token can be found by bytes if it is in the model's vocabulary and its
+ * text is in the byte-level alphabet (tokenizer_load.c); words are made of no other tokens. Ids may have gaps. Nothing
+ * changes after loading.
  */
 #pragma once
 

@@ -16,7 +16,7 @@ struct delivery {
 	bool sends;
 	enum delivery_status status;
 	struct err error; /* code 0: it has not failed */
-	/* the time of the last progress, from which the timeout runs; at last the time of the end */
+	/* the time of the last progress, from which the timeout runs; after the end, the time of the end */
 	uint64_t progress_ns;
 
 	uint32_t n_prompt, n_choices; /* n_prompt 0: a sender without PREPARE */
@@ -32,7 +32,7 @@ struct delivery {
 	uint32_t announced_windows; /* n_windows of the peer's Success */
 
 	/* sender */
-	/* messages that may be sent; messages that the transport has taken */
+	/* n_out: messages that were allowed to be sent; n_sent: those of them that the transport has taken */
 	uint64_t n_out, n_sent;
 	bool finished; /* delivery_finish was called: no further message is allowed */
 };
@@ -127,8 +127,8 @@ bool delivery_tick(struct delivery *d, uint64_t now_ns)
 
 /* ---- making ---- */
 
-/* Notes which data have to be transferred, of a receiver or when PREPARE came. After an error the delivery is of no
- * use. */
+/* Notes which data have to be transferred: when a receiver is made, and when PREPARE has come to a sender. After an
+ * error the caller frees the delivery or lets it fail. */
 static int expect(struct delivery *d, uint32_t n_prompt, uint32_t n_have, uint32_t n_choices,
 		  struct err *e)
 {
@@ -239,8 +239,8 @@ void delivery_raise(struct delivery *d, enum delivery_status status, uint64_t no
 		raise_to(d, status, now_ns);
 }
 
-/* Marks the pieces of a WINDOW as transferred, and counts it. After an error the caller fails the delivery, so pieces
- * of the runs before the wrong one stay marked. */
+/* Marks the pieces of a WINDOW as transferred, and counts it. After an error the caller fails the delivery, so it does
+ * not matter that pieces before the wrong one stay marked. */
 static int mark_window(struct delivery *d, const struct wire_window *w, struct err *e)
 {
 	int r = 0;
@@ -391,8 +391,8 @@ static void allow_message(struct delivery *d, uint64_t now_ns)
 		d->progress_ns = now_ns;
 }
 
-/* Checks whether a sender may still send. -errno: it has ended, delivery_finish was called, or PREPARE has not come,
- * which fails it now. */
+/* Checks whether a sender may still send. -errno: the delivery has ended, delivery_finish was called, or the delivery
+ * fails by this call because PREPARE has not come. */
 static int check_sender(struct delivery *d, uint64_t now_ns, struct err *e)
 {
 	if (!d->n_prompt)

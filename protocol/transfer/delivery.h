@@ -5,20 +5,20 @@
  *     Bootstrapping      made                              made
  *     Bootstrapped       -                                 PREPARE came
  *     WaitingForInput    PREPARE was sent                  the engine thread was told of it
- *     Transferring       the first WINDOW came, or a       the first WINDOW was numbered, to be
- *                        STATUS that says so               sent at once (delivery_send)
+ *     Transferring       the first WINDOW came, or STATUS  the first WINDOW was numbered, to be
+ *                        Transferring or Success           sent at once (delivery_send)
  *     Success            all data, the first tokens and    all data, the first tokens and the
  *                        the status Success came, in       status Success were taken by the
  *                        any order (over ZeroMQ            transport
  *                        Success comes last)
- *     Failed             ended in any other way: aborted, timed out, refused, a wrong message, a lost peer
+ *     Failed             ended in any other way, such as: aborted, timed out, refused, a wrong message, a lost peer
  *
  * The status only rises; Success and Failed are final. A WINDOW or STATUS for a delivery that has ended is ignored,
  * because it may just be late. A message that cannot be right fails its delivery and nothing else.
  *
  * pieces.h notes which data have come, or were sent, as pieces (message.h). WINDOW messages are numbered, so that a
- * repeated WINDOW (which is ignored) is told from a new one that repeats a piece (which is wrong). Every WINDOW brings
- * at least one missing piece, so its number is always below the number of pieces.
+ * repeated WINDOW (which is ignored) is told from a new one that repeats a piece (which is wrong). A WINDOW has to
+ * bring at least one missing piece, so a number that is not below the number of pieces is wrong too.
  *
  * Each attempt to have a prompt prefilled has a delivery with an id of its own. Pure: no sockets; times are arguments,
  * all of one monotonic clock. One thread. */
@@ -27,9 +27,9 @@
 #include "base/err.h"
 #include "protocol/transfer/message.h"
 
-/* A receiver fails after DELIVERY_RECEIVE_TIMEOUT_NS without progress. The time in which the prompt waits in the
- * prefill worker's queue is not progress. A sender fails when messages wait for the transport, and the transport has
- * taken none of them for DELIVERY_SEND_TIMEOUT_NS. */
+/* A receiver fails when no new WINDOW or STATUS has come for DELIVERY_RECEIVE_TIMEOUT_NS, even if the prompt only waits
+ * in the prefill worker's queue. A sender fails when messages wait for the transport, and the transport has taken none
+ * of them for DELIVERY_SEND_TIMEOUT_NS. */
 #define DELIVERY_RECEIVE_TIMEOUT_NS ((uint64_t)300 * 1000000000)
 #define DELIVERY_SEND_TIMEOUT_NS    ((uint64_t)120 * 1000000000)
 
@@ -46,8 +46,8 @@ struct delivery_counts {
 };
 
 /* Makes a receiver, which already has the pages of the prompt's first n_have tokens (a multiple of
- * layout->page_tokens). The layout is borrowed until delivery_free. -EINVAL or -EOVERFLOW with a sentence: such a
- * prompt cannot be delivered; -ENOMEM. */
+ * layout->page_tokens). The layout is borrowed until delivery_free. -EINVAL or -EOVERFLOW with a sentence: a prompt of
+ * these numbers cannot be delivered; -ENOMEM. */
 int delivery_new_receiver(uint64_t id, const struct wire_layout *layout, uint32_t n_prompt,
 			  uint32_t n_have, uint32_t n_choices, uint64_t now_ns,
 			  struct delivery **ret, struct err *e) MUST_CHECK;
@@ -64,7 +64,8 @@ enum delivery_status delivery_status(const struct delivery *d);
 bool delivery_over(const struct delivery *d); /* Whether the status is Success or Failed. */
 void delivery_counts(const struct delivery *d, struct delivery_counts *ret);
 
-/* Raises the status to Bootstrapped or WaitingForInput. Does nothing if it is that high already. */
+/* Raises the status to Bootstrapped or WaitingForInput. Does nothing if the delivery has that status, or a higher one,
+ * already. */
 void delivery_raise(struct delivery *d, enum delivery_status status, uint64_t now_ns);
 
 /* Fails a delivery. Does nothing if it has ended. code is a positive errno; the sentence must not be empty. */
@@ -79,7 +80,7 @@ const struct err *delivery_error(const struct delivery *d);
 void delivery_failed_status(const struct delivery *d, struct wire_status *ret);
 
 /* delivery_deadline: returns the time at which delivery_tick has to be called (UINT64_MAX: never). delivery_tick: fails
- * a delivery whose deadline has come; true: it has just failed. */
+ * a delivery whose deadline has come; true: the delivery has failed by this call. */
 uint64_t delivery_deadline(const struct delivery *d);
 bool delivery_tick(struct delivery *d, uint64_t now_ns);
 
@@ -88,8 +89,8 @@ const struct draw_result *delivery_draws(const struct delivery *d);
 
 /* ---- receiver. Both return a delivery_verdict, or -errno when the message has just made the delivery fail ---- */
 
-/* Handles a WINDOW whose raw frame has the right size. DELIVERY_TAKEN: all its pieces are new and wanted, so the caller
- * writes them to the device. */
+/* Handles a WINDOW whose raw frame has the right size. DELIVERY_TAKEN: all its pieces are new and wanted, so the pieces
+ * are to be written to the device. */
 int delivery_receive(struct delivery *d, const struct wire_window *w, uint64_t now_ns,
 		     struct err *e) MUST_CHECK;
 
@@ -104,15 +105,15 @@ int delivery_hear(struct delivery *d, const struct wire_status *s, uint64_t now_
 int delivery_prepare(struct delivery *d, const struct wire_prepare *p, uint64_t now_ns,
 		     struct err *e) MUST_CHECK;
 
-/* Numbers a WINDOW that is about to be sent. -errno: it must not be sent. Then the delivery has ended, or its STATUS of
- * success was made, or it fails by this call. It fails if PREPARE has not come, if PREPARE did not ask for these data,
- * or if a piece of them was numbered before. */
+/* Numbers a WINDOW that is about to be sent. -errno: the WINDOW must not be sent, because the delivery has ended, its
+ * STATUS of success was made, or the delivery fails by this call. The delivery fails if PREPARE has not come, or if a
+ * piece of the WINDOW was not asked for, has the wrong size or was in an earlier WINDOW. */
 int delivery_send(struct delivery *d, struct wire_window *w, uint64_t now_ns,
 		  struct err *e) MUST_CHECK;
 
-/* Keeps a copy of the first token of each choice [n]. -errno: the delivery has ended, or its STATUS of success was
- * made, or it fails by this call. It fails if PREPARE has not come, if n is not its number of choices, if the tokens
- * are known already, or if memory is short. */
+/* Keeps a copy of the first token of each choice [n]. -errno: the delivery has ended, its STATUS of success was made,
+ * or the delivery fails by this call. The delivery fails if PREPARE has not come, if n is not the number of choices, if
+ * the tokens are known already, or if memory is short. */
 int delivery_draw(struct delivery *d, const struct draw_result *draws, uint32_t n, uint64_t now_ns,
 		  struct err *e) MUST_CHECK;
 

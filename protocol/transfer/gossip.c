@@ -6,8 +6,7 @@ void gossip_add(struct gossip *g, const struct wire_key *keys, uint32_t n)
 		g->keys[g->n++ % GOSSIP_KEYS] = keys[i];
 }
 
-/* This uses up a place in the ring, so that `from` is also above the place of a decode worker that was told all
- * keys. */
+/* Uses up a place in the ring, so that `from` is also above the place of a decode worker that was told all keys. */
 void gossip_clear(struct gossip *g)
 {
 	g->from = ++g->n;

@@ -1,12 +1,14 @@
 /*
- * The pages that a prefill worker has newly cached, as content keys. Each PONG tells a decode worker the next of them,
- * at most GOSSIP_TOLD. The keys are a ring, in which each decode worker has a place of its own, `told`.
+ * The pages that a prefill worker has newly cached, as content keys: a key is a hash of the cache_salt and of all
+ * tokens up to the end of a page (prefix_cache/tiers.h). Each PONG tells a decode worker the next keys, at most
+ * GOSSIP_TOLD. The keys are a ring, in which each decode worker has a place of its own, `told`.
  *
  *     . . k5 k6 k7 k8 .        from   keys before this place are not cached any more
- *       |     |       |        n      place where the next key will be added
- *       from  told    n        told   place of the key that this decode worker is told next; 0 at first
+ *         |  |        |        n      place where the next key will be added
+ *      from  told     n        told   place of the key that this decode worker is told next; 0 at first
  *
- * A decode worker whose place was cleared or overwritten misses those keys. Pure. One thread.
+ * Keys that are cleared or overwritten before a decode worker is told of them are never told to that worker. Pure. One
+ * thread.
  */
 #pragma once
 
@@ -25,13 +27,13 @@ struct gossip {
 	struct wire_key keys[GOSSIP_KEYS];
 };
 
-/* Adds the keys of a prompt's pages, which were cached; keys[0] is the key of its first page. */
+/* Adds the keys of a prompt's pages, which were cached; keys[0] is the key of the prompt's first page. */
 void gossip_add(struct gossip *g, const struct wire_key *keys, uint32_t n);
 
 /* Takes all keys out, because the cache was emptied. */
 void gossip_clear(struct gossip *g);
 
-/* Fills `keys` and `forgotten` of a PONG with what a decode worker was not told yet, and moves the place `told` of that
- * worker. pong->keys points to `keys`. */
+/* Fills two members of a PONG to one decode worker: its keys, which are copied to `keys`, and `forgotten`. Moves *told,
+ * the place of that worker, behind these keys. */
 void gossip_tell(const struct gossip *g, uint64_t *told, struct wire_key keys[GOSSIP_TOLD],
 		 struct wire_pong *pong);

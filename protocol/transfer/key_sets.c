@@ -90,7 +90,8 @@ uint64_t key_sets_with(const struct key_sets *s, const struct wire_key *key)
 	return i ? s->entries[i].sets : 0;
 }
 
-/* Doubles the number of buckets if there are as many entries. If memory is short, the chains just grow longer. */
+/* Doubles the number of buckets if there are as many entries as buckets. If memory is short, the chains just grow
+ * longer. */
 static void grow_buckets(struct key_sets *s)
 {
 	uint32_t n = s->n_buckets * 2;
@@ -116,8 +117,8 @@ static void grow_buckets(struct key_sets *s)
 
 /* ---- memory ---- */
 
-/* Makes sure that an array has a free element, or one at `end`: grows it if not. Returns the array. NULL: out of
- * memory, the array is unchanged. */
+/* Makes room for one more element: grows the array if its list of free elements is empty (first_free is 0) and `end`
+ * has reached *cap. Returns the array. NULL: out of memory, the array is unchanged. */
 static void *reserve(void *items, size_t size, uint32_t end, uint32_t *cap, uint32_t first_free)
 {
 	uint32_t n = *cap ? *cap * 2 : FIRST_CAP;
@@ -263,7 +264,7 @@ int key_sets_add(struct key_sets *s, uint32_t set, const struct wire_key *key)
 		return 0;
 	if (reserve_both(s) < 0)
 		return -ENOMEM;
-	/* This never drops `entry`, because its key is not in this set. */
+	/* drop_oldest cannot drop `entry`, because the key of `entry` is not in this set. */
 	if (s->sets[set].n == s->sets[set].max)
 		drop_oldest(s, &s->sets[set]);
 	add_node(s, set, entry ? entry : add_entry(s, key));

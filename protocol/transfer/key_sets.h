@@ -1,11 +1,13 @@
-/* Up to 64 sets of content keys: the pages that each peer probably has cached. A set is bounded; its least recently
- * added key leaves first. One hash table holds the keys of all sets, so that one look-up tells which sets have a key.
+/* Up to 64 sets of content keys (prefix_cache/tiers.h), one set a peer: the keys of the pages that the peer probably
+ * has cached. A set is bounded; its least recently added key leaves first. One hash table holds the keys of all sets,
+ * so that one look-up tells which sets have a key.
  *
  *     entry   a key, a bit for each set that has it, and the list of its nodes
  *     node    the place of a key in the order of one set
  *
  * Keys come from other machines, so their place in the table depends on a secret seed: a peer cannot choose keys that
- * collide. Memory: 36 bytes a key, and 20 bytes for each set that has it, up to twice that after the arrays grew. */
+ * collide. Memory: 36 bytes a key, and 20 bytes for each set that has the key; after the arrays grew, up to twice as
+ * much. */
 #pragma once
 
 #include "base/err.h"
@@ -29,5 +31,5 @@ int key_sets_add(struct key_sets *s, uint32_t set, const struct wire_key *key) M
 void key_sets_clear(struct key_sets *s, uint32_t set);
 uint32_t key_sets_count(const struct key_sets *s, uint32_t set);
 
-/* Bit i is set when set i has the key. */
+/* Returns the sets that have the key; bit i: set i. */
 uint64_t key_sets_with(const struct key_sets *s, const struct wire_key *key);

@@ -2,8 +2,8 @@
  * The messages between prefill workers, decode workers and their registry, as structs.
  *
  *     HELLO      both ways            the sender's model and the layout of its pages and states
- *     REFUSE     both ways            the sender cannot work with the peer, or shuts down; with the reason
- *     PREPARE    decode -> prefill    compute this prompt; the sender has the pages of its first n_have tokens already
+ *     REFUSE     both ways            the sender cannot work with the peer, wants its HELLO first, or shuts down
+ *     PREPARE    decode -> prefill    compute this prompt; the sender has the pages of the first n_have tokens
  *     WINDOW     prefill -> decode    data of some layers: of some pages, of the state, or of both
  *     STATUS     prefill -> decode    how far a delivery (delivery.h) is; Success brings the first tokens
  *     ABORT      decode -> prefill    the delivery is not wanted any more
@@ -19,10 +19,10 @@
  *     piece    one part of one page, or of the state
  *     run      the pieces of one part in consecutive pages, or the one piece of a part in states
  *
- * A message is one frame. A WINDOW lists runs, and is followed by a raw frame with the bytes of all of them.
- * FORMAT.md describes each byte, and wire.h turns bytes into these structs and back. Arrays of a parsed message lie in
- * the frame at any alignment, so their elements are packed structs. Frames and host are both little endian, so an array
- * of int32_t may be passed as one of struct wire_i32.
+ * A message is one frame. A WINDOW lists runs, and is followed by a raw frame with the bytes of all of them. FORMAT.md
+ * describes each byte, and wire.h turns bytes into these structs and back. Arrays of a parsed message lie in the frame
+ * at any alignment, so their elements are packed structs or consist of bytes. Frames and host are both little endian,
+ * so an array of int32_t may be passed as an array of struct wire_i32.
  */
 #pragma once
 
@@ -188,7 +188,7 @@ struct wire_status {
 	uint32_t code;	    /* Failed: errno; else 0 */
 	uint32_t n_cached;  /* tokens that the prefill worker had cached; counts in Success alone */
 	uint32_t n_windows; /* Success: WINDOW messages that were sent; else 0 */
-	uint64_t total_bytes; /* Success: bytes of the raw frames of these WINDOWs; else 0 */
+	uint64_t total_bytes; /* Success: bytes of the raw frames of all WINDOWs; else 0 */
 	uint32_t n_draws;     /* Transferring, Success: the number of choices, or 0; else 0 */
 	uint32_t n_text;      /* Failed: bytes of the sentence; else 0 */
 	const struct wire_draw *draws; /* the first token of each choice */
@@ -203,9 +203,9 @@ struct wire_pong {
 	uint64_t sequence; /* sequence of the PING that it answers; 0: it answers none */
 	/* the sum of n_tokens - n_have (PREPARE) over the deliveries that have not ended */
 	uint64_t queued_tokens;
-	uint32_t running;  /* deliveries that have not ended */
-	uint8_t draining;  /* 1: the sender accepts no new prompts */
-	uint8_t forgotten; /* 1: pages that were cached before those of `keys` are gone */
+	uint32_t running; /* deliveries that have not ended */
+	uint8_t draining; /* 1: the sender accepts no new prompts */
+	uint8_t forgotten; /* 1: the cache was emptied, so keys of earlier PONGs do not count any more */
 	uint32_t n_keys;
 	/* keys of newly cached pages; the keys of one prompt are in the order of its pages */
 	const struct wire_key *keys;

@@ -22,8 +22,9 @@ struct peer {
 	uint32_t running;
 	uint32_t page_tokens;
 	uint64_t last_sent; /* peers.n_sent when a prompt was last sent to it */
-	/* Three counts of tokens, whose sum is the load: told, reported by the peer; before, sent before the last PING
-	 * and not in told yet; since, sent after the last PING. */
+	/* Three counts of tokens, whose sum is the load. told: the queued_tokens of a PONG; before: of prompts that
+	 * were sent before the last PING and are not in `told` yet; since: of prompts that were sent after the last
+	 * PING. */
 	uint64_t told, before, since;
 };
 
@@ -271,7 +272,7 @@ static uint64_t tokens_to_finish(const struct peer *x, uint32_t n, uint32_t n_ca
 	return add(load(x), (uint64_t)(n - n_cached) * x->page_tokens);
 }
 
-/* Whether peer a with a_cached pages is a better choice than peer b. */
+/* Whether peer a, which has a_cached pages of a prompt of n pages cached, is a better choice than peer b. */
 static bool is_better(const struct peers *p, uint32_t n, uint32_t a, uint32_t a_cached, uint32_t b,
 		      uint32_t b_cached)
 {

@@ -4,19 +4,19 @@
  *     Connecting ── HELLO ──> Registered ── 2 PINGs unanswered, or peers_lost ──> Dead ── HELLO ──> Registered
  *     any state ── peers_refuse ──> Refused ── HELLO ──> Registered      Refused ── peers_lost ──> Dead
  *
- * peers_tick tells the caller which messages to send: HELLO to a peer that is not registered, PING to one that is. A
- * PING is unanswered if no message of the peer has come when the next PING is due. Unanswered PINGs are counted, not
- * elapsed time. So a decode worker that was itself stopped for a while reads the answers that wait before it takes a
- * peer for dead.
+ * peers_tick tells the caller which messages to send: PING to a Registered peer, HELLO to any other one. A PING is
+ * unanswered if no message of the peer has come when the next PING is due. Unanswered PINGs are counted, not elapsed
+ * time. So a decode worker that was itself stopped for a while reads the answers that wait before it takes a peer for
+ * dead.
  *
- * The cached pages of a peer are a guess from the prompts sent there and from its PONGs. At most as many keys are kept
- * as the peer has pages (and PEERS_KEYS_MAX); the least recently added leave first. The first page of a prompt counts
- * as added last, so that the beginning of a prompt is kept longest. A peer that comes back as another process has
- * nothing cached.
+ * The cached pages of a peer are a guess from the prompts sent there and from its PONGs. A page is known by its content
+ * key (prefix_cache/tiers.h). Of each peer at most as many keys are kept as it has pages, and at most PEERS_KEYS_MAX;
+ * the least recently added leave first. The first page of a prompt counts as added last, so that the beginning of a
+ * prompt is kept longest. A peer that comes back as another process counts as having nothing cached.
  *
  * Load estimates the prompt tokens that a peer still has to compute: queued_tokens of a PONG, plus the tokens of
- * prompts that were sent after the PING that it answers, less the tokens of peers_done. The PONG counts all prompts
- * that were sent before its PING, each in full until its delivery ends.
+ * prompts that were sent after the PING that the PONG answers, less the tokens of peers_done. The PONG counts all
+ * prompts that were sent before this PING, each in full until its delivery ends.
  *
  * Pure: no sockets; times are arguments. One thread. A peer is a number below PEERS_MAX, used again after its
  * removal. */
@@ -31,8 +31,8 @@ enum {
 	PEERS_KEYS_MAX = 1 << 17, /* keys of one peer, however many pages it claims to have */
 };
 
-/* The pauses between two HELLOs to a peer that is Connecting or Dead (at most a heartbeat), and to a peer that is
- * Refused. */
+/* The pause between two HELLOs to a peer: PEERS_HELLO_NS, or a heartbeat if that is shorter, while the peer is
+ * Connecting or Dead; PEERS_REFUSED_NS while it is Refused. */
 #define PEERS_HELLO_NS	 ((uint64_t)1000000000)
 #define PEERS_REFUSED_NS ((uint64_t)60 * 1000000000)
 
@@ -53,7 +53,7 @@ struct peer_info {
 	bool draining;
 	uint64_t sequence; /* of the last PING to it */
 	uint64_t load;	   /* tokens */
-	uint32_t running;  /* as its last PONG says */
+	uint32_t running;  /* deliveries under way, as its last PONG says */
 	uint32_t n_keys;   /* how many pages it is thought to have cached */
 };
 
@@ -63,8 +63,8 @@ struct peers;
 struct peers *peers_new(const uint64_t seed[2], uint64_t heartbeat_ns) MUST_CHECK;
 void peers_free(struct peers *p);
 
-/* Adds the peer at an endpoint, or finds the peer that is there already. -ENOSPC: there are PEERS_MAX; -ENAMETOOLONG;
- * -EINVAL: the endpoint is empty. */
+/* Adds the peer at an endpoint, or finds the peer that is there already. -ENOSPC: there are PEERS_MAX peers;
+ * -ENAMETOOLONG; -EINVAL: the endpoint is empty. */
 int peers_add(struct peers *p, const char *endpoint, uint64_t now_ns, uint32_t *ret,
 	      struct err *e) MUST_CHECK;
 void peers_remove(struct peers *p, uint32_t peer);
@@ -75,20 +75,19 @@ void peers_get(const struct peers *p, uint32_t peer, struct peer_info *ret);
 
 /* ---- messages from a peer ---- */
 
-/* Handles a HELLO that fits: the peer becomes Registered. True: it was Registered with another process, so the caller
- * fails the deliveries of that one. */
+/* Handles a HELLO that fits: the peer becomes Registered. True: another process was Registered there until now, so the
+ * caller fails the deliveries of that process. */
 bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello,
 		 uint64_t now_ns) MUST_CHECK;
 
-/* Handles a HELLO that does not fit, or the REFUSE of a peer that we do not fit: the peer becomes Refused. why: a
- * sentence for peer_info.refusal. */
+/* Handles a HELLO that does not fit, or a REFUSE: the peer becomes Refused. why: a sentence for peer_info.refusal. */
 void peers_refuse(struct peers *p, uint32_t peer, uint64_t now_ns, const char *why);
 
 /* Handles a PONG; does nothing if the peer is not Registered. Its queued_tokens count only if it answers the last PING.
  * -ENOMEM: some keys were not kept. */
 int peers_pong(struct peers *p, uint32_t peer, const struct wire_pong *pong) MUST_CHECK;
 
-/* Notes that any message of the peer came: no PING is unanswered now. */
+/* Notes that a message of the peer came, of any type: no PING is unanswered now. */
 void peers_alive(struct peers *p, uint32_t peer);
 
 /* Makes a Registered or Refused peer Dead, because its connection broke, it shuts down, or it does not know us any
@@ -100,22 +99,22 @@ bool peers_lost(struct peers *p, uint32_t peer, uint64_t now_ns) MUST_CHECK;
 /* Returns one message or event that is due, and in *ret its peer. To be called until it returns PEERS_NOTHING. */
 enum peers_due peers_tick(struct peers *p, uint64_t now_ns, uint32_t *ret) MUST_CHECK;
 
-/* The time at which peers_tick has to be called again; UINT64_MAX: there are no peers. */
+/* Returns the time at which peers_tick has to be called again; UINT64_MAX: there are no peers. */
 uint64_t peers_deadline(const struct peers *p);
 
 /* ---- prompts ---- */
 
 /* Chooses the peer that would finish a prompt first. keys[n]: the keys of the prompt's whole pages. Candidates are
- * Registered, not draining and not in `excluded` (bit i: peer i). The peer with the fewest tokens to compute wins:
- * its load, and the tokens of the prompt's whole pages that it has not cached. Ties: the most cached pages, then the
- * longest time without a prompt, then the lowest number. So of idle peers the one with the longest cached prefix wins,
- * yet prompts that all begin alike spread over the peers. *ret_n_cached: pages of the prompt that the chosen peer is
- * thought to have cached. False: there is no candidate. */
+ * Registered, not draining and not in `excluded` (bit i: peer i). The peer with the fewest tokens to compute wins; its
+ * tokens are its load, and those of the prompt's whole pages that it has not cached. Ties: the most cached pages, then
+ * the longest time without a prompt, then the lowest number. So of idle peers the one with the longest cached prefix
+ * wins, yet prompts that all begin alike spread over the peers. *ret_n_cached: pages of the prompt that the chosen peer
+ * is thought to have cached. False: there is no candidate. */
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
 		  uint32_t *ret, uint32_t *ret_n_cached) MUST_CHECK;
 
-/* Notes that a prompt was sent to the peer, which has n_tokens more to compute and will have the pages of these keys
- * cached. -ENOMEM: some keys were not kept. */
+/* Notes that a prompt was sent to the peer, which has n_tokens more to compute and will have the prompt's whole pages
+ * cached. keys[n]: the keys of these pages. -ENOMEM: some keys were not kept. */
 int peers_sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint32_t n,
 	       uint64_t n_tokens) MUST_CHECK;
 

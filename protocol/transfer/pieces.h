@@ -1,8 +1,8 @@
 /*
  * Which pieces of a prompt's data have been transferred, one bit a piece.
  *
- * A piece is one part (message.h) of one page or of the state. What has to be transferred is every piece of each page
- * that the receiver lacks, and every piece of the state, each exactly once.
+ * A piece is one part (message.h) of one page or of the state. Every piece of each page that the receiver lacks has to
+ * be transferred, and every piece of the state, each exactly once.
  *
  *     bit of a piece = (layer * n_pages + page - first_page) * WIRE_PARTS + part   (a state counts as page first_page)
  *
@@ -22,7 +22,7 @@ struct pieces {
 };
 
 /* Makes the bits, none marked, for a prompt of n_prompt tokens of which the receiver has the first n_have (a multiple
- * of layout->page_tokens). -EINVAL or -EOVERFLOW with a sentence, -ENOMEM; *p is unchanged then. */
+ * of layout->page_tokens). -EINVAL or -EOVERFLOW with a sentence, -ENOMEM; after an error *p is unchanged. */
 int pieces_init(struct pieces *p, const struct wire_layout *layout, uint32_t n_prompt,
 		uint32_t n_have, struct err *e) MUST_CHECK;
 
@@ -30,7 +30,7 @@ int pieces_init(struct pieces *p, const struct wire_layout *layout, uint32_t n_p
 void pieces_release(struct pieces *p);
 
 /* Marks the pieces of one run as transferred. -EPROTO with a sentence: a piece does not have to be transferred, has the
- * wrong size or was marked before. Some pieces of the run may be marked then, so the caller fails the whole
+ * wrong size or was marked before. After an error some pieces of the run may be marked, so the caller fails the whole
  * delivery. */
 int pieces_mark(struct pieces *p, const struct wire_run *run, struct err *e) MUST_CHECK;
 

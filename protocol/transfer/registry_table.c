@@ -8,7 +8,7 @@ struct registry_table {
 	uint32_t n;
 	uint64_t until_ns[WIRE_PEERS_MAX];
 	struct wire_announce workers[WIRE_PEERS_MAX];
-	struct wire_peer listed[WIRE_PEERS_MAX]; /* workers of the last PEERS */
+	struct wire_peer listed[WIRE_PEERS_MAX]; /* the last answer to a LIST */
 };
 
 struct registry_table *registry_table_new(void)

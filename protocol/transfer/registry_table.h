@@ -1,9 +1,10 @@
 /*
  * The workers that a registry remembers, each for the time that its announcement names.
  *
- * A worker is known by its endpoint. An announcement of an endpoint that is known replaces the worker there: another
- * process was started in its place. A farewell (ttl 0) removes only the process that sent it, so that a late farewell
- * does not remove the process that was started in its place.
+ * A worker is known by its endpoint. An announcement of a known endpoint usually comes from the same process and renews
+ * its time. If it comes from another process, which was started in place of the first one, that process replaces the
+ * worker. A farewell (an announcement with a time of 0) removes only the process that sent it, so that a late farewell
+ * does not remove the process that was started afterwards.
  *
  * Memory is bounded: there are at most WIRE_PEERS_MAX workers, each for at most REGISTRY_TTL_MAX_NS. In a full table
  * the workers that are there can renew their announcements; a new worker is refused until one of them leaves.
@@ -19,7 +20,7 @@
 struct registry_table;
 
 enum registry_change {
-	/* the worker is still there; or a farewell came of a process that is not in the table */
+	/* the process at a known endpoint renewed its time; or a process that is not in the table said farewell */
 	REGISTRY_NOTHING,
 	REGISTRY_CAME,	   /* the worker is new */
 	REGISTRY_REPLACED, /* a new process is at a known endpoint */
@@ -40,11 +41,11 @@ enum registry_change registry_table_announce(struct registry_table *t,
 bool registry_table_expire(struct registry_table *t, uint64_t now_ns,
 			   struct wire_announce *ret) MUST_CHECK;
 
-/* The time at which registry_table_expire has to be called again; UINT64_MAX: the table is empty. */
+/* Returns the time at which registry_table_expire has to be called again; UINT64_MAX: the table is empty. */
 uint64_t registry_table_deadline(const struct registry_table *t);
 
-/* Answers a LIST: fills *ret with the workers of its role and model (zeros: of any model) whose time is not over. They
- * are borrowed until the next call of this module. */
+/* Answers a LIST: fills *ret with the workers of the role and model that it asks for (a model of zeros: any model)
+ * whose time is not over. The workers are borrowed until the next call of this module. */
 void registry_table_list(struct registry_table *t, const struct wire_list *asked, uint64_t now_ns,
 			 struct wire_peers *ret);
 

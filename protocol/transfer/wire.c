@@ -175,8 +175,8 @@ uint64_t wire_delivery(const void *frame, size_t len)
 
 /* ---- encoding ---- */
 
-/* Makes the checks that wire_parse makes: the range of each field, then `check` of the form. -EINVAL: wire_parse would
- * refuse the message. */
+/* Makes the checks of values that wire_parse makes: whether there is a delivery id, the range of each field, then
+ * `check` of the form. -EINVAL: wire_parse would refuse the message. */
 static int check_message(const struct wire_message *m, const struct wire_form *form, struct err *e)
 {
 	if ((m->delivery != 0) != form->has_delivery)

@@ -25,8 +25,8 @@ int wire_window_fits(const struct wire_window *w, uint64_t bytes, struct err *e)
 	return 0;
 }
 
-/* Fills *e when a number of the two layouts differs; hint is the sentence's end. Returns -EPROTO. Both workers log the
- * sentence, so it names the worker of each number and never says "here". */
+/* Fills *e for a number in which the two layouts differ, and returns -EPROTO. what: the number's name; hint: the end of
+ * the sentence. Both workers log the sentence, so it names the worker of each number and never says "here". */
 static int number_differs(struct err *e, const char *what, uint64_t decode, uint64_t prefill,
 			  const char *hint)
 {

@@ -13,7 +13,7 @@ _Static_assert(sizeof(struct wire_run) == 24, "a run");
 _Static_assert(sizeof(struct wire_draw) == 176, "a draw");
 _Static_assert(sizeof(struct wire_peer) == 256, "a peer");
 
-/* The lowest temperature above 0. Logits that are divided by much smaller ones could become infinite. */
+/* The lowest temperature above 0. Logits that are divided by a much smaller temperature could become infinite. */
 #define TEMPERATURE_MIN 1e-6f
 
 /* ---- fields ---- */

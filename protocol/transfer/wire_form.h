@@ -23,8 +23,8 @@ struct field {
 
 struct wire_form {
 	const struct field *fields; /* the last one has no name */
-	/* Makes the checks that ranges of single fields cannot express. -EBADMSG: the message is wrong. NULL: there are
-	 * no such checks. */
+	/* Makes the checks that ranges of single fields cannot express. -EBADMSG: the message is wrong. NULL: there is
+	 * nothing else to check. */
 	int (*check)(const struct wire_message *m, struct err *e);
 	bool has_delivery;
 };

@@ -2,12 +2,12 @@
  * that it needs. A measured step goes over all layers, so that a kernel finds in the device's caches the same data as
  * in service.
  *
- * A row is a kernel at a shape in a kind of step. Its time is the sum over the launches of a repeat; of the repeats the
- * median is printed. A long prompt takes several steps, which count as one. Rows are printed after all measurements,
- * because shares refer to the best peaks of the whole run.
+ * A row is a kernel at a shape in a kind of step. Its time is the sum over the launches of one repeat of the step; the
+ * median of the repeats is printed. A long prompt takes several steps, which count as one. Rows are printed after all
+ * measurements, because shares refer to the best peaks of the whole run.
  *
  * No model launches int8 products yet. They are measured by themselves, at the shapes of a step's projections and as
- * often as these are launched. No cache holds their weights beforehand. */
+ * often as the step launches these. Large weights come from memory, not from a cache (kernels/int8_trial.h). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@
 
 enum { ROWS_MAX = 64 };
 
-/* The lines of the figure. Each stands for the kernels whose names begin with `begin`; their time grows in its own way
- * with the context. */
+/* The lines of the figure. A kernel belongs to the first line whose `begin` its name begins with. The time of each line
+ * grows in its own way with the context. */
 static const struct {
 	const char *name, *begin;
 } parts[] = {
@@ -39,7 +39,7 @@ struct row {
 	double bytes, flops, experts;
 	uint32_t launches;
 	bool known;	     /* bytes and flops are known */
-	bool elements, int8; /* as in struct roofline_work */
+	bool elements, int8; /* as in roofline_work (cost.h) */
 };
 
 /* A kind of step. */
@@ -74,8 +74,8 @@ static struct row *row_of(struct kind *c, const struct kernel_timing *t, uint32_
 	return row;
 }
 
-/* Adds the launches of a finished step to repeat `at`. Each sequence of the step has `tokens` tokens, from `position`
- * on. */
+/* Adds the launches of a finished step to repeat `at` (from 0). Each sequence of the step has `tokens` tokens, from
+ * `position` on. */
 static int take(const struct bench *b, struct kind *c, uint32_t at, uint32_t position,
 		uint32_t tokens, struct err *e)
 {
@@ -223,7 +223,8 @@ static bool wants_int8(const struct bench_options *o)
 			   !strcmp(o->only, "quantize_rows"));
 }
 
-/* Measures the projections of each of kinds[n] as int8 products, into the same place of int8[n]. */
+/* Measures the projections of each kinds[i] as int8 products, and writes the result to int8[i]; both arrays have n
+ * members. */
 static int measure_all_int8(struct bench *b, const struct kind *kinds, struct kind *int8, size_t n,
 			    struct err *e)
 {
@@ -294,7 +295,7 @@ static void print_sum(const struct bench *b, const struct kind *c, const char *w
 	       us, note);
 }
 
-/* The slowest first. */
+/* Puts the slowest row first. */
 static int by_time(const void *a, const void *b)
 {
 	double x = ((const struct row *)a)->us[0], y = ((const struct row *)b)->us[0];
@@ -334,8 +335,8 @@ static double part_ms(const struct kind *c, size_t part)
 	return us / 1e3;
 }
 
-/* Draws a panel for prompts and one for each number of streams. A panel has the time of each of `parts` by the number
- * of tokens. To be called after print_kind, which puts the medians into the rows. */
+/* Draws a panel for prompts and one for each number of streams. A panel has a line for each of `parts`: its time by the
+ * number of tokens. To be called after print_kind, which puts the medians into the rows. */
 static int draw(const struct bench *b, const struct kind *kinds, size_t n, struct err *e)
 {
 	const size_t lines = ARRAY_SIZE(parts);
@@ -421,7 +422,7 @@ static int run_kernels(struct bench *b, struct err *e)
 	int r = bench_cases(b, &cases, &n, e);
 
 	if (r == 0)
-		all = wants_int8(o) ? 2 * n : n; /* the int8 kinds follow the others */
+		all = wants_int8(o) ? 2 * n : n; /* the kinds of int8 products follow the others */
 	if (r == 0 && !(kinds = calloc(all, sizeof(*kinds))))
 		r = err_no_memory(e);
 	for (size_t i = 0; r == 0 && i < n; i++)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parses a list. also: the end of the error's sentence, which names further values that are allowed. */
+/* Parses a list. also: text for the end of an error's sentence, to name a further value that is allowed. */
 static int parse(const struct option_def *d, const char *text, const char *also,
 		 struct bench_list *ret, struct err *e)
 {

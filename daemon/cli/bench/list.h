@@ -14,5 +14,5 @@ struct bench_list {
  * d->max. */
 int bench_list_take(const struct option_def *d, const char *text, void *member, struct err *e);
 
-/* Does the same, but if d->min is above 0, reads the text "0" as the empty list. */
+/* Does the work of bench_list_take, but if d->min is above 0, reads the text "0" as the empty list. */
 int bench_list_take_none(const struct option_def *d, const char *text, void *member, struct err *e);

@@ -240,7 +240,7 @@ static void plan_tokens(struct load *l, uint32_t streams, uint32_t position, str
 	};
 }
 
-/* Queues a step, then waits for the step before it, if there is one. */
+/* Queues a step, then waits for the step before it, if the measurement has one. */
 static int submit(struct load *l, const struct plan *p, double experts, struct load_result *result,
 		  struct err *e)
 {

@@ -1,7 +1,7 @@
 /* Runs streams of made-up tokens on an engine, without a scheduler. `tigon bench` and `tigon tune` measure these steps.
  *
  * Every stream has KV pages and a state slot of its own, all filled with random numbers before anything is measured.
- * Memory that was never written, or that streams share, would stay in a cache and be read too fast. The tokens of every
+ * Memory that was never written, or that streams share, might stay in a cache and be read too fast. The tokens of every
  * step are random, so that streams use different experts; tokens that a model draws would soon repeat. As in the
  * daemon, a step is queued before its predecessor has ended. Draws are greedy. */
 #pragma once
@@ -19,13 +19,14 @@ struct load_result {
 	struct roofline roofline; /* sum over all the steps */
 };
 
-/* New. Engine and options are borrowed; the engine was opened with these options. n_pages: pages that will be needed;
- * the engine may have fewer. */
+/* Makes a load, new. The engine, which was opened with the options o, and these options are borrowed. n_pages: the
+ * pages that will be needed; the engine may have fewer. */
 int load_open(struct engine *g, const struct engine_options *o, uint32_t n_pages, struct load **ret,
 	      struct err *e) MUST_CHECK;
 void load_close(struct load *l);
 
-/* Returns the most tokens that each of so many streams can have. 0: the engine does not run so many streams. */
+/* Returns the most tokens that each of so many streams can have. 0: the engine does not run so many streams, or has
+ * less than a page for each. */
 uint32_t load_longest(const struct load *l, uint32_t streams);
 
 /* Computes a prompt of n tokens from nothing, in steps of at most load_most tokens, and draws the token behind it.
@@ -33,8 +34,8 @@ uint32_t load_longest(const struct load *l, uint32_t streams);
 int load_prefill(struct load *l, uint32_t n, double experts, struct load_result *result,
 		 struct err *e) MUST_CHECK;
 
-/* Computes only tokens [from, from + n) of a prompt of `of` tokens. Earlier calls must have computed all tokens before
- * `from`, which is a multiple of load_most. */
+/* Computes only tokens [from, from + n) of a prompt of `of` tokens. If they end the prompt, draws the token behind it.
+ * Earlier calls must have computed all tokens before `from`, which is a multiple of load_most. */
 int load_window(struct load *l, uint32_t from, uint32_t n, uint32_t of, double experts,
 		struct load_result *result, struct err *e) MUST_CHECK;
 
@@ -47,9 +48,9 @@ uint32_t load_most(const struct load *l);
 int load_decode(struct load *l, uint32_t streams, uint32_t context, uint32_t steps, double experts,
 		struct load_result *result, struct err *e) MUST_CHECK;
 
-/* Tokens made later come from this seed. reported: later draws have log-probabilities. */
+/* Sets the seed from which later tokens are made. reported: later draws have log-probabilities. */
 void load_seed(struct load *l, uint64_t seed, bool reported);
 
 /* Adds results of the last step to a hash, for comparing bits: the draws of all streams, and the first page and the
- * state of the first few streams. After load_prefill there is one stream. */
+ * state of the first four streams. After load_prefill, streams is 1. */
 int load_digest(struct load *l, uint32_t streams, struct hash128 *h, struct err *e) MUST_CHECK;

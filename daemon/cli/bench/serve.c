@@ -1,8 +1,9 @@
 /* `tigon bench serve`: loads a server over HTTP. For each number of streams it opens so many connections. On each it
- * sends a request, reads the whole answer and sends the next request, until all requests are done. One thread, epoll.
+ * sends a request, reads the whole answer and sends the next request, until all requests are done. One thread does all
+ * of this, with epoll.
  *
- * Numbers of tokens are those of the server's usage. Times between tokens are times between events with text, which is
- * the same if the server sends one event a token. */
+ * Numbers of tokens are those of the server's usage. The times between tokens are those between events with text, which
+ * are the same if the server sends an event for each token. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -205,7 +206,8 @@ static void work(struct client *c)
 		return;
 	}
 	finish(c, &e);
-	/* Close an idle connection, so that it has no more events: `work` would take them for an answer's. */
+	/* If there is no next request, close the connection. An idle connection may have another event, when the server
+	 * closes it, and `work` would take that for the end of an answer. */
 	if (!ask(c))
 		stream_release(&c->stream);
 }
@@ -262,7 +264,8 @@ static void print_level(const struct settings *o, uint32_t n_streams, struct lev
 	fflush(stdout);
 }
 
-/* Makes one measurement. 1: requests failed, and *e has the first error; < 0: it could not be made. */
+/* Makes one measurement. 1: at least one request failed, and *e has the first error. < 0: the measurement could not be
+ * made. */
 static int measure(const struct settings *o, const struct target *t, uint32_t n_streams,
 		   uint64_t requests, bool print, struct err *e)
 {
@@ -287,7 +290,7 @@ static int measure_all(const struct settings *o, struct err *e)
 	bool failed = false;
 	int r = target_parse(o->url, &target, e);
 
-	/* The first request of all is not counted, because it may find caches cold. */
+	/* One request is sent before the measurements and not counted, because it may find caches cold. */
 	if (!r && (r = measure(o, &target, 1, 1, false, e)) != 0) {
 		err_prefix(e, "%s", o->url);
 		return r < 0 ? r : -EPROTO;

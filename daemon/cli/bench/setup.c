@@ -44,7 +44,7 @@ static int take_int8(const struct option_def *d, const char *text, void *member,
 	return 0;
 }
 
-/* Whether a name before number i of kernels_name is the same. Kernels of different programs may have one name. */
+/* Whether the name kernels_name(i) also has a smaller number. Kernels of different programs may have one name. */
 static bool named_before(size_t i)
 {
 	for (size_t before = 0; before < i; before++)
@@ -173,7 +173,8 @@ static int parse_options(int argc, char **argv, const struct bench_defaults *own
 	if (r < 0)
 		return r;
 	o->engine.profile = kernels;
-	/* Each repeat is one more step of the same streams, in which every stream grows by one token. */
+	/* With bench kernels each repeat is one more step of the same streams, in which every stream grows by one
+	 * token. */
 	if (kernels)
 		o->steps = o->repeat;
 	if (!o->engine.model_dir)
@@ -212,8 +213,8 @@ static void cut(struct bench_list *l, uint32_t most, const char *what)
 	l->n = n;
 }
 
-/* Sets the engine's sizes as the options need them, but not beyond the model's length. Removes longer prompts and
- * contexts from the options. *ret_pages: KV pages that the measurements need. */
+/* Sets the engine's sizes as the options need them. Removes prompts and contexts from the options that are longer than
+ * the model allows. *ret_pages: the KV pages that the measurements need. */
 static int choose_sizes(struct bench_options *o, uint32_t *ret_pages, struct err *e)
 {
 	struct model_config c;
@@ -316,8 +317,8 @@ int bench_run(int argc, char **argv, const struct bench_defaults *own,
 	return r;
 }
 
-/* Shortens *context so that the generated tokens fit into the model's length as well. False: the engine has too few
- * pages; a line was printed. */
+/* Shortens *context so that it and the generated tokens fit into the model's length together. False: the engine has too
+ * few pages, and a line that says so was printed. */
 static bool fit_context(const struct bench *b, uint32_t streams, uint32_t *context)
 {
 	uint32_t longest = load_longest(b->load, streams), steps = b->options->steps;

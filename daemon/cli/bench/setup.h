@@ -24,7 +24,7 @@ struct bench_options {
 	char program_cache[4096];
 };
 
-/* The defaults that differ between the two benches; lists as text. */
+/* The defaults of options that differ between the two benches; those of lists are text. */
 struct bench_defaults {
 	const char *prefill, *decode, *context;
 	uint32_t repeat;
@@ -52,9 +52,9 @@ struct bench_case {
 	uint32_t tokens;
 };
 
-/* Makes the cases that the options ask for, new: prompts, then each number of streams with each context. A context is
- * shortened so that the generated tokens fit into the model's length. A case for which the engine has too few pages is
- * left out, and a line on standard output names it. -EINVAL: no case is left; *ret is new all the same. */
+/* Makes the cases that the options ask for, new: first the prompts, then each number of streams with each context. A
+ * context is shortened so that the generated tokens fit into the model's length. A case for which the engine has too
+ * few pages is left out, and a line on standard output names it. -EINVAL: no case is left; *ret is new all the same. */
 int bench_cases(const struct bench *b, struct bench_case **ret, size_t *ret_n,
 		struct err *e) MUST_CHECK;
 

@@ -1,5 +1,6 @@
 /* `tigon bench steps`: the time of whole steps by the host's clock, from handing over the first plan of a measurement
- * to receiving its last result. It measures prompts by length, and generated tokens by number of streams and context.
+ * to receiving its last result. It measures prompts of several lengths, and generated tokens for several numbers of
+ * streams and contexts.
  *
  * The bytes that a step reads depend on the number of different experts that it uses. That number is counted in a step
  * that is not timed. */
@@ -46,7 +47,7 @@ static int count_experts(struct bench *b, struct measurement *m, struct err *e)
 	size_t n, layers = 0;
 	int r = engine_profile(b->engine, true, e);
 
-	/* of a long prompt, the first step alone */
+	/* of a long prompt, only the first `most` tokens */
 	if (r == 0)
 		r = run_once(b, m, m->streams ? m->tokens : MIN(m->tokens, most), 1, e);
 	if (r == 0)

@@ -30,7 +30,7 @@ struct worker {
 	struct peers *peers;	  /* of a decode worker: the prefill workers */
 	struct attempt *attempts; /* of a prefill worker: the prompts that it was sent */
 	struct gossip *gossip;	  /* of a prefill worker: the keys of pages that it has cached */
-	uint64_t *told;		  /* [n_decode] place of each decode worker in gossip (gossip.h) */
+	uint64_t *told;		  /* [n_decode] how far each decode worker was told (gossip.h) */
 	struct {
 		uint32_t n_draws;
 		double end;
@@ -104,16 +104,16 @@ static struct event first_event(struct fleet *f)
 
 /* ---- the link ---- */
 
-/* Sends bytes over a link, not before `first` and not before the link is free, at *free_at. Returns the time when all
- * are sent, from which the link is free again. */
+/* Sends bytes over a link: not before the time `first`, and not before the link is free, at *free_at. Returns the time
+ * when all bytes are sent, and sets *free_at to it. */
 static double pass(double *free_at, double first, double bytes, double rate)
 {
 	return *free_at = MAX(*free_at, first) + bytes / rate;
 }
 
-/* Sends a prompt's bytes of one step. The step's first layer group has been computed at the time `first`, the last one
- * at `end`. Returns the time when the last byte has arrived. The links of both workers and the shared one are busy at
- * the same time. */
+/* Sends the bytes that one step has made of a prompt. The step's first layer group has been computed at the time
+ * `first`, its last one at `end`. Returns the time when the last byte has arrived. The links of both workers and the
+ * shared one are busy at the same time. */
 static double send(struct fleet *f, struct worker *from, struct worker *to, double bytes,
 		   double first, double end)
 {
@@ -178,7 +178,7 @@ static int make_keys(struct attempt *a, uint32_t page_tokens)
 	return 0;
 }
 
-/* Exchanges the PINGs that are due, and their PONGs, between a decode worker and the prefill workers. */
+/* Exchanges the PINGs that are due, and the PONGs that answer them, between a decode worker and the prefill workers. */
 static int exchange(struct fleet *f, uint32_t decode)
 {
 	struct peers *peers = f->workers[decode].peers;
@@ -358,8 +358,8 @@ static int arrived(struct fleet *f, struct attempt *a)
 
 /* ---- requests ---- */
 
-/* Chooses the worker of a request by the number of its session. A worker with twice the mean number of requests is
- * passed over, and the next one is looked at. Each request of a trace is a session of its own. */
+/* Chooses the worker of a request by the number of its session. A worker with at least twice the mean number of
+ * requests is passed over, and the next worker is looked at. Each request of a trace is a session of its own. */
 static uint32_t worker_of(const struct fleet *f, uint64_t tag)
 {
 	uint64_t session = tag >> 32 ? tag >> 32 : tag, n = f->o->n_decode;

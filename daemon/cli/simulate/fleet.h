@@ -9,8 +9,9 @@
  * direction; fabric_bytes_s adds one link that all workers share. As in the daemon, a step's pages are sent one layer
  * group after the other while the step is computed, and a request's state with its last step. No worker fails.
  *
- * A session stays with one decode worker, chosen by the session's number. A request goes to another one while that
- * worker has twice the mean number of requests. packaging/haproxy.cfg balances in a similar way. */
+ * A session stays with one decode worker, chosen by the session's number. While this worker has at least twice the mean
+ * number of requests, new requests of the session go to another one. packaging/haproxy.cfg balances in a similar
+ * way. */
 #pragma once
 
 #include "daemon/cli/simulate/runner.h"
@@ -27,12 +28,12 @@ struct fleet_options {
 
 struct fleet_result {
 	uint64_t requests, failed;
-	uint64_t handed_over; /* prompts that were sent to a prefill worker */
+	uint64_t handed_over; /* prompts that were sent to prefill workers */
 	/* prompt tokens of all requests, and how many of these the workers that answer (decode or unified workers) had
 	 * cached */
 	uint64_t prompt_tokens, local_tokens;
-	/* Prompt tokens: handed to prefill workers (asked), and of these found in the caches there; computed by prefill
-	 * workers (prefilled), and computed by the workers that answer. */
+	/* Prompt tokens. asked: of the prompts that prefill workers were sent; found: those of them that were cached
+	 * there; prefilled: computed by prefill workers; computed: by the workers that answer. */
 	uint64_t asked_tokens, found_tokens, prefilled_tokens, computed_tokens;
 	uint64_t generated_tokens, retractions;
 	uint64_t page_bytes, state_bytes; /* sent */
@@ -41,12 +42,13 @@ struct fleet_result {
 	double prefill_busy, prefill_busiest, decode_busy, decode_busiest;
 	/* Share of `seconds` in which the busiest worker's link sent or received. */
 	double link_busiest;
-	/* Times to the first token, between tokens, and from drawing the first token to receiving it. */
+	/* Times to the first token, between two tokens, and from drawing the first token on a prefill worker to
+	 * receiving it on the decode worker. */
 	struct samples ttft_s, between_s, wait_s;
 };
 
-/* Runs the workload to its end; config is the same for each worker. -ENOMEM; -EINVAL: a scheduler cannot have this
- * configuration. */
+/* Runs the workload to its end; config is the same for each worker. Any error has a sentence; -EINVAL: a scheduler
+ * cannot have this configuration. */
 int fleet_run(struct workload *w, const struct scheduler_config *config,
 	      const struct cost_model *cost, const struct fleet_options *o,
 	      struct fleet_result *ret, struct err *e) MUST_CHECK;

@@ -1,5 +1,5 @@
-/* Reads the input files of `tigon simulate`: JSON, one value a line. For a wrong file (a device, a folder, binary data)
- * the result is an error; memory stays bounded. */
+/* Reads the input files of `tigon simulate`: JSON, one value a line. A folder gives an error, and so does binary data
+ * (a byte that is 0). Memory is bounded by LINE_BYTES_MAX. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,7 +22,7 @@ struct lines {
 /* Opens a file, whose path is borrowed. -ENOENT, -EISDIR or another errno of open. */
 int lines_open(struct lines *l, const char *path, struct err *e) MUST_CHECK;
 
-/* Reads the next line. Returns 1 with the line in l->text, 0 at the end of the file, or -EINVAL, -EFBIG or -EIO with
- * the line's number in the sentence. */
+/* Reads the next line. Returns 1 with the line in l->text, 0 at the end of the file, or an error whose sentence has the
+ * line's number: -EINVAL (a byte of the line is 0), -EFBIG (it is too long, or memory is short) or -EIO. */
 int lines_next(struct lines *l, struct err *e) MUST_CHECK;
 void lines_close(struct lines *l);

@@ -8,7 +8,8 @@
 
 enum { BUCKETS = 48, FEWEST = 20 };
 
-/* Fills a line with a point for each bucket that has enough samples: its percentile p (samples_percentile). */
+/* Fills a line with a point for each bucket that has at least FEWEST samples: the percentile p of these samples
+ * (samples_percentile). */
 static void fill_line(struct plot_line *l, struct samples *cost, double p, double most_log,
 		      double *x, double *y)
 {
@@ -23,8 +24,8 @@ static void fill_line(struct plot_line *l, struct samples *cost, double p, doubl
 
 int plot_plan_cost(const char *path, const struct sim_result *r, struct err *e)
 {
-	/* A bucket has the planning times at trees of about the same size. Buckets are equally wide in the
-	 * logarithm of the number of nodes. */
+	/* A bucket has the planning times of steps that found a tree of about the same size. Buckets are equally wide
+	 * in the logarithm of the number of nodes. */
 	struct samples cost[BUCKETS] = {0};
 	double most_log = MAX(log10((double)r->peak_nodes + 1), 1.0);
 	double x[2][BUCKETS], y[2][BUCKETS];

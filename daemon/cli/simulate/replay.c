@@ -135,7 +135,8 @@ static int plan(struct replay *p, const json_t *wanted, struct err *e)
 	return 0;
 }
 
-/* Reads recorded tokens into p->draws. -EINVAL: there are more than max_seqs, or one is not in the vocabulary. */
+/* Reads recorded tokens into p->draws. -EINVAL: there are more tokens than max_seqs, or one of them is not in the
+ * vocabulary. */
 static int read_draws(struct replay *p, const json_t *tokens, struct err *e)
 {
 	size_t i;
@@ -173,7 +174,7 @@ static int commit(struct replay *p, const json_t *tokens, struct err *e)
 	return 0;
 }
 
-/* Makes the call that reports the first tokens of a prompt which another worker computed. */
+/* Calls scheduler_received, with the first tokens of a prompt that another worker computed. */
 static int received(struct replay *p, const json_t *line, struct err *e)
 {
 	int r = read_draws(p, json_object_get(line, "tokens"), e);

@@ -126,8 +126,8 @@ static int plan_step(struct sim *m, bool *planned)
 	if (!p)
 		return 0;
 	seconds = sim_step_seconds(m->cost, p);
-	/* The step's tokens are made up when it ends (workload_token), so only its number of draws and the time of
-	 * its end are kept. */
+	/* The step's tokens are made up when the step is committed (workload_token), so only its number of draws and
+	 * the time of its end are kept. */
 	m->device_free = MAX(m->device_free, m->now) + seconds;
 	m->out[m->n_out].n_draws = p->n_draws;
 	m->out[m->n_out++].end = m->device_free;

@@ -1,5 +1,5 @@
 /* `tigon simulate`: runs the scheduler and the prefix cache of tigond, the same object code, on a workload. A cost
- * model takes the device's place, and time is simulated, so a run takes little more than the host's time for
+ * model takes the device's place, and time is simulated, so a run takes little longer than the host needs for
  * planning. */
 #include <errno.h>
 #include <stddef.h>
@@ -270,7 +270,7 @@ static int run_fleet(const struct simulate_options *o, const struct fleet_option
 	return r;
 }
 
-/* Runs the same workload on two fleets: prefill and decode apart, and as many unified workers. */
+/* Runs the same workload on two fleets: one with prefill and decode apart, and one of as many unified workers. */
 static int simulate_fleet(const struct simulate_options *o, struct err *e)
 {
 	const struct fleet_options apart = {

@@ -29,7 +29,7 @@ struct session {
 	uint64_t number;
 };
 
-/* The time at which a user sends the next request. workload.wakes is a heap of these by (time, user). */
+/* The time at which a user sends the next request. workload.wakes is a heap of such times, ordered by (time, user). */
 struct wake {
 	double at;
 	uint32_t user;
@@ -120,7 +120,7 @@ static int read_priority(const json_t *v, int32_t *ret, struct err *e)
 	return 0;
 }
 
-/* Reads one line. If the line is not a request at all, *e is left without a sentence. */
+/* Reads one line. Some errors leave *e without a sentence; then the caller says that the line is no request. */
 static int read_request(const json_t *line, struct trace_request *q, struct err *e)
 {
 	const json_t *priority = json_object_get(line, "priority"),
@@ -302,7 +302,7 @@ int workload_new_agentic(const struct agentic_options *o, struct workload **ret,
 	}
 	w->o = *o;
 	w->longest = (uint32_t)longest;
-	/* Users begin at random times from 0 to max_turns * think_s, the mean time that the longest session waits
+	/* Users begin at random times from 0 to max_turns * think_s, which is about the time that a long session waits
 	 * between its turns. */
 	for (uint32_t i = 0; i < o->users; i++)
 		begin_session(w, i, draw_unit(w, 0, i) * o->think_s * o->max_turns);

@@ -6,17 +6,18 @@
  *     {"at": 1.5, "prompt": [{"seed": 7, "tokens": 500}, {"seed": 12, "tokens": 64}],
  *      "output": 128, "boundaries": [500], "priority": 0, "salt": 1}
  *
- * at: seconds. prompt: a list of token ids, and of objects that stand for made-up tokens and give a seed and their
- * number; the same seed gives the same tokens, so that prompts can share beginnings. output: the number of generated
- * tokens (default 16). boundaries (at most SIM_BOUNDARIES_MAX) and priority: as in struct scheduler_request. salt: a
- * text, which means the same as cache_salt in a request to tigond, or a whole number. Each number has a space of its
- * own, 0 the space of requests without a salt.
+ * at: seconds. prompt: a list of token ids and objects. An object stands for as many made-up tokens as its "tokens"
+ * says; the same seed gives the same tokens, so that prompts can share beginnings. output: the number of generated
+ * tokens (default 16). boundaries: rising numbers of prompt tokens behind which turns end, at most SIM_BOUNDARIES_MAX
+ * of them. priority: lower first. salt: a text, which means the same as cache_salt in a request to tigond, or a whole
+ * number. Prompts with different salts share nothing; 0 means no salt.
  *
- * The agentic workload is the one of TokenSpeed's report on Qwen3.5; the numbers here are the defaults of its options.
- * Many users share a system prompt. A session has 10 to 15 turns; a turn is here a request with its answer. The first
- * turn is a long context (50 thousand tokens). Each later turn repeats everything before, the model's answers included,
- * and appends a tool's result (800 tokens). A user sends the next turn some time after an answer, and begins another
- * session after the last turn. So the times of requests depend on the ends of earlier ones. */
+ * The agentic workload is the one of TokenSpeed's report on Qwen3.5; the numbers here are the defaults of the options
+ * of `tigon simulate`. Many users share a system prompt. A session has 10 to 15 turns. Here a turn is a request with
+ * its answer. The first turn is a long context (50 thousand tokens). Each later turn repeats everything before, the
+ * model's answers included, and appends a tool's result (800 tokens). A user sends the next turn some time after an
+ * answer, and begins another session after the last turn. So the times of requests depend on the ends of earlier
+ * ones. */
 #pragma once
 
 #include <stdbool.h>
@@ -47,11 +48,12 @@ struct agentic_options {
 
 struct workload;
 
-/* New, from a trace. -EINVAL: the trace is wrong, and the sentence names the file and the line at fault; -ENOENT or
- * another errno of reading the file; -ENOMEM. */
+/* Makes a workload from a trace, new. -EINVAL: a line is wrong, and the sentence names the file and the line; or the
+ * trace has no requests. -EFBIG: a line is too long. -EFAULT: a salt cannot be hashed. -ENOMEM. -ENOENT or another
+ * errno: the file cannot be read. */
 int workload_open_trace(const char *path, struct workload **ret, struct err *e) MUST_CHECK;
 
-/* New and agentic. -EINVAL: its sessions could become too long; -ENOMEM. */
+/* Makes an agentic workload, new. -EINVAL: its sessions could become too long; -ENOMEM. */
 int workload_new_agentic(const struct agentic_options *o, struct workload **ret,
 			 struct err *e) MUST_CHECK;
 void workload_free(struct workload *w);
@@ -71,5 +73,5 @@ int workload_done(struct workload *w, uint64_t tag, double now, const int32_t *o
 /* Returns the most tokens that a prompt and its output have together. */
 uint32_t workload_longest(const struct workload *w);
 
-/* Makes up the token of draw k of a step; equal arguments give equal tokens. tag: a number that no other step has. */
+/* Makes up the token of draw k of a step; equal arguments give equal tokens. tag: any number that no other step has. */
 int32_t workload_token(uint64_t tag, uint32_t k);

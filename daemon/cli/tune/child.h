@@ -1,5 +1,5 @@
-/* Starts this program again as a child process that measures one cut. In the child a driver may end the process or hang
- * (PoCL does both). A process that has used OpenCL must not fork, so the parent never uses OpenCL. */
+/* Starts this program again as a child process that measures one cut. A driver may end its process or hang (PoCL does
+ * both); then only the child is lost. A process that has used OpenCL must not fork, so the parent never uses OpenCL. */
 #pragma once
 
 #include <stdint.h>

@@ -24,7 +24,7 @@ enum {
 	FORCED_ROWS = 3 * (TUNING_FAMILIES - 1),
 };
 
-/* Pairs of launches, or of decode steps in one launch, at one place. */
+/* The pairs that were measured at one place: pairs of launches, or of decode steps that are one launch. */
 struct series {
 	struct tuning_place place;
 	/* default_us: the time with the default cut. ratio: the time with the measured cut, divided by default_us */
@@ -67,7 +67,7 @@ static int look_at_peaks(struct measuring *m, struct err *e)
 
 /* Returns whether the measured cut changes the launches at a place of a tuning table (tuning.h). If the default cut
  * itself is measured, returns whether the launches there have cuts at all. Makes launches use the measured cut from now
- * on, because kernels_tuned asks for the cuts in use. */
+ * on, because kernels_tuned looks at the cuts that are in use. */
 static bool concerned(struct measuring *m, const struct tuning_place *p)
 {
 	kernels_use_default_cuts(engine_kernels(m->engine), false);
@@ -99,8 +99,8 @@ static int add_sample(struct measuring *m, const struct tuning_place *p, double 
 
 /* ---- steps ---- */
 
-/* decode: runs `steps` steps of M streams, in each of which every stream has one token, the first behind `context`
- * tokens. Else runs a prompt of M tokens. *ret_us: microseconds of all of it, by the host's clock. */
+/* decode: runs `steps` steps of M streams, which begin behind `context` tokens; a step has one token of every stream.
+ * Otherwise runs a prompt of M tokens. *ret_us: the time of the whole run in microseconds, by the host's clock. */
 static int step(struct measuring *m, bool decode, uint32_t M, uint32_t context, uint32_t steps,
 		double *ret_us, struct err *e)
 {
@@ -123,7 +123,7 @@ static int compare_bits(struct measuring *m, bool decode, uint32_t M, struct err
 	for (int tuned = 0; r == 0 && tuned < 2; tuned++) {
 		kernels_use_default_cuts(engine_kernels(m->engine), !tuned);
 		load_seed(m->load, m->seed, true);
-		/* With streams there are two steps: the second reads the pages and states that the first has
+		/* With `decode` there are two steps: the second reads the pages and states that the first has
 		 * written. */
 		r = step(m, decode, M, 0, 2, &us, e);
 		if (r == 0)
@@ -149,8 +149,8 @@ static int keep_first(struct measuring *m, const struct kernel_timing *t, size_t
 }
 
 /* Adds a sample of each launch that the cut changes (concerned). Both steps of the pair launched the same kernels in
- * the same order. In a decode step attention's tiles have one token whatever the cut, so only prompts count for
- * attention. */
+ * the same order. Launches of attention count only in prompts: in a decode step their tiles have one token, whatever
+ * the cut. */
 static int add_pairs(struct measuring *m, bool decode, const struct kernel_timing *t, size_t n,
 		     bool tuned_first, struct err *e)
 {
@@ -165,7 +165,7 @@ static int add_pairs(struct measuring *m, bool decode, const struct kernel_timin
 	return r;
 }
 
-/* Runs one step with each cut and compares them launch by launch. */
+/* Runs one step with each of the two cuts, and compares the steps launch by launch. */
 static int pair_of_launches(struct measuring *m, bool decode, uint32_t M, bool tuned_first,
 			    struct err *e)
 {

@@ -1,17 +1,17 @@
 /* Measures one cut against the default cut, in this process. kernels/tuning/tuning.h says what a cut, a bucket and a
- * place are. A model is opened with both cuts. For every bucket of M for which there is room and time, steps run now
- * with the one cut and now with the other, on the same tokens. Each launch is compared with the same launch of the
- * other cut, by the device's clock; a decode step in one launch by the host's clock. The result at a place is the
- * median of the ratios of at least 20 such pairs; a place with fewer has no result. A ratio depends little on the
- * machine's speed, which may change meanwhile. All weights of the model are read between two launches of a kernel on
- * the same weights.
+ * place are. A model is opened with both cuts. Steps of M tokens run in pairs: the same tokens once with each cut. M
+ * takes the size of every bucket for which there is room and time. Each launch of a step is compared with the same
+ * launch of the other step, by the device's clock. A decode step that is one launch is timed by the host's clock. The
+ * result at a place is the median of the ratios of at least 20 pairs of launches; a place with fewer pairs has no
+ * result. A ratio depends little on the machine's speed, which may change meanwhile. Between two launches on the same
+ * weights a step goes over all other layers, so that few of these weights are left in a cache.
  *
- * Before steps are timed, bits are compared: draws with their log-probabilities, and KV pages and states of a few
- * streams. If any bit differs, the cut is marked at every place as one that changes bits.
+ * Before steps are timed, bits are compared: the draws with their log-probabilities, and the first KV page and the
+ * state of a few streams. If any bit differs, the cut is marked at every place as one that changes bits.
  *
- * A process that measures the default cut against itself also measures the device's peaks, before and after. If one is
- * well below the device's known peak (peak_below in kernels/peak.h), other programs probably used the machine, and a
- * line of the output says "void". */
+ * A process that measures the default cut against itself also measures the device's peaks, before all steps and after
+ * them. If a peak is well below the device's known peak (peak_below in kernels/peak.h), other programs probably used
+ * the machine, and a line of the output says "void". */
 #pragma once
 
 #include "daemon/cli/tune/options.h"

@@ -17,7 +17,7 @@ struct tune_options {
 	unsigned batch_invariant; /* enum option_switch */
 	const char *out;	  /* NULL: standard output */
 	struct tune_cuts cuts;	  /* the cuts to measure; none: the program's own list */
-	bool family;		  /* rows for all devices with this number of compute units */
+	bool family;		  /* write rows for all devices with as many compute units */
 	uint32_t budget;	  /* seconds for all cuts; no cut begins later */
 	uint32_t limit;		  /* seconds that one child may take in all */
 	uint32_t largest;	  /* longest prompt to measure, in tokens */
@@ -26,6 +26,5 @@ struct tune_options {
 	char program_cache[4096];
 };
 
-/* Reads the command line and makes all checks that need no device. -ECANCELED: it has --help, and the help was
- * printed. */
+/* Reads the command line and checks its options. -ECANCELED: it has --help, and the help was printed. */
 int tune_options_parse(int argc, char **argv, struct tune_options *ret, struct err *e) MUST_CHECK;

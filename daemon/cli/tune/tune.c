@@ -1,7 +1,9 @@
-/* `tigon tune`: measures one cut after the other, each in a process of its own (child.h), and writes a table with a cut
- * for every place (kernels/tuning/tuning.h): the fastest of the chosen cuts, or the default cut where none of them is
- * faster by more than the noise. The first process finds the noise by measuring the default cut against itself. For
- * every chosen cut a program is compiled when a model is opened, so only the few cuts that save the most are chosen. */
+/* `tigon tune`: measures one cut after the other, each in a process of its own (child.h), and writes a table.
+ * kernels/tuning/tuning.h says what a cut and a place of the table are. At every place the table has the fastest of a
+ * few chosen cuts, or the default cut if none of them is faster by more than the noise. A second row of a place may
+ * have a faster cut that changes bits. The first process finds the noise by measuring the default cut against itself.
+ * For every chosen cut a program is compiled when a model is opened, so only the few cuts that save the most are
+ * chosen. */
 #include "daemon/cli/command.h"
 
 #include <errno.h>
@@ -20,20 +22,21 @@
 #define SECOND	   1000000000ull
 #define LEAST_TIME 5 /* least seconds for measuring a cut */
 
-/* The least noise of a place, and the least sum over all places of what a chosen cut saves. Both are shares of the
- * default cut's time at a place. */
+/* Two limits in one number, both as a share of the default cut's time at a place. The noise of a place counts as at
+ * least so much. A cut is chosen only if it saves at least so much in the sum over all places. */
 #define NOISE 0.03
 
 enum {
 	OUTPUT_MAX = 16 << 20,
 	ARGS_MAX = 256,
-	/* SAME_MAX: the most cuts of a program that are chosen and keep the bits. DIFFER_MAX: the most that change
-	 * them. Besides the default cut kernels/tuning/cuts.h has room for 7. */
+	/* The most cuts that are chosen for a program: SAME_MAX cuts that keep the bits, and DIFFER_MAX that change
+	 * them. A program can have 7 cuts besides the default one (CUTS_MAX in kernels/tuning/cuts.h). */
 	SAME_MAX = 4,
 	DIFFER_MAX = 2,
 };
 
-/* Measured in this order until the budget is used up. Cuts with chains=2 change bits, the others keep them. */
+/* The cuts that are measured without --cut, in this order, until the budget is used up. Cuts with chains=2 change bits,
+ * the others keep them. */
 static const char *const own_cuts[] = {
 	"blocks=4",
 	"blocks=16",
@@ -72,9 +75,10 @@ static const char *const own_cuts[] = {
 struct place {
 	struct tuning_row own;			/* the default cut's */
 	struct tuning_row tried[TUNE_CUTS_MAX]; /* [number of the cut] us 0: not measured here */
-	/* the chosen cut that keeps the bits; the chosen one that changes them; NULL: none */
+	/* same: the row of the chosen cut that keeps the bits; differ: that of the chosen cut that changes them; NULL:
+	 * none */
 	const struct tuning_row *same, *differ;
-	double noise; /* a cut is faster if it saves more than this share of the default cut's time */
+	double noise; /* a cut is faster if it saves more than so much of the default cut's time */
 };
 
 struct tuning_run {
@@ -156,7 +160,7 @@ static int measure(struct tuning_run *t, const char *cut, uint32_t seconds,
 	return r;
 }
 
-/* Finds a place by its family, N, K and M. NULL: the default cut was not measured there. */
+/* Returns the measurements at a place. NULL: the default cut was not measured there. */
 static struct place *find_place(const struct tuning_run *t, const struct tuning_place *p)
 {
 	for (size_t i = 0; i < t->n_places; i++) {
@@ -274,8 +278,8 @@ static int measure_all(struct tuning_run *t, struct err *e)
 
 /* ---- choosing ---- */
 
-/* Whether launches at a place are of a program, which is named by a family. The families of products and of experts
- * have one program in common, TUNING_PRODUCT. */
+/* Whether the launches at a place are those of a program. A program has the name of its family; only products and
+ * experts have one program together, TUNING_PRODUCT. */
 static bool of_program(const struct place *p, enum tuning_family program)
 {
 	enum tuning_family family = p->own.place.family;
@@ -283,16 +287,16 @@ static bool of_program(const struct place *p, enum tuning_family program)
 	return (family == TUNING_EXPERTS ? TUNING_PRODUCT : family) == program;
 }
 
-/* Returns the time of a place with the cuts chosen so far (same_bits: with those that keep the bits), as a share of the
- * default cut's time. */
+/* Returns the time at a place with the cuts that are chosen so far (same_bits: only with those that keep the bits), as
+ * a share of the default cut's time. */
 static double now(const struct place *p, bool same_bits)
 {
 	return !same_bits && p->differ ? ratio(p->differ) : p->same ? ratio(p->same) : 1;
 }
 
-/* Returns the time that this cut would save at a place, compared with the cuts chosen so far, as a share of the default
- * cut's time. Returns 0 unless the cut is faster, by more than the noise, than the default cut, or, if it changes bits,
- * than the chosen cut that keeps them. */
+/* Returns the time that this cut would save at a place, compared with the cuts that are chosen so far, as a share of
+ * the default cut's time. Returns 0 unless the cut beats a limit by more than the noise. The limit is the default cut's
+ * time; for a cut that changes bits it is the time with the chosen cuts that keep them. */
 static double gain(const struct place *p, uint32_t cut, bool same_bits)
 {
 	const struct tuning_row *row = &p->tried[cut];
@@ -304,7 +308,7 @@ static double gain(const struct place *p, uint32_t cut, bool same_bits)
 }
 
 /* Chooses up to `most` cuts of a program that keep (or, without same_bits, change) the bits. Each time takes the cut
- * that saves the most over all places; stops when that is less than NOISE. */
+ * that saves the most over all places. Stops when even this cut saves less than NOISE. */
 static void take_cuts(struct tuning_run *t, enum tuning_family program, bool same_bits,
 		      uint32_t most)
 {
@@ -412,7 +416,7 @@ static int check_out(const char *path, struct err *e)
 	return r;
 }
 
-/* This process must not use OpenCL: see child.h. */
+/* Runs in the process that starts the others, which must not use OpenCL (child.h). */
 static int choose(const struct tune_options *o, int argc, char **argv, struct err *e)
 {
 	struct tuning_run t = {.options = o, .argc = argc, .argv = argv, .start = clock_now_ns()};

@@ -1,6 +1,6 @@
 /*
  * A family of models as data: defaults for its configuration, the kinds of its layers, and the names
- * of its tensors. One file a family (families that share tables share one), one row in FAMILIES.
+ * of its tensors. Each family has a row in FAMILIES, and a file, which families with the same tables share.
  */
 #pragma once
 
@@ -36,7 +36,8 @@ struct family_tensor {
 	uint8_t more; /* sections behind the first */
 };
 
-/* Tensors that come together: a checkpoint that has the first of them must have all whose weights the layer has. */
+/* Tensors that come together: a checkpoint that has the first of them must have all of them whose weights the layer
+ * has. */
 struct tensor_set {
 	/* the kind of layer that has them (enum layer_kind), or LAYER_KINDS: every layer */
 	uint8_t kind;
@@ -67,8 +68,8 @@ FAMILIES(DECLARE_FAMILY)
 #undef DECLARE_FAMILY
 
 /* Fills the mixers from layer_types. Without that key every full_attention_interval-th layer has attention (without
- * this key too, every `interval`-th one), and the others Gated DeltaNet. In a family without Gated DeltaNet such a
- * layer is an error. */
+ * this key too, every `interval`-th one), and the others Gated DeltaNet. In a family without Gated DeltaNet a layer of
+ * that kind is an error. */
 void family_read_mixers(struct config_source *s, struct model_config *c, uint32_t interval);
 
 /* ---- names.c: tensors by the names of transformers ---- */

@@ -9,7 +9,7 @@
  *               in_proj_qkvz [q dk | k dk | v r dv | z r dv], in_proj_ba [b r | a r] (dk, dv: sizes of a
  *               key head and a value head)
  *     experts   one tensor a projection and expert; or packed: gate_up_proj [E, 2 I, D], gate rows
- *               first, and down_proj [E, D, I] */
+ *               first, and down_proj [E, D, I] (E: number of experts, I: size of an expert, D: hidden size) */
 #include "engine/checkpoint/families/family.h"
 
 #include "base/macros.h"

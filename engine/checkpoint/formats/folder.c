@@ -23,7 +23,7 @@ struct folder {
 	struct safetensors *weights; /* owned, NULL until they are first read */
 };
 
-/* The largest known tokenizer.json has 20 MB. */
+/* The limits are far above the sizes of known files: a tokenizer.json may have tens of megabytes. */
 static const struct {
 	const char *name;
 	size_t max; /* bytes */

@@ -118,7 +118,7 @@ static int scan_index(struct safetensors *s, struct json_scan *scan, const char 
 				"%s: tensor %s is said to be in \"%s\", which is no file name "
 				"inside the directory",
 				shown, key, file);
-		/* Neighbouring lines mostly name the same file, so they share one copy of its name. */
+		/* Neighbouring lines often name the same file; then they share one copy of its name. */
 		if (!line.file_name || strcmp(line.file_name, file))
 			line.file_name = arena_strdup(&s->names, file);
 		line.tensor = arena_strdup(&s->names, key);

@@ -1,10 +1,11 @@
 /* A checkpoint of one or many safetensors files, mapped read-only.
  *
  * File layout: u64 little endian N, then N bytes of JSON {name: {dtype, shape, data_offsets}}, then the data; offsets
- * count from the end of the header. Every part of a file is checked before it is used: header size (at most 100 MB,
- * like the format's own library), JSON, offsets inside the file, bytes = shape x dtype, no overlap, no hole, no name
- * twice, in one file or over all files of a checkpoint. Names of tensors and files must be printable ASCII, because
- * they appear in messages, and a file name in an index must not leave the directory.
+ * count from the end of the header. A file is checked before any tensor in it is used: the header is at most 100 MB
+ * large, as in the format's own library, and is valid JSON; all offsets are inside the file; a tensor has the bytes of
+ * its shape and dtype; tensors do not overlap, and leave no hole; no name comes twice, in one file or over all files of
+ * a checkpoint. Names of tensors and files must be printable ASCII, because they appear in messages. A file name in an
+ * index must not leave the directory.
  *
  * One fault is not guarded against: a file that is truncated while it is mapped. Reading past its new end raises
  * SIGBUS. A checkpoint must not be written while it is loaded. */
@@ -19,12 +20,12 @@
 struct safetensors;
 
 /* Opens the checkpoint in a directory: the files that model.safetensors.index.json names; without it model.safetensors;
- * without both every *.safetensors. New; errors name file and tensor. -ENOENT: no directory, no checkpoint in it, or a
- * file of the index is missing; -EINVAL: a file is wrong; -ENOMEM. */
+ * without both every *.safetensors. *ret is new. -ENOENT: no directory, no checkpoint in it, or a file of the index is
+ * missing; -EINVAL: a file is wrong, and the sentence names it and the tensor at fault; or another errno. */
 int safetensors_open(const char *dir, struct safetensors **ret, struct err *e) MUST_CHECK;
 void safetensors_close(struct safetensors *s);
 
-/* All tensors, sorted by name; borrowed. */
+/* Returns all tensors, sorted by name; borrowed. */
 const struct tensor *safetensors_list(const struct safetensors *s, size_t *n);
 
 /* Checks one file's bytes. If the whole file is valid, visits every tensor in the order of the data; a tensor's name
@@ -34,8 +35,8 @@ int safetensors_parse(const char *file, const void *bytes, size_t len,
 		      struct err *e) MUST_CHECK;
 
 /* Writes one safetensors file: the header for n tensors (offsets in their order), then each tensor's bytes, which
- * `produce` puts into `data` [tensors[index].bytes]. Reads name, shape, n_dims, type and bytes of each tensor. The
- * file is written under a temporary name and renamed. */
+ * `produce` puts into `data` [tensors[index].bytes]. Uses name, shape, n_dims, type and bytes of each tensor, not its
+ * data. The file is written under a temporary name and renamed. */
 int safetensors_write(const char *path, const struct tensor *tensors, size_t n,
 		      int (*produce)(size_t index, void *data, void *user, struct err *e),
 		      void *user, struct err *e) MUST_CHECK;

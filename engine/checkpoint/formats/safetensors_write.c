@@ -21,7 +21,8 @@ static void put_string(struct buf *b, const char *text)
 	buf_putc(b, '"');
 }
 
-/* Appends the header: 8 bytes with its length, and the JSON, padded with spaces so that the data is aligned to 8. */
+/* Appends the header: 8 bytes with the length of the JSON, then the JSON, padded with spaces so that the data behind it
+ * is aligned to 8 bytes. */
 static int put_header(struct buf *b, const struct tensor *tensors, size_t n)
 {
 	uint64_t at = 0, len;
