@@ -24,7 +24,7 @@ static const struct {
 
 static enum log_level current = LOG_LEVEL_INFO;
 
-/* The lock of standard error, which all threads share. */
+/* Guards the writing of log lines, which any thread may do. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool cut;      /* the last line was written in part; guarded by lock */
 static uint64_t told; /* dropped lines that the log has told of; guarded by lock */

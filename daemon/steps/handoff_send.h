@@ -22,7 +22,7 @@ int handoff_send_open(struct handoff_send *h, const struct handoff_config *confi
 /* Frees the content of *h, after the transfer thread has ended. Accepts a struct of zeros. */
 void handoff_send_close(struct handoff_send *h);
 
-/* Called by the transfer thread before it makes a NOTE_ASKED: counts the prompt in server.calls. False: the daemon
+/* Called by the transfer thread before it sends a NOTE_ASKED: counts the prompt in server.calls. False: the daemon
  * drains or has failed; then the prompt is not counted, and must be refused. */
 bool handoff_send_admit(struct server *s);
 

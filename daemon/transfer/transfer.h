@@ -42,7 +42,7 @@ void transfer_forget(struct transfer *t);
 
 /* ---- notes ---- */
 
-/* Takes the next note, which the caller frees; NULL: there is none now. */
+/* Takes the next note, which the caller frees (transfer_note_free); NULL: there is none now. */
 struct transfer_note *transfer_next(struct transfer *t);
 
 /* ---- decode ---- */

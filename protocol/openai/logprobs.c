@@ -83,15 +83,15 @@ static void token_text(struct openai_cursor *c, struct span s, bool last, struct
 	}
 }
 
-/* A drawn token, and the cursor before it. Tokens that could have been drawn instead begin at the same cursor. */
+/* A drawn or echoed token, and the cursor before it. Tokens that are listed beside it begin at the same cursor. */
 struct place {
 	const struct openai_token *token;
 	const struct openai_cursor *before;
 	bool last; /* no later token completes the token's bytes */
 };
 
-/* Writes the text of token `id` at a place, in quotes, and returns its bytes. Among the best tokens the drawn token has
- * the same text as in its own entry, so that clients find it there. */
+/* Writes the text of token `id` at a place, in quotes, and returns its bytes. Among the best tokens the place's own token
+ * has the same text as in its own entry, so that clients find it there. */
 static struct span text_of(const struct openai_head *h, const struct place *at, int32_t id,
 			   struct buf *out)
 {
