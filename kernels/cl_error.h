@@ -1,4 +1,4 @@
-/* Translates OpenCL's error codes to names and errnos. No other file does. */
+/* Translates OpenCL's error codes to names and errnos. No other file looks an errno up by the code. */
 #pragma once
 
 #include <CL/cl.h>

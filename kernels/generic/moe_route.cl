@@ -176,8 +176,8 @@ GROUP_FUNCTION uint sum_before(uint x, LOCAL uint *scratch, uint *ret_all)
 	return sum - x;
 }
 
-/* Sorts the rows of expert `own` (EXPERTS: the shared one) and writes its tasks. Work space: count [EXPERTS], scratch
- * [LANES]. */
+/* Sorts the rows of expert `own` (EXPERTS: the shared one) and writes its tasks. The shared expert's group writes the
+ * number of all tasks, tasks[0], too. Work space: count [EXPERTS], scratch [LANES]. */
 GROUP_FUNCTION void moe_sort_group(uint own, __global const int *experts, uint T, __global int *rows, __global int *tasks,
 				   volatile LOCAL uint *count, LOCAL uint *scratch)
 {

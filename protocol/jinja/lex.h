@@ -30,5 +30,5 @@ struct token {
 };
 
 /* Cuts a text into tokens and returns them. The last one is T_EOF. They are in the scratch arena, their strings in the
- * template's. After a failure (rd->rc) they are of no use. */
+ * template's arena. After a failure (rd->rc) they are of no use. */
 const struct token *lex(struct reader *rd, const char *text, size_t len);
