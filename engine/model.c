@@ -284,8 +284,8 @@ void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
 	*table_ints = at + decode_work_build(m->config, &m->shape, &cut, s, table + at);
 }
 
-/* Queues one layer: x += mixer(norm(x)); x += mlp(norm(x)). The mixer's norm is in AT_H already; the layer leaves there the
- * norm of the next layer, or the final one (struct layer_ops). Then calls on_layer. */
+/* Queues one layer: x += mixer(norm(x)); x += mlp(norm(x)). The mixer's norm is in AT_H already; the layer leaves
+ * there the norm of the next layer, or the final one (struct layer_ops). Then calls on_layer. */
 static void forward_layer(struct model *m, const struct model_step *t, uint32_t i)
 {
 	const struct layer_kinds *kinds = &m->config->layers[i];

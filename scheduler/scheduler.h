@@ -169,8 +169,8 @@ struct scheduler_stats {
 	uint64_t stores_waiting; /* items in the queue of scheduler_next_store */
 	/* All members below, except `cache`, count from the start. */
 	uint64_t retractions, replayed_tokens; /* replayed: generated tokens computed again */
-	/* Counted at a request's first admission, or when its prompt has come from another worker: tokens of the prompts, and
-	 * how many of them were cached. */
+	/* Counted at a request's first admission, or when its prompt has come from another worker: tokens of the
+	 * prompts, and how many of them were cached. */
 	uint64_t prompt_tokens, cached_tokens;
 	uint64_t misses[PREFIX_MISS_N]; /* first admissions by reason of the miss */
 	/* times that a request began to wait for items of the store (tiering.h), and how often that failed */

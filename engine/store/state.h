@@ -123,6 +123,6 @@ struct store_block *store_end_job(struct store *s, struct store_job *job);
  * block, the job keeps it if the queue has room, else the job ends unwritten. */
 struct store_block *store_unkeep(struct store *s, struct store_entry *entry);
 
-/* Answers a get from memory: adds a reference to the block of the entry, or of its job, to the event, counts a hit of the
- * host tier and notes the use. False: the block is not in memory, and nothing was done. */
+/* Answers a get from memory: adds a reference to the block of the entry, or of its job, to the event, counts a hit of
+ * the host tier and notes the use. False: the block is not in memory, and nothing was done. */
 bool store_answer_from_memory(struct store *s, struct pending_event *ev, struct store_entry *entry);

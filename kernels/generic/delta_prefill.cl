@@ -86,8 +86,8 @@ static inline void tile_rows(__global const float *a[DELTA_ROWS], uint first, ui
 			a[i] = p + MIN_(i - first, rows - 1) * stride;
 }
 
-/* Loops over the lane's vectors of a tile's first n rows that exist (there are `rows` rows and n_cols columns). i is the
- * row in the tile, j the column block, c the column of the matrix with which the vector begins. */
+/* Loops over the lane's vectors of a tile's first n rows that exist (there are `rows` rows and n_cols columns). i is
+ * the row in the tile, j the column block, c the column of the matrix with which the vector begins. */
 #define FOR_TILE(n, rows, n_cols, c0)                                                              \
 	_Pragma("unroll") for (uint i = 0; i < (n); i++)                                           \
 		_Pragma("unroll") for (uint j = 0; j < COL_BLOCKS; j++) if (i < (rows)) for (      \

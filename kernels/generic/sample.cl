@@ -41,8 +41,8 @@
 #include "common.clh"
 #include "vocabulary.clh"
 
-/* FOR_PART_BLOCKS loops over this lane's share of the blocks of this group, which is group PART of the PARTS groups of its
- * draw. */
+/* FOR_PART_BLOCKS loops over this lane's share of the blocks of this group, which is group PART of the PARTS groups
+ * of its draw. */
 #define PART       ((uint)get_group_id(1))
 #define PARTS      ((uint)get_num_groups(1))
 #define PART_FIRST (PART * BLOCKS / PARTS)

@@ -90,8 +90,8 @@ struct place {
 	bool last; /* no later token completes the token's bytes */
 };
 
-/* Writes the text of token `id` at a place, in quotes, and returns its bytes. Among the best tokens the place's own token
- * has the same text as in its own entry, so that clients find it there. */
+/* Writes the text of token `id` at a place, in quotes, and returns its bytes. Among the best tokens the place's own
+ * token has the same text as in its own entry, so that clients find it there. */
 static struct span text_of(const struct openai_head *h, const struct place *at, int32_t id,
 			   struct buf *out)
 {
