@@ -502,15 +502,19 @@ static void add_config(struct digest *d, const struct model_config *c)
 		add_number(d, (uint64_t)c->layers[i].mixer << 8 | c->layers[i].mlp);
 }
 
-/* Returns whether programs of the variant may include the source: a source in generic/, in the variant's folder, or in
- * no folder. */
+/* Returns whether programs of the variant may include the source: a source in kernels/ itself (kernels/step.h), in
+ * generic/, or in the variant's folder. */
 static bool is_used(const char *source, const char *variant)
 {
-	const char *slash = strchr(source, '/');
-	size_t n = slash ? (size_t)(slash - source) : 0;
+	const char *const folders[] = {"kernels", "generic", variant};
 
-	return !slash || (n == 7 && !memcmp(source, "generic", 7)) ||
-	       (n == strlen(variant) && !memcmp(source, variant, n));
+	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
+		size_t n = strlen(folders[i]);
+
+		if (!strncmp(source, folders[i], n) && source[n] == '/')
+			return true;
+	}
+	return false;
 }
 
 static void add_kernels(struct digest *d, const char *variant)

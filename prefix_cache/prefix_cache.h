@@ -221,9 +221,9 @@ bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_mat
 uint32_t prefix_cache_take_page(struct prefix_cache *c) MUST_CHECK;
 uint32_t prefix_cache_take_slot(struct prefix_cache *c) MUST_CHECK;
 
-/* prefix_cache_ref_page adds a request's reference to a page, because choices share pages. prefix_cache_put_page and
- * prefix_cache_put_slot give one back that was not handed over to the tree. A page may be in the tree by then, a slot
- * may not. */
+/* prefix_cache_ref_page adds a request's reference to a page, for another choice or for a ship of the page.
+ * prefix_cache_put_page and prefix_cache_put_slot give one back that was not handed over to the tree. A page may be in
+ * the tree by then, a slot may not. */
 void prefix_cache_ref_page(struct prefix_cache *c, uint32_t page);
 void prefix_cache_put_page(struct prefix_cache *c, uint32_t page);
 void prefix_cache_put_slot(struct prefix_cache *c, uint32_t slot);

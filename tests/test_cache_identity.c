@@ -9,10 +9,20 @@
 #include "base/log.h"
 #include "engine/checkpoint/families/family.h"
 #include "engine/cache_identity.h"
+#include "kernels/sources.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
 enum { BIG = 150 << 20 };
+
+/* The test's own kernel sources, in place of those in the kernels' library. */
+static char shared_text[] = "shared", generic_text[] = "generic", variant_text[] = "variant",
+	    other_text[] = "other";
+const struct kernel_source kernel_sources[] = {
+	{"kernels/step.h", shared_text},     {"generic/gemm.cl", generic_text},
+	{"x86/gemm_core.clh", variant_text}, {"nvidia/gemm.cl", other_text},
+	{"tuning/cpu.tsv", other_text},	     {NULL, NULL},
+};
 
 static struct engine_info info;
 static char memo[512];
@@ -108,6 +118,28 @@ static void test_fields(void)
 	info.n_pages = 9;
 	again = compute(&plain, memo);
 	ok(same(&base, &again), "limits and defaults of sampling do not");
+}
+
+static void test_sources(void)
+{
+	struct cache_identity_source s = source();
+	char *const texts[] = {shared_text, generic_text, variant_text, other_text};
+	static const char *const names[] = {"a source that the host shares",
+					    "a source of all variants", "a source of the variant",
+					    "a source of another variant, or a table"};
+	struct engine_info kept = info;
+	struct cache_identity base, other;
+
+	snprintf(info.kernels, sizeof(info.kernels), "x86");
+	base = compute(&s, memo);
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		texts[i][0]++;
+		other = compute(&s, memo);
+		texts[i][0]--;
+		ok(same(&base, &other) == (texts[i] == other_text), "%s %s", names[i],
+		   texts[i] == other_text ? "does not" : "decides");
+	}
+	info = kept;
 }
 
 static void test_synthetic(void)
@@ -229,6 +261,7 @@ int main(void)
 	scratch_write("a.safetensors", "first", 5);
 	scratch_write("b.safetensors", "second", 6);
 	test_fields();
+	test_sources();
 	test_synthetic();
 	test_memo();
 	if (truncate(scratch_path("a.safetensors"), BIG) < 0)

@@ -238,7 +238,7 @@ TEST(refused)
 		{"[a[b]]", -ENOTSUP},	   {"[a&&b]", -ENOTSUP},  {"(?m:.)", -ENOTSUP},
 		{"(?im:a)", -ENOTSUP},	   {"a{1,2}+", -ENOTSUP}, {"(*UTF)a", -ENOTSUP},
 		{"[[:alpha:]]", -ENOTSUP}, {"\\xff", -ENOTSUP},	  {"\\p{Nonsense}", -EINVAL},
-		{"(?", -ENOTSUP},	   {"\\C", -ENOTSUP},
+		{"(?", -ENOTSUP},	   {"\\C", -ENOTSUP},	  {"\\c[a", -ENOTSUP},
 	};
 	enum splitter_behavior b;
 

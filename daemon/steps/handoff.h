@@ -13,7 +13,8 @@
  *     layer group  layers whose pieces are sent together (--transfer-window), as soon as the last of them is computed
  *     parcel       pieces of one ship in one layer group, as many as fit into a block of pinned memory (shipping.h)
  *     WINDOW       the message that sends a parcel: a list of runs, and a raw frame with the bytes of their pieces
- *     run          the pieces of one part in consecutive pages (protocol/transfer/message.h)
+ *     run          the pieces of one part in consecutive pages, or one piece of a state
+ *                  (protocol/transfer/message.h)
  *     NOTE_DATA    a WINDOW that came, for the engine thread of the decode worker
  *
  *     a decode worker (handoff_receive.h)

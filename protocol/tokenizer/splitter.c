@@ -246,9 +246,9 @@ static int run_llama3(struct run *run, size_t stage, const char *text, size_t le
 
 /* ---- PCRE2 ---- */
 
-/* Translates the escape at p (a backslash and the characters that belong to it) for PCRE2 and appends it to out.
- * Returns the length of the escape at p. -EINVAL: the escape is not whole. -ENOTSUP: Oniguruma and PCRE2 may read it
- * differently. */
+/* Translates the escape at p for PCRE2 and appends it to out: the backslash and one character, with the braces of
+ * \p{..}, \P{..} and \x{..}. Returns the length of that. The caller copies what else belongs to the escape, such as the
+ * 41 of \x41. -EINVAL: nothing follows the backslash. -ENOTSUP: Oniguruma and PCRE2 may read the escape differently. */
 static int translate_escape(const char *p, struct buf *out, struct err *e)
 {
 	const char *end;
@@ -256,7 +256,7 @@ static int translate_escape(const char *p, struct buf *out, struct err *e)
 
 	if (!c)
 		return err_set(e, EINVAL, "the pattern ends in a backslash");
-	if (strchr("wWbBhHyYGKRXCNOoQEgk", c) || (c == 'x' && p[2] >= '8' && p[2] != '{'))
+	if (strchr("wWbBhHyYGKRXCNOoQEgkc", c) || (c == 'x' && p[2] >= '8' && p[2] != '{'))
 		return err_set(e, ENOTSUP, "\\%c is not supported in patterns", c);
 	if (c == 's' || c == 'S') {
 		/* In PCRE2 \s also matches U+180E. */
