@@ -18,6 +18,7 @@ enum kernel_id {
 	K_GEMM_STORE_WIDE,
 	K_GEMM_ADD_WIDE,
 	K_ROUTER_GEMM,
+	K_ROUTER_FEW,
 	K_ATTENTION_PREPARE,
 	K_ATTENTION,
 	K_ATTENTION_FLASH,
@@ -27,6 +28,8 @@ enum kernel_id {
 	K_DELTA_PREFILL,
 	K_DELTA_CHUNK,
 	K_DELTA_SCAN,
+	K_DELTA_CHUNK_TENSOR,
+	K_DELTA_SCAN_TENSOR,
 	K_DELTA_NORM,
 	K_DELTA_DECODE,
 	K_SAMPLE,
@@ -53,13 +56,17 @@ enum kernel_id {
 };
 
 enum {
-	ROUTER_BLOCKS = 4,  /* column blocks (tuning.h) of a part of OP_ROUTER (step.h) */
-	ROUTER_LANES = 256, /* lanes of a group of router.cl */
-	ROUTER_ROWS = 64,   /* rows of a group of router.cl */
-	DELTA_CHUNK = 64,   /* tokens of a chunk (delta_chunks.cl) */
+	ROUTER_BLOCKS = 4,   /* column blocks (tuning.h) of a part of OP_ROUTER (step.h) */
+	ROUTER_LANES = 256,  /* lanes of a group of router.cl */
+	ROUTER_COLUMNS = 64, /* columns of a group of router.cl's kernel for many rows */
+	ROUTER_ROWS = 64,    /* rows of such a group */
+	ROUTER_FEW_ROWS = 4, /* rows of a group of its kernel for few rows */
+	ROUTER_FEW = 128,    /* rows up to which the kernel for few rows is faster */
+	DELTA_CHUNK = 64,    /* tokens of a chunk (delta_chunks.cl) */
 	/* floats that delta_chunks.cl keeps of a chunk for each value head */
 	DELTA_CHUNK_FLOATS = 2 * DELTA_CHUNK * DELTA_CHUNK + DELTA_CHUNK,
-	DELTA_BLOCK = 16,	/* columns of a state that a group of delta_scan computes */
+	DELTA_BLOCK = 16,  /* columns of a state that a group of delta_scan computes */
+	SCAN_COLUMNS = 32, /* columns of a state that a group of nvidia/delta_tensor.cl computes */
 	SPLIT_SLOTS_MIN = 4096, /* the least number of slots for splits on a GPU */
 	FLASH_QUERIES = 128,	/* queries of a tile of attention_flash.cl */
 	FLASH_KEYS = 32,	/* keys of a block of attention_flash.cl */
@@ -69,6 +76,9 @@ enum {
 	WIDE_TERMS = 128,	/* K is a multiple of it in gemm_wide.cl */
 	WIDE_FROM = 8, /* rows up to which the kernels of gemm.cl and moe_gemm.cl are faster */
 };
+
+/* Floats that nvidia/delta_tensor.cl keeps of a chunk for each value head. */
+#define DELTA_TENSOR_FLOATS(key_dim) ((3 * (key_dim) / 2 + 64) * 128ull + 32)
 
 #define MLP_KERNEL(id, mlp) ((int)(id) + (int)(mlp) * (K_END_OF_FIRST_MLP - K_COMBINE_NORM))
 
@@ -123,6 +133,9 @@ bool kernels_on_tensor_cores(const struct kernels *k);
 
 /* Whether the attention of prompts runs on tensor cores (attention_flash.cl). */
 bool kernels_has_flash(const struct kernels *k);
+
+/* Whether the prefill of Gated DeltaNet runs on tensor cores (nvidia/delta_tensor.cl). */
+bool kernels_has_tensor_delta(const struct kernels *k);
 
 /* ---- programs.c ---- */
 

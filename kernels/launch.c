@@ -137,11 +137,13 @@ static void gemm_wide(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_me
 static void router(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
 		   uint32_t M, uint32_t N, uint32_t K)
 {
-	bool gpu = k->tuning->lanes > 1; /* router.cl */
+	bool gpu = k->tuning->lanes > 1, few = gpu && M <= ROUTER_FEW; /* router.cl */
+	uint32_t columns = few ? 16 : ROUTER_COLUMNS, rows = few ? ROUTER_FEW_ROWS : ROUTER_ROWS;
 
-	LAUNCH(k, K_ROUTER_GEMM, gpu ? N / 16 : column_groups(k, 0, N, K),
-	       gpu ? CEIL_DIV(M, (uint32_t)ROUTER_ROWS) : row_blocks(k, 0, M), ARG(A), ARG(lda),
-	       ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K));
+	LAUNCH(k, few ? K_ROUTER_FEW : K_ROUTER_GEMM,
+	       gpu ? CEIL_DIV(N, columns) : column_groups(k, 0, N, K),
+	       gpu ? CEIL_DIV(M, rows) : row_blocks(k, 0, M), ARG(A), ARG(lda), ARG(W), ARG(C),
+	       ARG(ldc), ARG(M), ARG(N), ARG(K));
 	note_product(k, M, N, K);
 }
 
@@ -332,6 +334,7 @@ void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32
 {
 	uint64_t pairs = (uint64_t)n_rows * k->shape.value_heads;
 	cl_int first_row = 0, rows = (cl_int)n_rows; /* prefill rows come first */
+	const uint64_t chunks = n_rows ? kernels_delta_chunks(T, n_rows) : 0;
 
 	if (k->tuning->lanes == 1) {
 		LAUNCH(k, K_DELTA_PREFILL, MIN(pairs, (uint64_t)kernels_delta_groups(k)), 1,
@@ -340,12 +343,21 @@ void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32
 		       ARG(out));
 		return;
 	}
-	LAUNCH(k, K_DELTA_CHUNK, n_rows ? kernels_delta_chunks(T, n_rows) : 0, k->shape.value_heads,
-	       ARG(step), ARG(rows_at), ARG(first_row), ARG(rows), ARG(qs), ARG(ks), ARG(gates),
-	       ARG(work));
-	LAUNCH(k, K_DELTA_SCAN, pairs * CEIL_DIV(k->shape.value_dim, (uint32_t)DELTA_BLOCK), 1,
-	       ARG(step), ARG(rows_at), ARG(first_row), ARG(proj), ARG(qs), ARG(ks), ARG(vs),
-	       ARG(gates), ARG(work), ARG(ring), ARG(state));
+	if (kernels_has_tensor_delta(k)) {
+		LAUNCH(k, K_DELTA_CHUNK_TENSOR, chunks, k->shape.value_heads, ARG(step),
+		       ARG(rows_at), ARG(first_row), ARG(rows), ARG(qs), ARG(ks), ARG(gates),
+		       ARG(vs), ARG(work));
+		LAUNCH(k, K_DELTA_SCAN_TENSOR,
+		       pairs * CEIL_DIV(k->shape.value_dim, (uint32_t)SCAN_COLUMNS), 1, ARG(step),
+		       ARG(rows_at), ARG(first_row), ARG(proj), ARG(vs), ARG(work), ARG(ring),
+		       ARG(state));
+	} else {
+		LAUNCH(k, K_DELTA_CHUNK, chunks, k->shape.value_heads, ARG(step), ARG(rows_at),
+		       ARG(first_row), ARG(rows), ARG(qs), ARG(ks), ARG(gates), ARG(work));
+		LAUNCH(k, K_DELTA_SCAN, pairs * CEIL_DIV(k->shape.value_dim, (uint32_t)DELTA_BLOCK),
+		       1, ARG(step), ARG(rows_at), ARG(first_row), ARG(proj), ARG(qs), ARG(ks),
+		       ARG(vs), ARG(gates), ARG(work), ARG(ring), ARG(state));
+	}
 	LAUNCH(k, K_DELTA_NORM, T, k->shape.value_heads, ARG(proj), ARG(vs), ARG(norm_w), ARG(out));
 }
 

@@ -51,6 +51,11 @@ static bool has_delta_on_gpu(const struct kernels *k)
 	return has_delta(k) && on_gpu(k);
 }
 
+static bool has_delta_chunks(const struct kernels *k)
+{
+	return has_delta_on_gpu(k) && !kernels_has_tensor_delta(k);
+}
+
 /* ---- the table ---- */
 
 enum { KERNELS_MAX = 4 }; /* of a program */
@@ -87,7 +92,7 @@ static const struct program {
 	 .needed = on_gpu,
 	 .floats = true,
 	 .gpu_lanes = ROUTER_LANES,
-	 .kernels = {{K_ROUTER_GEMM, "router"}}},
+	 .kernels = {{K_ROUTER_GEMM, "router"}, {K_ROUTER_FEW, "router_few", .shown = "router"}}},
 	{.file = "moe_gemm.cl",
 	 .cuts = CUT_GEMM,
 	 .each_mlp = true,
@@ -125,10 +130,16 @@ static const struct program {
 	 .needed = has_delta_on_cpu,
 	 .kernels = {{K_DELTA_PREFILL, "delta_prefill"}}},
 	{.file = "delta_chunks.cl",
-	 .needed = has_delta_on_gpu,
+	 .needed = has_delta_chunks,
 	 .gpu_lanes = 256,
 	 .floats = true,
 	 .kernels = {{K_DELTA_CHUNK, "delta_chunk"}, {K_DELTA_SCAN, "delta_scan"}}},
+	{.file = "delta_tensor.cl",
+	 .needed = kernels_has_tensor_delta,
+	 .gpu_lanes = 256,
+	 .floats = true,
+	 .kernels = {{K_DELTA_CHUNK_TENSOR, "delta_chunk_tensor", .shown = "delta_chunk"},
+		     {K_DELTA_SCAN_TENSOR, "delta_scan_tensor", .shown = "delta_scan"}}},
 	{.file = "delta_decode.cl",
 	 .needed = has_delta_on_cpu,
 	 .kernels = {{K_DELTA_DECODE, "delta_decode"}}},

@@ -53,6 +53,8 @@ uint64_t kernels_delta_scratch(const struct kernels *k, uint32_t T, uint32_t row
 
 	if (!k->shape.key_heads)
 		return 0;
+	if (kernels_has_tensor_delta(k))
+		return kernels_delta_chunks(T, rows) * HV * DELTA_TENSOR_FLOATS(k->shape.key_dim);
 	if (k->tuning->lanes > 1)
 		return kernels_delta_chunks(T, rows) * HV * DELTA_CHUNK_FLOATS;
 	return (uint64_t)kernels_delta_groups(k) * kernels_delta_group_floats(&k->shape);
@@ -122,6 +124,14 @@ bool kernels_has_flash(const struct kernels *k)
 	return kernels_on_tensor_cores(k) && s->heads && s->head_dim % 16 == 0 &&
 	       s->head_dim <= 256 && s->heads / s->kv_heads <= FLASH_QUERIES &&
 	       s->page_tokens % FLASH_KEYS == 0;
+}
+
+bool kernels_has_tensor_delta(const struct kernels *k)
+{
+	const struct kernel_shape *s = &k->shape;
+
+	return kernels_on_tensor_cores(k) && s->key_heads &&
+	       (s->key_dim == 64 || s->key_dim == 128) && s->value_dim % 16 == 0;
 }
 
 bool kernels_tuned(const struct kernels *k, const struct tuning_place *p)

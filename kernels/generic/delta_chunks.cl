@@ -23,11 +23,8 @@
  * Global size: delta_chunk at least as many groups as there are chunks x HV; delta_scan rows x HV x CEIL(DV / BLOCK).
  * Options: delta.clh; LANES 256. Reference: reference_delta_step.
  */
-#include "delta.clh"
-#include "quads.clh"
+#include "delta_chunk.clh"
 
-#define C	 64
-#define C_LD	 (C + 4) /* row stride of [C][C] in local memory: rows begin in different banks */
 #define SLICE	 32	 /* dimensions of q and k that delta_scan has in local memory at a time */
 #define SLICE_LD (SLICE + 4)
 #define HALF_SLICE 16 /* dimensions of q and k that delta_chunk has in local memory at a time */
@@ -36,22 +33,6 @@
 #define ROWS	 4 /* rows of a lane, in a tile of C rows and 16 columns */
 #define WORK	 (2 * C * C + C)
 #define LOCAL_2  (2 * C * SLICE_LD) /* two slices, or one [C][C] */
-
-/* Returns the row that chunk *chunk of all rows is in, and sets *chunk to its number in that row. Returns n_rows if
- * there are fewer chunks. */
-static inline uint row_of_chunk(__global const int *rows, uint n_rows, uint *chunk)
-{
-	uint r = 0;
-
-	for (; r < n_rows; r++) {
-		uint n = CEIL_((uint)rows[r * ROW_INTS + ROW_COUNT], C);
-
-		if (*chunk < n)
-			break;
-		*chunk -= n;
-	}
-	return r;
-}
 
 /* Copies C rows of x, `stride` apart: `width` columns from c0 on. x has n rows and `columns` columns; the others become
  * zeros. */
@@ -68,90 +49,11 @@ GROUP_FUNCTION void load_slice(LOCAL float *to, uint to_ld, __global const float
 	}
 }
 
-/* Computes G [C] and beta [C] of a chunk of n tokens. From n on G is the last token's, and beta is 0. */
-GROUP_FUNCTION void chunk_gates(__global const float *gates, uint n, LOCAL float *G, LOCAL float *beta)
-{
-	FOR_ITEMS (i, C) {
-		beta[i] = i < n ? gates[i * HV * 2] : 0.0f;
-		G[i] = i < n ? gates[i * HV * 2 + 1] : 0.0f;
-	}
-	BARRIER();
-	if (LANE == 0) {
-		float sum = 0;
-
-		for (uint i = 0; i < C; i++) {
-			sum += G[i];
-			G[i] = sum;
-		}
-	}
-	BARRIER();
-}
-
-#define TILE	   16
-#define TILES	   (C / TILE)
-#define TILE_ITEMS CEIL_(TILE * TILE * (TILES - 1), LANES) /* elements of a lane */
-
-/* For invert: puts the lanes' sums into block column j below its diagonal block, after every lane has read the elements
- * that they replace. */
-#define PUT_SUMS()                                                                                 \
-	do {                                                                                       \
-		BARRIER();                                                                         \
-		_Pragma("unroll") for (uint e = 0; e < TILE_ITEMS; e++) if (LANE + e * LANES < n)  \
-			A[(first + (LANE + e * LANES) / TILE) * C_LD + j + LANE % TILE] = sum[e];  \
-		BARRIER();                                                                         \
-	} while (0)
-
-/* Replaces A [C][C_LD], which is zero on its diagonal and above, by (I + A)^-1. */
-GROUP_FUNCTION void invert(LOCAL float *A)
-{
-	uint b = LANE / TILE * TILE, column = LANE % TILE;
-	float x[TILE], sum[TILE_ITEMS];
-
-	/* Inverts the blocks on the diagonal, one lane for each column. */
-	if (LANE < C)
-#pragma unroll
-		for (uint i = 0; i < TILE; i++) {
-			x[i] = i == column ? 1.0f : 0.0f;
-#pragma unroll
-			for (uint m = 0; m < i; m++)
-				x[i] = fma(-A[(b + i) * C_LD + b + m], x[m], x[i]);
-		}
-	BARRIER();
-	if (LANE < C)
-#pragma unroll
-		for (uint i = 0; i < TILE; i++)
-			A[(b + i) * C_LD + b + column] = x[i];
-	BARRIER();
-	/* Then, from the last block column to the first, the blocks below the diagonal: A_kj T_jj, then T_ij. */
-	for (int j = (TILES - 2) * TILE; j >= 0; j -= TILE) {
-		uint first = (uint)j + TILE, n = (C - first) * TILE;
-
-#pragma unroll
-		for (uint e = 0; e < TILE_ITEMS; e++) {
-			uint i = LANE + e * LANES, r = first + i / TILE, c = i % TILE;
-
-			sum[e] = 0;
-			for (uint m = c; m < TILE && i < n; m++)
-				sum[e] = fma(A[r * C_LD + j + m], A[(j + m) * C_LD + j + c], sum[e]);
-		}
-		PUT_SUMS();
-#pragma unroll
-		for (uint e = 0; e < TILE_ITEMS; e++) {
-			uint i = LANE + e * LANES, r = first + i / TILE, c = i % TILE;
-
-			sum[e] = 0;
-			for (uint m = first; m <= r && i < n; m++)
-				sum[e] = fma(-A[r * C_LD + m], A[m * C_LD + j + c], sum[e]);
-		}
-		PUT_SUMS();
-	}
-}
-
 __kernel GROUP_SIZE void delta_chunk(__global const int *restrict step, int rows_at, int first_row, int n_rows,
 				     __global const float *restrict qs, __global const float *restrict ks,
 				     __global const float *restrict gates, __global float *restrict work)
 {
-	__local float A[C * C_LD], slices[2 * C * HALF_LD] QUADS_ALIGNED, G[C], beta[C];
+	__local float A[C * C_LD] QUADS_ALIGNED, slices[2 * C * HALF_LD] QUADS_ALIGNED, G[C], beta[C];
 	LOCAL float *k_slice = slices, *q_slice = slices + C * HALF_LD;
 	__global const int *rows = step + rows_at + first_row * ROW_INTS;
 	uint h = GROUP_Y, kh = h / REPEAT, chunk = GROUP_X;
@@ -211,7 +113,7 @@ __kernel GROUP_SIZE void delta_chunk(__global const int *restrict step, int rows
 			P[row * C + column] = column <= row ? qk[i][j] * gamma : 0.0f;
 		}
 	BARRIER();
-	invert(A);
+	invert(A, slices);
 	FOR_ITEMS (i, C * C)
 		T[i] = A[i / C * C_LD + i % C];
 	FOR_ITEMS (i, C)

@@ -18,6 +18,7 @@
  * Options: attention.clh, TILE_TOKENS; HD a multiple of 16, at most 256. Reference: reference_attention.
  */
 #include "attention.clh"
+#include "mma.clh"
 
 #define FLASH_WARPS   8
 #define FLASH_LANES   (FLASH_WARPS * 32)
@@ -51,20 +52,7 @@
 			 : "r"(address)                                                            \
 			 : "memory")
 
-#define MMA(c, a, b0, b1)                                                                          \
-	__asm__ volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "                    \
-			 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                    \
-			 : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])                  \
-			 : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b0), "r"(b1))
-
-/* Returns two floats as bf16, rounded to nearest even; low is in the lower half. */
-static inline uint pair(float low, float high)
-{
-	uint v;
-
-	__asm__("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
-	return v;
-}
+#define MMA(d, a, b0, b1) MMA_BF16(d, (a)[0], (a)[1], (a)[2], (a)[3], b0, b1)
 
 /* Returns the v of the lane whose number differs from this lane's number in `bits`. */
 static inline float other_lane(float v, uint bits)
@@ -149,8 +137,7 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 			 * which is in the L1 cache. */
 #pragma unroll
 			for (uint e = 0; e < 4; e++)
-				lower[e] = pair(QUERY(k, e).x - as_float(upper[k][e] << 16),
-						QUERY(k, e).y - as_float(upper[k][e] & 0xffff0000));
+				lower[e] = pair_rest(QUERY(k, e).x, QUERY(k, e).y, upper[k][e]);
 #pragma unroll
 			for (uint j = 0; j < KEYS / 16; j++) {
 				uint m[4];
@@ -199,7 +186,7 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 				float x = s[2 * j + e / 2][e % 2 * 2], y = s[2 * j + e / 2][e % 2 * 2 + 1];
 
 				p[j][e] = pair(x, y);
-				p_lower[j][e] = pair(x - as_float(p[j][e] << 16), y - as_float(p[j][e] & 0xffff0000));
+				p_lower[j][e] = pair_rest(x, y, p[j][e]);
 			}
 #pragma unroll
 		for (uint i = 0; i < CHUNKS; i++) {
