@@ -23,6 +23,9 @@
  * reference_moe_topk, reference_moe_sort.
  */
 #include "common.clh"
+#include "quads.clh"
+
+#define EXPERT_QUADS CEIL_(EXPERTS, 4)
 
 #if EXPERTS > 0
 /* Computes the router logits of token t in ROUTER_BLOCKS column blocks, which are part gx of OP_ROUTER
@@ -89,27 +92,36 @@ GROUP_FUNCTION void moe_topk_group(ulong t, __global const float *router, __glob
 		experts[t * TOPK + k] = id;
 		weights[t * TOPK + k] = best / sum;
 	}
+	for (uint k = 0; NORM_TOPK && k < TOPK; k++)
+		weights[t * TOPK + k] /= kept;
 #else
-	FOR_ITEMS (e, EXPERTS)
-		p[e] = isnan(p[e]) ? -1.0f : p[e]; /* below every probability */
+	FOR_ITEMS (e, EXPERT_QUADS * 4) /* -1 is below every probability */
+		p[e] = e >= EXPERTS ? -2.0f : isnan(p[e]) ? -1.0f : p[e];
 	BARRIER();
 	FOR_ITEMS (e, EXPERTS) {
+		float own = p[e];
 		uint place = 0;
 
-		for (uint i = 0; i < EXPERTS; i++)
-			place += p[i] > p[e] || (p[i] == p[e] && i < e);
+#pragma unroll 8
+		for (uint i = 0; i < EXPERT_QUADS * 4; i += 4) {
+			float4 v = LOCAL_4(p + i);
+
+			place += v.x > own || (v.x == own && i < e);
+			place += v.y > own || (v.y == own && i + 1 < e);
+			place += v.z > own || (v.z == own && i + 2 < e);
+			place += v.w > own || (v.w == own && i + 3 < e);
+		}
 		if (place < TOPK) {
 			experts[t * TOPK + place] = (int)e;
-			weights[t * TOPK + place] = p[e] / sum;
+			scratch[place] = own / sum;
 		}
 	}
 	BARRIER();
-	for (uint k = 0; LANE == 0 && k < TOPK; k++)
-		kept += weights[t * TOPK + k];
+	for (uint k = 0; k < TOPK; k++)
+		kept += scratch[k];
+	FOR_ITEMS (k, TOPK)
+		weights[t * TOPK + k] = NORM_TOPK ? scratch[k] / kept : scratch[k];
 #endif
-	if (LANE == 0)
-		for (uint k = 0; NORM_TOPK && k < TOPK; k++)
-			weights[t * TOPK + k] /= kept;
 }
 #endif
 
@@ -176,6 +188,24 @@ GROUP_FUNCTION uint sum_before(uint x, LOCAL uint *scratch, uint *ret_all)
 	return sum - x;
 }
 
+#define GLOBAL_INTS_4(p, q) (((__global const int4 *)(p))[q])
+
+/* Returns which of the choices 4 q to 4 q + 3 of n are of expert `own`: bit i for the i-th. */
+static inline uint choices_of(__global const int *experts, uint q, uint n, uint own)
+{
+	int4 e;
+	uint bits = 0;
+
+	if (q * 4 + 4 <= n) {
+		e = GLOBAL_INTS_4(experts, q);
+		return (e.x == (int)own) | (uint)(e.y == (int)own) << 1 | (uint)(e.z == (int)own) << 2 |
+		       (uint)(e.w == (int)own) << 3;
+	}
+	for (uint i = q * 4; i < n; i++)
+		bits |= (uint)(experts[i] == (int)own) << (i - q * 4);
+	return bits;
+}
+
 /* Sorts the rows of expert `own` (EXPERTS: the shared one) and writes its tasks. The shared expert's group writes the
  * number of all tasks, tasks[0], too. Work space: count [EXPERTS], scratch [LANES]. */
 GROUP_FUNCTION void moe_sort_group(uint own, __global const int *experts, uint T, __global int *rows, __global int *tasks,
@@ -187,8 +217,16 @@ GROUP_FUNCTION void moe_sort_group(uint own, __global const int *experts, uint T
 	FOR_ITEMS (e, EXPERTS)
 		count[e] = 0;
 	BARRIER();
-	FOR_ITEMS (i, n)
-		atomic_inc(&count[experts[i]]);
+	FOR_ITEMS (i, n / 4) {
+		int4 e = GLOBAL_INTS_4(experts, i);
+
+		atomic_inc(&count[e.x]);
+		atomic_inc(&count[e.y]);
+		atomic_inc(&count[e.z]);
+		atomic_inc(&count[e.w]);
+	}
+	FOR_ITEMS (i, n % 4)
+		atomic_inc(&count[experts[n / 4 * 4 + i]]);
 	BARRIER();
 	FOR_ITEMS (e, own) {
 		before += count[e];
@@ -207,14 +245,15 @@ GROUP_FUNCTION void moe_sort_group(uint own, __global const int *experts, uint T
 	if (LANE == 0)
 		moe_tasks(own, first, count[own], n_tasks, tasks);
 	if (count[own]) {
-		uint each = CEIL_(n, LANES), i0 = MIN_(LANE * each, n), end = MIN_(i0 + each, n), mine = 0, all;
+		uint quads = CEIL_(n, LANES * 4), q0 = LANE * quads, mine = 0, all;
 
-		for (uint i = i0; i < end; i++)
-			mine += experts[i] == (int)own;
+		for (uint q = q0; q < q0 + quads && q * 4 < n; q++)
+			mine += popcount(choices_of(experts, q, n, own));
 		first += sum_before(mine, scratch, &all);
-		for (uint i = i0; i < end; i++)
-			if (experts[i] == (int)own)
-				rows[first++] = CHOICE_ROW(i);
+		for (uint q = q0; q < q0 + quads && q * 4 < n; q++)
+			for (uint bits = choices_of(experts, q, n, own), i = q * 4; bits; bits >>= 1, i++)
+				if (bits & 1)
+					rows[first++] = CHOICE_ROW(i);
 	}
 #endif
 }
@@ -225,7 +264,7 @@ GROUP_FUNCTION void moe_sort_group(uint own, __global const int *experts, uint T
 __kernel GROUP_SIZE void moe_topk(__global const float *restrict router, __global int *restrict experts,
 				  __global float *restrict weights)
 {
-	LOCAL float p[EXPERTS];
+	LOCAL float p[EXPERT_QUADS * 4] QUADS_ALIGNED;
 	GROUP_SCRATCH(scratch);
 
 	moe_topk_group(GROUP_X, router, experts, weights, p, scratch);

@@ -92,22 +92,42 @@ GROUP_FUNCTION uint4 load_once(__global const elem_t *p)
 	__local uint4 stages_[WIDE_BYTES / 16] __attribute__((aligned(1024)));                     \
 	const uint memory = (uint)(ulong)stages_
 
-/* Stores a tile, or adds it to the numbers that stand there: token t's row begins at OUT_ROW(t). To add, it loads 16
- * numbers at once: one after the other, each would wait for memory. */
+/* Stores a tile, or adds it to the numbers that stand there. Token t's row of the group's columns begins at OUT_ROW(t),
+ * and `columns` of these exist. The tile goes through local memory, OUT_TOKENS tokens at a time: so a warp stores a whole
+ * row of 512 bytes. */
+#define OUT_LD	   132 /* floats; the lanes of a warp write to different banks */
+#define OUT_TOKENS 64
 #define PUT_OR_ADD(d, NT)                                                                          \
-	_Pragma("unroll") for (uint i_ = 0; i_ < NT / 2; i_ += 16)                                 \
+	_Pragma("unroll") for (uint t_ = 0; t_ < NT; t_ += OUT_TOKENS)                             \
 	{                                                                                          \
-		__global float *at_[16];                                                           \
-		float before_[16];                                                                 \
+		__local float *out_ = (__local float *)stages_;                                    \
                                                                                                    \
-		_Pragma("unroll") for (uint e_ = 0; e_ < 16; e_++)                                 \
+		barrier(CLK_LOCAL_MEM_FENCE);                                                      \
+		_Pragma("unroll") for (uint i_ = 0; i_ < MIN_(NT, OUT_TOKENS) / 2; i_++)           \
+			out_[TOKEN(i_) * OUT_LD + THREAD / 32 * 16 + COLUMN(i_)] = d[t_ / 2 + i_];  \
+		barrier(CLK_LOCAL_MEM_FENCE);                                                      \
+		_Pragma("unroll") for (uint r_ = 0; r_ < MIN_(NT, OUT_TOKENS); r_ += 32)           \
+			PUT_ROWS(t_ + r_, r_)                                                     \
+	}
+/* Stores 32 rows of those in local memory, four in each warp. */
+#define PUT_ROWS(t_first, r_first)                                                                \
+	{                                                                                          \
+		__global float4 *at_[4];                                                           \
+		float4 sum_[4];                                                                    \
+                                                                                                   \
+		_Pragma("unroll") for (uint i_ = 0; i_ < 4; i_++)                                  \
 		{                                                                                  \
-			at_[e_] = OUT_ROW(MIN_(TOKEN(i_ + e_), n - 1)) + COLUMN(i_ + e_);          \
-			before_[e_] = add ? *at_[e_] : 0;                                          \
+			uint row_ = i_ * 8 + THREAD / 32, column_ = THREAD % 32 * 4;               \
+                                                                                                   \
+			at_[i_] = (__global float4 *)(OUT_ROW(MIN_((t_first) + row_, n - 1)) +     \
+						      MIN_(column_, columns - 4));                 \
+			sum_[i_] = *(__local float4 *)(out_ + ((r_first) + row_) * OUT_LD + column_); \
+			if (add)                                                                   \
+				sum_[i_] = *at_[i_] + sum_[i_];                                    \
 		}                                                                                  \
-		_Pragma("unroll") for (uint e_ = 0; e_ < 16; e_++)                                 \
-			if (TOKEN(i_ + e_) < n && panel == mine)                                   \
-				*at_[e_] = add ? before_[e_] + d[i_ + e_] : d[i_ + e_];            \
+		_Pragma("unroll") for (uint i_ = 0; i_ < 4; i_++)                                  \
+			if ((t_first) + i_ * 8 + THREAD / 32 < n && THREAD % 32 * 4 < columns)     \
+				*at_[i_] = sum_[i_];                                               \
 		__asm__ volatile("" ::: "memory");                                                 \
 	}
 
@@ -115,11 +135,12 @@ __kernel WIDE_GROUP void gemm_wide(__global const elem_t *restrict A, uint lda, 
 				   __global float *C, uint ldc, uint M, uint N, uint K, uint k0, uint add)
 {
 	const uint gm = CEIL_(M, WIDE_TOKENS), gn = CEIL_(N, 128), band = (uint)get_group_id(0) / (BAND * gm);
-	const uint rest = (uint)get_group_id(0) % (BAND * gm), columns = MIN_((uint)BAND, gn - band * BAND);
-	const uint r0 = rest / columns * WIDE_TOKENS, n = MIN_(M - r0, (uint)WIDE_TOKENS);
-	const uint panel = (band * BAND + rest % columns) * 8 + THREAD / 32, mine = MIN_(panel, N / 16 - 1);
+	const uint rest = (uint)get_group_id(0) % (BAND * gm), width = MIN_((uint)BAND, gn - band * BAND);
+	const uint r0 = rest / width * WIDE_TOKENS, n = MIN_(M - r0, (uint)WIDE_TOKENS);
+	const uint column0 = (band * BAND + rest % width) * 128, columns = MIN_(N - column0, 128u);
+	const uint mine = MIN_(column0 / 16 + THREAD / 32, N / 16 - 1);
 	__global const elem_t *w = W + ((ulong)mine * K + k0) * 16;
-	__global float *c = C + (ulong)r0 * ldc + mine * 16;
+	__global float *c = C + (ulong)r0 * ldc + column0;
 	WIDE_LOCALS;
 
 #define A_PLAIN(t) (A + (ulong)(r0 + (t)) * lda + k0)
@@ -184,7 +205,8 @@ __kernel WIDE_GROUP void down_wide(__global const elem_t *restrict act, __global
 	const uint N = LD(HIDDEN), add = k0;
 	TASK_OF_GROUP(expert, first, n);
 	const uint K = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
-	const uint panel = (uint)get_group_id(0) * 8 + THREAD / 32, mine = MIN_(panel, N / 16 - 1);
+	const uint column0 = (uint)get_group_id(0) * 128, columns = MIN_(N - column0, 128u);
+	const uint mine = MIN_(column0 / 16 + THREAD / 32, N / 16 - 1);
 	__global const elem_t *w =
 		(expert < EXPERTS ? experts + (ulong)expert * LD(HIDDEN) * K : shared) + ((ulong)mine * K + k0) * 16;
 	WIDE_LOCALS;
@@ -192,6 +214,6 @@ __kernel WIDE_GROUP void down_wide(__global const elem_t *restrict act, __global
 	if (k0 >= K)
 		return;
 #define A_ACT(t)   (act + (ulong)(first + (t)) * ACT_LD + k0)
-#define OUT_ROW(t) (y + (ulong)rows[first + (t)] * LD(HIDDEN) + mine * 16)
+#define OUT_ROW(t) (y + (ulong)rows[first + (t)] * LD(HIDDEN) + column0)
 	WIDE_ROWS(n, MIN_(K - k0, (uint)CHAIN_TERMS), A_ACT, PUT_OR_ADD)
 }
