@@ -299,7 +299,7 @@ __kernel GROUP_SIZE void delta_scan_tensor(__global const int *restrict step, in
 	uint4 b[DEPTH + 1][4];
 	uint first = 0; /* the row's first chunk */
 
-	/* What the convolution carries on is the first block's to keep. */
+	/* The inputs that the convolution needs next are written by the group of the first block alone. */
 	for (int i = 0; i < row[ROW_SNAPSHOTS] && block == 0; i++)
 		carry_head(proj, ring, row, (uint)row[ROW_SNAPSHOT_SLOT(i)], (uint)row[ROW_SNAPSHOT_TOKENS(i)], h);
 	if (block == 0)
