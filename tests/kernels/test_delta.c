@@ -28,6 +28,7 @@ static const struct heads {
 	{1, 1, 16, 16, 2, true, SMALL},	  {2, 4, 64, 48, 4, false, FULL},
 	{2, 6, 48, 32, 3, false, FULL},	  {1, 3, 16, 80, 5, true, FULL},
 	{1, 2, 128, 128, 4, false, FULL}, {1, 2, 16, 32, 5, true, SMALL_ONLY},
+	{2, 4, 64, 64, 4, true, FULL},
 };
 
 /* A row: n tokens from position start; the state is read from slot src and left in dst, and after `at` tokens of it in
