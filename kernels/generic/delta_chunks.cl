@@ -160,15 +160,14 @@ __kernel GROUP_SIZE void delta_scan(__global const int *restrict step, int rows_
 {
 	__local float S[S_ROWS * BLOCK], slices[LOCAL_2] QUADS_ALIGNED, V[C * BLOCK], G[C], beta[C];
 	LOCAL float *k_slice = slices, *q_slice = slices + C * SLICE_LD;
-	__global const int *row = step + rows_at + (first_row + (int)(GROUP_X / (HV * BLOCKS_OF_V))) * ROW_INTS;
+	__global const int *rows = step + rows_at + first_row * ROW_INTS;
+	__global const int *row = rows + GROUP_X / (HV * BLOCKS_OF_V) * ROW_INTS;
 	uint h = GROUP_X / BLOCKS_OF_V % HV, kh = h / REPEAT, column0 = GROUP_X % BLOCKS_OF_V * BLOCK;
 	uint column = LANE % BLOCK, r0 = LANE / BLOCK * ROWS;
-	uint count = (uint)row[ROW_COUNT], chunk = 0;
+	uint count = (uint)row[ROW_COUNT], chunk = first_chunk_of_row(rows, row);
 	int src = row[ROW_STATE_SRC], dst = row[ROW_STATE_DST];
 	bool exists = column0 + column < DV;
 
-	for (__global const int *r = step + rows_at + first_row * ROW_INTS; r < row; r += ROW_INTS)
-		chunk += CEIL_((uint)r[ROW_COUNT], C);
 	FOR_ITEMS (i, S_ROWS * BLOCK) {
 		uint d = i / BLOCK, c = column0 + i % BLOCK;
 

@@ -45,8 +45,8 @@
 
 #define OF_B	  0
 #define OF_T	  (STEPS * TOKEN_TILES)
-#define OF_K (OF_T + TOKEN_STEPS * TOKEN_TILES)
-#define OF_Q (OF_K + TOKEN_STEPS * DIM_TILES)
+#define OF_K	  (OF_T + TOKEN_STEPS * TOKEN_TILES)
+#define OF_Q	  (OF_K + TOKEN_STEPS * DIM_TILES)
 #define OF_P	  (OF_Q + STEPS * TOKEN_TILES)
 #define FRAGMENTS (OF_P + TOKEN_STEPS * TOKEN_TILES)
 #define WORK	  (FRAGMENTS * 128 + 32)
@@ -272,11 +272,13 @@ static inline operand get_operand(LOCAL const uint4 *from)
 #define FOR_TOKENS(i, e)                                                                           \
 	_Pragma("unroll") for (uint i = 0; i < TOKEN_TILES / 2; i++)                               \
 		_Pragma("unroll") for (uint e = 0; e < 4; e++)
-/* The elements of the warp's half of S^T [16, DK], and their offsets in the state. */
+/* The elements of the warp's half of S^T [16, DK], and where a slot keeps them. */
 #define FOR_STATE(j, e)                                                                            \
 	_Pragma("unroll") for (uint j = 0; j < DIM_TILES / 2; j++)                                 \
 		_Pragma("unroll") for (uint e = 0; e < 4; e++)
-#define STATE_OFFSET(j, e) ((side * (DK / 2) + (j) * 8 + lane % 4 * 2 + (e) % 2) * DV + lane / 4 + (e) / 2 * 8)
+#define STATE(slot, j, e)                                                                          \
+	(state + ((ulong)(slot) * HV + h) * DK * DV +                                              \
+	 (side * (DK / 2) + (j) * 8 + lane % 4 * 2 + (e) % 2) * DV + column0 + lane / 4 + (e) / 2 * 8)
 
 __kernel GROUP_SIZE void delta_scan_tensor(__global const int *restrict step, int rows_at, int first_row,
 					   __global const float *restrict proj, __global float *vs,
@@ -285,7 +287,8 @@ __kernel GROUP_SIZE void delta_scan_tensor(__global const int *restrict step, in
 {
 	__local uint4 S_parts[2][STEPS * 64], R_parts[2][TOKEN_STEPS * 64], V_parts[2][TOKEN_STEPS * 64];
 	const uint blocks = CEIL_(DV, SCAN_COLUMNS), lane = LANE % 32, side = LANE / 32 % 2, four = LANE / 64 % 2;
-	__global const int *row = step + rows_at + (first_row + (int)(GROUP_X / (HV * blocks))) * ROW_INTS;
+	__global const int *rows = step + rows_at + first_row * ROW_INTS;
+	__global const int *row = rows + GROUP_X / (HV * blocks) * ROW_INTS;
 	const uint h = GROUP_X / blocks % HV, block = GROUP_X % blocks, wanted = block * SCAN_COLUMNS + four * 16;
 	/* warps past the last column compute the last ones again, and keep nothing */
 	const uint column0 = MIN_(wanted, (uint)DV - 16);
@@ -297,15 +300,13 @@ __kernel GROUP_SIZE void delta_scan_tensor(__global const int *restrict step, in
 	__global const uint4 *from, *next;
 	__global const float *decays;
 	uint4 b[DEPTH + 1][4];
-	uint first = 0; /* the row's first chunk */
+	const uint first = first_chunk_of_row(rows, row);
 
 	/* The inputs that the convolution needs next are written by the group of the first block alone. */
 	for (int i = 0; i < row[ROW_SNAPSHOTS] && block == 0; i++)
 		carry_head(proj, ring, row, (uint)row[ROW_SNAPSHOT_SLOT(i)], (uint)row[ROW_SNAPSHOT_TOKENS(i)], h);
 	if (block == 0)
 		carry_head(proj, ring, row, (uint)row[ROW_STATE_DST], count, h);
-	for (__global const int *r = step + rows_at + first_row * ROW_INTS; r < row; r += ROW_INTS)
-		first += CEIL_((uint)r[ROW_COUNT], C);
 	decays = work + ((ulong)first * HV + h) * WORK + FRAGMENTS * 128;
 	next = from = (__global const uint4 *)(work + ((ulong)first * HV + h) * WORK) + (of_state ? OF_B : OF_Q) * 32 + lane;
 	PREFETCH(0);
@@ -317,9 +318,7 @@ __kernel GROUP_SIZE void delta_scan_tensor(__global const int *restrict step, in
 		for (uint g = 0; g < DEPTH; g++)
 			LOAD_STATE(g);
 		FOR_STATE (j, e)
-			S[j][e] = src != ROW_STATE_ZERO ? state[((ulong)MAX_(src, 0) * HV + h) * DK * DV + column0 +
-								STATE_OFFSET(j, e)]
-							: 0.0f;
+			S[j][e] = src != ROW_STATE_ZERO ? *STATE(MAX_(src, 0), j, e) : 0.0f;
 		FOR_TOKENS (i, e)
 			x[i][e] = TOKEN(i, e) < count ? v[V_OFFSET(i, e)] : 0.0f;
 		for (uint chunk = 0; chunk < chunks; chunk++) {
@@ -381,18 +380,14 @@ __kernel GROUP_SIZE void delta_scan_tensor(__global const int *restrict step, in
 				}
 			}
 			for (int i = 0; i < row[ROW_SNAPSHOTS] && mine; i++)
-				if ((uint)row[ROW_SNAPSHOT_TOKENS(i)] == done) {
-					__global float *to =
-						state + ((ulong)row[ROW_SNAPSHOT_SLOT(i)] * HV + h) * DK * DV + column0;
-
+				if ((uint)row[ROW_SNAPSHOT_TOKENS(i)] == done)
 					FOR_STATE (j, e)
-						to[STATE_OFFSET(j, e)] = S[j][e];
-				}
+						*STATE(row[ROW_SNAPSHOT_SLOT(i)], j, e) = S[j][e];
 			from = next;
 		}
 		if (mine)
 			FOR_STATE (j, e)
-				state[((ulong)row[ROW_STATE_DST] * HV + h) * DK * DV + column0 + STATE_OFFSET(j, e)] = S[j][e];
+				*STATE(row[ROW_STATE_DST], j, e) = S[j][e];
 	} else {
 #pragma unroll
 		for (uint g = 0; g < DEPTH; g++)
