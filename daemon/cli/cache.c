@@ -1,12 +1,13 @@
 /* `tigon cache`: shows a server's prefix cache (GET /cache) as a tree, or empties it (POST /cache/flush).
  *
- *     0-64      1 page, state (message), 12 hits
- *     ├─ 64-192   2 pages, state (prompt), 3 hits
+ *     0-64  1 page, state (message), 12 hits
+ *     ├─ 64-192  2 pages, state (prompt), 3 hits
  *     │  192-256  1 page, state (decode), decoded
- *     └─ 64-128   1 page
+ *     └─ 64-128  1 page
  *
- * Each line is a node: the range of its tokens in a prompt, then its content. An only child stands below its
- * parent with the same indentation. Where prompts differ the children are indented. */
+ * Lines with totals come first. Then each line is a node: the range of its tokens in a prompt, then its content. An only
+ * child stands below its parent with the same indentation. Where prompts differ the children are indented. Above the
+ * prompts of requests that had a cache_salt stands the line "with a cache_salt:". */
 #include <errno.h>
 #include <jansson.h>
 #include <poll.h>

@@ -109,7 +109,8 @@ GROUP_FUNCTION uint4 load_once(__global const elem_t *p)
 		_Pragma("unroll") for (uint r_ = 0; r_ < MIN_(NT, OUT_TOKENS); r_ += 32)           \
 			PUT_ROWS(t_ + r_, r_)                                                     \
 	}
-/* Stores 32 rows of those in local memory, four in each warp. */
+/* Stores (or adds) the 32 tokens of the tile from t_first on, four in each warp. Their rows are in local memory, from
+ * row r_first on. Tokens from n on are left out. */
 #define PUT_ROWS(t_first, r_first)                                                                \
 	{                                                                                          \
 		__global float4 *at_[4];                                                           \

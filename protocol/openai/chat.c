@@ -374,7 +374,8 @@ static int put_arguments(const json_t *body, json_t *context, struct err *e)
 }
 
 /* Reads the three settings that turn thinking on or off (request.h), the weakest first: each that is given overrides
- * those read before. Sets *thinking, and enable_thinking and reasoning_effort in the context. */
+ * those read before. Sets *thinking, and enable_thinking in the context; and reasoning_effort there, if it is given and
+ * chat_template_kwargs have none. */
 static int parse_thinking(const json_t *body, json_t *context, bool *thinking, struct err *e)
 {
 	static const char *const efforts[] = {"none", "minimal", "low", "medium",

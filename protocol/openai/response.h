@@ -17,9 +17,9 @@
  *
  * Log-probabilities: pass the tokens in order, each with the piece of text that has the token's last byte (or with the
  * last piece). Pass only tokens of the content: not the end token, no tokens behind a stop string and none of the
- * reasoning. Then the tokens' texts together are the content. If a prompt is echoed, pass its tokens first, and then
- * every drawn token. The end token is one of these; it has no text. Evaluation programs need it, because they cut off
- * as many tokens as they asked to generate.
+ * reasoning. Then the tokens' texts together are the content. If a prompt is echoed, pass its tokens first, and of the
+ * drawn tokens also those without text, as the end token is. Evaluation programs need it, because they cut off as many
+ * tokens as they asked to generate.
  *
  * Token ids (return_token_ids) are all drawn tokens, the end token included. `prompt_token_ids` is where vLLM has it.
  * In chat it is a member of the body, and of each choice's first chunk. In completions it is a member of each choice,
