@@ -2,9 +2,9 @@
  * An error, in one sentence fit to show a user.
  *
  * On failure a function with an int result returns a negative code: an errno, or a problem of base/problem.h. A
- * function whose failure is to be explained also takes a `struct err *` and fills it on failure: with the sentence,
- * and, if a parameter of a request is at fault, with the parameter's name. Nothing is allocated; text that does not fit
- * is cut. If the pointer is NULL, the functions below store nothing.
+ * function whose failure is to be explained also takes a `struct err *` and fills it on failure: with the code, the
+ * sentence, and, if a parameter of a request is at fault, the parameter's name. Nothing is allocated; text that does
+ * not fit is cut. If the pointer is NULL, the functions below store nothing.
  *
  *     if (len < 8)
  *             return err_set(e, EINVAL, "%s: file is %zu bytes, too short for a header", path, len);

@@ -3,7 +3,8 @@
  *
  *     for every i > 0: v[i] does not come before v[(i - 1) / 2]
  *
- * heap_settle, heap_add and heap_take cost O(log n). They are inline so that the compiler can inline `before`, too. */
+ * With n elements heap_settle, heap_add and heap_take cost O(log n). They are inline so that the compiler can inline
+ * `before`, too. */
 #pragma once
 
 #include <assert.h>

@@ -2,8 +2,8 @@
  * Command lines. A program lists its options in a table (name, argument, range, default, text); the parser, --help and
  * the tests that compare the table with a manual page all read it.
  *
- * Both "--name value" and "--name=value" are understood. If an option is repeated, the last value counts, unless its
- * `take` collects them. Sizes take the suffixes K, M, G and T (powers of 1024).
+ * Both "--name value" and "--name=value" are understood; a flag has no value. If an option is repeated, the last value
+ * counts, unless the option's `take` collects the values. Sizes take the suffixes K, M, G and T (powers of 1024).
  */
 #pragma once
 

@@ -5,9 +5,9 @@
  *     │  192-256  1 page, state (decode), decoded
  *     └─ 64-128  1 page
  *
- * Lines with totals come first. Then each line is a node: the range of its tokens in a prompt, then its content. An only
- * child stands below its parent with the same indentation. Where prompts differ the children are indented. Above the
- * prompts of requests that had a cache_salt stands the line "with a cache_salt:". */
+ * Lines with totals come first. Then comes a line for each node: the range of its tokens in a prompt, then its content.
+ * An only child stands below its parent with the same indentation. Where prompts differ the children are indented. The
+ * line "with a cache_salt:" stands above the nodes of each cache_salt. */
 #include <errno.h>
 #include <jansson.h>
 #include <poll.h>

@@ -3,6 +3,8 @@
  * call on a stream blocks. The caller waits for the descriptor (poll or epoll) and then calls stream_io.
  *
  *     IDLE or CLOSED ──stream_send──> SENDING ──> HEADERS ──> BODY ──> IDLE (the connection is kept alive) or CLOSED
+ *
+ * After an error the state is CLOSED.
  */
 #pragma once
 

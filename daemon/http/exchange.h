@@ -49,8 +49,8 @@ static inline const char *exchange_methods(const struct endpoint *e)
 
 /* receive.c. exchange_begin makes the exchange of a request whose headers have arrived, and checks the headers.
  * exchange_receive takes some bytes of the body. exchange_respond is called when the body is complete, and whenever the
- * connection was resumed before its answer has begun. It answers the request, or makes its call and looks whether there
- * is something to send. MHD_NO: close the connection. */
+ * connection was resumed before its answer has begun. exchange_respond answers the request at once, or makes the
+ * request's call, if there is none yet, and sends what the call has ready. MHD_NO: close the connection. */
 enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const char *path,
 			       const char *method, struct exchange **ret) ON(role_http);
 enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t len) ON(role_http);

@@ -1,10 +1,10 @@
 /* HTTP: libmicrohttpd with its own thread, epoll and suspended connections. A request is an `exchange`:
  *
- *     headers ──> endpoint and checks ──> body ──> answered at once (endpoint->get)
+ *     headers ──> endpoint and checks ──> body ──> answered at once (endpoint->get, or the method is OPTIONS)
  *                         │                └─────> a call, for the text or the engine thread; the connection sleeps,
  *                         v                        and looks at its call each time it is resumed
  *                     an error; the body is read and dropped first,
- *                     unless the client waits for "100 Continue" or the body is far too long */
+ *                     unless the client waits for "100 Continue" or Content-Length is far too large */
 #pragma once
 
 #include <stdint.h>

@@ -1,15 +1,16 @@
 /* The watch thread: notices clients that leave, and silence.
  *
  * libmicrohttpd has no suspended connection in its epoll set. So a client that leaves while its answer is computed
- * would go unnoticed, and its pages would stay in use. The watch thread has every connection with a call in an epoll
- * set of its own, for EPOLLRDHUP; a hang-up aborts the call at once. Once a second the thread also
+ * would go unnoticed, and its pages would stay in use. The watch thread has the connections with a call in an epoll set
+ * of its own, for EPOLLRDHUP; a hang-up aborts the call at once. Once a second the thread also
  *  - wakes streams that were silent for 15 s, so that an SSE comment is sent,
  *  - cuts connections that take too long to send a request (headers, or a body).
  *
- * The system uses file descriptors again as soon as they are closed. So an event carries the number of its
- * connection, which is never used twice, and the thread ignores the event unless the connection at that descriptor
- * still has that number. A connection leaves the table (watch_close) before libmicrohttpd closes its descriptor, and
- * the thread touches only descriptors of connections in the table, under the lock. */
+ * A table has all connections by descriptor. The system uses descriptors again as soon as they are closed. So an event
+ * carries the number of its connection, which is never used twice, and the thread ignores the event unless the table
+ * has a connection with that number at that descriptor. A connection leaves the table (watch_close) before
+ * libmicrohttpd closes its descriptor, and the thread touches only descriptors of connections in the table, under the
+ * lock. */
 #pragma once
 
 #include <stdint.h>

@@ -2,12 +2,13 @@
  * that it needs. A measured step goes over all layers, so that a kernel finds in the device's caches the same data as
  * in service.
  *
- * A row is a kernel at a shape in a kind of step. Its time is the sum over the launches of one repeat of the step; the
- * median of the repeats is printed. A long prompt takes several steps, which count as one. Rows are printed after all
- * measurements, because shares refer to the best peaks of the whole run.
+ * A kernel has a row for each of its shapes in a kind of step. The time of the row is the sum over the launches of one
+ * repeat of the step; the median of the repeats is printed. A long prompt takes several steps, which count as one. Rows
+ * are printed after all measurements, because shares refer to the best peaks of the whole run.
  *
- * No model launches int8 products yet. They are measured by themselves, at the shapes of a step's projections and as
- * often as the step launches these. Large weights come from memory, not from a cache (kernels/int8_trial.h). */
+ * No model launches int8 products yet. Unless an option leaves them out, they are measured by themselves, at the shapes
+ * of a step's projections and as often as the step launches the projections. Large weights come from memory, not from a
+ * cache (kernels/int8_trial.h). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

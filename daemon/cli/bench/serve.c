@@ -1,9 +1,9 @@
-/* `tigon bench serve`: loads a server over HTTP. For each number of streams it opens so many connections. On each it
- * sends a request, reads the whole answer and sends the next request, until all requests are done. One thread does all
- * of this, with epoll.
+/* `tigon bench serve`: loads a server over HTTP. For each number of streams it opens so many connections, but no more
+ * than there are requests. On each connection it sends a request, reads the whole answer and sends the next request,
+ * until all requests are done. One thread does all of this, with epoll.
  *
  * Numbers of tokens are those of the server's usage. The times between tokens are those between events with text, which
- * are the same if the server sends an event for each token. */
+ * are the same if the server sends an event with text for each token. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>

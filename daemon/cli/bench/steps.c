@@ -1,9 +1,9 @@
 /* `tigon bench steps`: the time of whole steps by the host's clock, from handing over the first plan of a measurement
  * to receiving its last result. It measures prompts of several lengths, and generated tokens for several numbers of
- * streams and contexts.
+ * streams, each behind contexts of several lengths.
  *
- * The bytes that a step reads depend on the number of different experts that it uses. That number is counted in a step
- * that is not timed. */
+ * The bytes that a step reads depend on the number of different experts that it uses. That number is counted before, in
+ * a run that is not timed. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

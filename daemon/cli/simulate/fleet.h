@@ -1,4 +1,4 @@
-/* Simulates several workers: prefill and decode apart, or each worker doing both.
+/* Simulates several workers: prefill and decode apart, as in this picture, or each worker doing both.
  *
  *     workload ──> a decode worker, by session ── scheduler_next_prepare ─> peers_choose ──> a prefill worker
  *                        ^                                                                        │ plan.ships
@@ -9,9 +9,9 @@
  * direction; fabric_bytes_s adds one link that all workers share. As in the daemon, a step's pages are sent one layer
  * group after the other while the step is computed, and a request's state with its last step. No worker fails.
  *
- * A session stays with one decode worker, chosen by the session's number. While this worker has at least twice the mean
- * number of requests, new requests of the session go to another one. packaging/haproxy.cfg balances in a similar
- * way. */
+ * A session stays with one decode worker, chosen by the session's number. While this worker has about twice the mean
+ * number of requests or more, new requests of the session go to another worker. packaging/haproxy.cfg balances in a
+ * similar way. */
 #pragma once
 
 #include "daemon/cli/simulate/runner.h"

@@ -3,8 +3,7 @@
  * A trace is a file of JSON lines, one request a line; keys besides "at" and "prompt" are optional:
  *
  *     {"at": 0.25, "prompt": [1, 2, 3], "output": 20}
- *     {"at": 1.5, "prompt": [{"seed": 7, "tokens": 500}, {"seed": 12, "tokens": 64}],
- *      "output": 128, "boundaries": [500], "priority": 0, "salt": 1}
+ *     {"at": 1.5, "prompt": [{"seed": 7, "tokens": 500}, 8, 9], "boundaries": [500], "priority": 0, "salt": 1}
  *
  * at: seconds. prompt: a list of token ids and objects. An object stands for as many made-up tokens as its "tokens"
  * says; the same seed gives the same tokens, so that prompts can share beginnings. output: the number of generated
@@ -16,8 +15,8 @@
  * of `tigon simulate`. Many users share a system prompt. A session has 10 to 15 turns. Here a turn is a request with
  * its answer. The first turn is a long context (50 thousand tokens). Each later turn repeats everything before, the
  * model's answers included, and appends a tool's result (800 tokens). A user sends the next turn some time after an
- * answer, and begins another session after the last turn. So the times of requests depend on the ends of earlier
- * ones. */
+ * answer. After the last turn the user begins another session, if one is left. So the times of requests depend on the
+ * ends of earlier requests. */
 #pragma once
 
 #include <stdbool.h>

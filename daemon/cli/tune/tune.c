@@ -1,9 +1,9 @@
 /* `tigon tune`: measures one cut after the other, each in a process of its own (child.h), and writes a table.
- * kernels/tuning/tuning.h says what a cut and a place of the table are. At every place the table has the fastest of a
- * few chosen cuts, or the default cut if none of them is faster by more than the noise. A second row of a place may
- * have a faster cut that changes bits. The first process finds the noise by measuring the default cut against itself.
- * For every chosen cut a program is compiled when a model is opened, so only the few cuts that save the most are
- * chosen. */
+ * kernels/tuning/tuning.h says what a cut and a place of the table are. At every place that could be measured the table
+ * has the fastest of a few chosen cuts that keep the bits, or the default cut if none of them is faster by more than
+ * the noise. A second row of a place may have a faster cut that changes bits. The first process finds the noise by
+ * measuring the default cut against itself. For every chosen cut a program is compiled when a model is opened, so only
+ * the few cuts that save the most are chosen. */
 #include "daemon/cli/command.h"
 
 #include <errno.h>
