@@ -18,10 +18,10 @@
  *     shared.tokens      engine             http      a record for each token of a call     call.c
  *     connection resume  any                http      "look at your call again"             call.c
  *     watch.epoll_fd     system             watch     hang-ups, by connection               watch.c
- *     transfer.tasks     engine             transfer  prompts to hand over, first tokens    transfer/transfer.c
+ *     transfer.tasks     engine             transfer  prompts, first tokens, drops, fails   transfer/transfer.c
  *     transfer.parcels   engine, a driver   transfer  data of layers that are computed      transfer/transfer.c
- *     sending.returned   ZeroMQ's threads   transfer  parcels that the system has taken     transfer/sending.c
- *     worker.notes       transfer           engine    prompts from peers, data that came    transfer/worker.c
+ *     sending.returned   ZeroMQ             transfer  parcels that ZeroMQ sent or dropped   transfer/sending.c
+ *     worker.notes       transfer           engine    prompts, data, ends of attempts       transfer/worker.c
  *     lifecycle.event_fd any                main      new state; last call or engine ended  lifecycle.c
  *
  * Locks that are held together, outermost first: watch.lock, call.shared.lock, a queue's own lock. No thread blocks

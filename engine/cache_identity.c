@@ -1,5 +1,5 @@
 /* Weights are hashed in chunks by a few threads of low priority. The hash of a file is the hash of its length and of
- * its chunks' hashes. The memo, a file with hashes computed before, has one line for each file of weights:
+ * its chunks' hashes. The memo is a file with hashes computed before. A line of it is about one file of weights:
  *
  *     <hash, 64 hex> <bytes> <mtime, ns> <ctime, ns> <inode> <checksum of all the rest, 16 hex> <path> */
 #include "engine/cache_identity.h"

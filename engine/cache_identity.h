@@ -3,7 +3,8 @@
  *
  *     names and bytes of the weights' files (or the seed of synthetic weights), family of models, the numbers of
  *     config.json that the forward pass uses, element type, kernel variant and the text of its sources, device and
- *     driver (its compiler), page size, LAYOUT_VERSION, and the kernels' cuts if they may change bits
+ *     driver (its compiler), page size, LAYOUT_VERSION of cache_identity.c, and the kernels' cuts if they may change
+ *     bits
  *
  * Hashing 70 GB of weights takes a minute, so it is done on a thread that may take that long. A file, the memo, keeps
  * the hashes of the weights' files from one start to the next, by path, size, times and inode. */
@@ -33,7 +34,7 @@ struct cache_identity_source {
 /* Computes the identity. `memo` is the path of the memo; NULL: there is none. A memo that cannot be read or written is
  * no error, and the files are hashed again. -ECANCELED: *cancel was set while a file was hashed (cancel NULL: it never
  * is). -ESTALE: a file of weights was changed after opened_ns, or while it was hashed. -EFAULT: a hash cannot be
- * computed. Other errors are those of opening and reading the model's files. */
+ * computed. -ENOMEM. Other errors are those of opening and reading the model's files. */
 int cache_identity_compute(const struct cache_identity_source *s, const char *memo,
 			   const atomic_bool *cancel, struct cache_identity *ret,
 			   struct err *e) MUST_CHECK;

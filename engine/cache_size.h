@@ -1,10 +1,10 @@
 /* Chooses the numbers of KV pages and state slots. Pure arithmetic on sizes; engine.c asks the device.
  *
  * Pages and slots have buffers of their own on the device, whose sizes cannot change later, so the bytes are divided
- * here, once. First come the working slots, in which running sequences have their states: one for every sequence, and
- * one more. With them come the pages of one sequence of full length. Then a third of all bytes (CHECKPOINT_SHARE in
- * cache_size.c says why), or what is left if that is less, becomes slots for checkpoints. The rest becomes further
- * pages. */
+ * here, once. First come the working slots, in which running sequences have their states: one for every sequence that
+ * may run, and one more. With them come the pages of one sequence of full length. Then a third of all bytes
+ * (CHECKPOINT_SHARE in cache_size.c says why), or what is left if that is less, becomes slots for checkpoints. The rest
+ * becomes further pages. The largest buffer that the device allows bounds both numbers. */
 #pragma once
 
 #include <stdbool.h>

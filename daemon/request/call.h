@@ -14,10 +14,11 @@
  *
  * A *part* of a call is one of its prompts, which is one request of the scheduler and has n choices.
  *
- * Each member struct of struct call has an owner. `http` and `text` are written by the thread of that name before it
- * hands the call on, and are constant afterwards. There are three exceptions: http moves the body into text.body and
- * links text.node into the queue; the engine thread owns text.parts[].run and text.choices; and a visit may write to
- * *http.own. `engine` is the engine thread's. `report` is atomic. `shared` is guarded by its lock.
+ * The members http, text, engine, report and shared of struct call are divided by owner. `http` and `text` are written
+ * by the thread of that name before it hands the call on, and are constant afterwards. There are three exceptions: http
+ * moves the body into text.body and links text.node into the queue; the engine thread owns text.parts[].run and
+ * text.choices; and a visit may write to *http.own. `engine` is the engine thread's. The members of `report` are
+ * atomic. `shared` is guarded by its lock.
  *
  * References keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
  * completed. The work's lasts from text_submit (of a visit: call_submit) until the engine thread (or the text thread)

@@ -4,9 +4,9 @@
  *                     └──────text────────────────────────> content               (completions)
  *
  * Log-probabilities are reported for the tokens of the content, each together with the text that has its last byte. So
- * a token waits in `tokens` until detokenizer and splitter have passed on all of its bytes. A token of which no byte
- * became content (reasoning, tags, text behind a stop string) is dropped, unless every_token is set and it has no
- * bytes.
+ * a token waits in `tokens` until detokenizer and splitter have passed on all of its bytes, or the choice has ended. A
+ * token of which no byte became content (reasoning, tags, a stop string and the text behind it) is dropped, unless
+ * every_token is set and the token has no bytes.
  *
  * The *raw bytes* of a choice are the bytes of its tokens, one token after the other. Special tokens and the end token
  * add none. Places of tokens are counted in raw bytes. */

@@ -2,10 +2,10 @@
  * defines it, one row of daemon/endpoints/table.c lists it. There are four kinds. Each sets exactly one of these four
  * functions:
  *
- *     get     http                     writes the answer at once; there is no call
- *     reply   http ─> text             makes an answer from the body
- *     visit   http ─> engine ─> http   reads or changes data of the engine thread, between two steps
- *     parse   http ─> text ─> engine   makes prompts from the body; the tokens that are drawn become the answer */
+ *     get     http                             writes the answer at once; there is no call
+ *     reply   http ─> text ─> http             makes an answer from the body
+ *     visit   http ─> engine ─> http           reads or changes data of the engine thread, between two steps
+ *     parse   http ─> text ─> engine ─> http   makes prompts from the body; drawn tokens become the answer */
 #pragma once
 
 #include "daemon/server.h"

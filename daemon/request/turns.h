@@ -1,6 +1,6 @@
 /* The ends of a chat's turns in its prompt. The next request of the same chat, or of another chat with the same
- * system prompt, is likely to have the same tokens as this one up to such an end, and others behind it. So the
- * scheduler is asked to keep a state there.
+ * system prompt, is likely to begin with the same tokens as this prompt up to such an end, and to go on with others. So
+ * the scheduler is asked to keep a state there.
  *
  * A turn ends with an end token of the model's configuration, or with the special token that the chat template writes
  * behind a message. The configuration of a base model often lacks the latter.

@@ -22,6 +22,6 @@ void identity_release(struct identity *i);
 /* Writes the identity to *ret. The first successful call computes it with cache_identity_compute; the errors are those
  * of that function. While another thread computes it, waits for that thread. memo: the path of the memo
  * (engine/cache_identity.h), a file with the hashes of the weights; NULL: the file "weights" in the directory of
- * compiled kernels. To be called after setup_engine, which fills server->info. */
+ * compiled kernels, if there is such a directory. To be called after setup_engine, which fills server->info. */
 int identity_get(struct identity *i, const char *memo, const atomic_bool *cancel,
 		 struct cache_identity *ret, struct err *e) MUST_CHECK;

@@ -1,21 +1,22 @@
 /*
  * The engine thread: the only one that touches scheduler and device.
  *
- *     http, text, watch ── call_submit, call_abort ──> server.inbox
+ *     http, text, watch ── messages (call_message) ──> server.inbox
  *                                                          │
- *                                                     live.c: scheduler_submit, scheduler_abort
+ *                                                     live.c: scheduler_submit, scheduler_abort, ...
  *                                                          │
  *          ┌───────────────> scheduler_plan ──> engine_submit ┄┄ the device computes ┄┄> engine_wait
  *          │                                                                                  │
  *          └──────── scheduler_commit <───────────────────────────────────────────────────────┘
- *                          └── events ──> live.c: tokens to their calls, whose connections it resumes
+ *                          └── events ──> live.c: tokens to calls; resumes connections that wait for them
  *
  * Up to two steps are out at the same time: while the device runs a step, the thread hands out the tokens of the step
- * before it, plans the next step, and queues that one behind it.
+ * before it, plans the next step, and queues that one behind it. In a prefill worker handoff.h takes the place of
+ * live.c.
  *
- * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. When the device
- * is lost or the daemon ends, every live call (live.h) fails with an error, and so does every call that still comes,
- * until loop_quit.
+ * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. If the engine
+ * cannot be opened, when the device is lost, or when the daemon ends, every live call (live.h) fails with an error, and
+ * so does every call that still comes into the inbox.
  */
 #pragma once
 

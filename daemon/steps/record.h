@@ -3,15 +3,15 @@
  * --replay FILE` can make the same calls again and compare the plans. The option cannot be combined with a cache below
  * the device (mover.h). The file has JSON lines, which daemon/cli/simulate/replay.c reads:
  *
- *     {"tigond_record": 1, "config": {"page_tokens": 64, ...}}
- *     {"submit": 1, "at": 0.25, "prompt": [...], "max_tokens": 20, ...}
- *     {"plan": "9f86d081884c7d65"}    the plan's hash; null: there was nothing to run
- *     {"commit": [17, 4]}             the tokens that were drawn
- *     {"abort": 1}   {"finish": 1, "choice": 0}   {"fail": true}   {"flush": true}
- *     {"received": 1, "tokens": [17]}   {"receive_failed": 1, "again": 0}   {"shipped": 1}
+ *     {"tigond_record":1,"config":{"page_tokens":64,...}}
+ *     {"submit":1,"at":0.250000,"prompt":[...],...}
+ *     {"plan":"9f86d081884c7d65"}    the plan's hash; null: there was nothing to run
+ *     {"commit":[17,4]}              the tokens that were drawn
+ *     {"abort":1}   {"finish":1,"choice":0}   {"fail":true}   {"flush":true}
+ *     {"received":1,"tokens":[17]}   {"receive_failed":1,"again":0}   {"shipped":1}
  *
- * The file has the prompts' tokens, so only its owner can read it. When it cannot be written any more, recording
- * stops with a warning and the server goes on. All functions belong to one thread.
+ * The file has the prompts' tokens, so a regular file can be read by its owner alone. When the file cannot be written
+ * any more, recording stops with a warning and the server goes on. One thread calls all functions.
  */
 #pragma once
 

@@ -2,10 +2,10 @@
  * all names of the data) are divided into parcels. While the device computes later layers, each parcel is read into a
  * block of pinned memory, from which the transfer thread sends it as one WINDOW, without a copy.
  *
- * There are 256 MiB of blocks, but at least eight blocks. A parcel that finds no free block is read later: its data
- * stay unchanged on the device until all of the prompt was sent. A block is taken for data to one peer. A peer gets
- * another block only while it holds less than four times as many blocks as are free, so that a slow peer cannot hold
- * all of them (dynamic thresholds: Choudhury and Hahne, 1998). Only the engine thread calls these functions. */
+ * There are as many blocks as fit into 256 MiB, but at least eight. A parcel that finds no free block is read later:
+ * its data stay unchanged on the device until all of the prompt was sent. A block is taken for data to one peer. A peer
+ * gets another block only while it holds less than four times as many blocks as are free, so that a slow peer cannot
+ * hold all of them (dynamic thresholds: Choudhury and Hahne, 1998). Only the engine thread calls these functions. */
 #pragma once
 
 #include "daemon/transfer/transfer.h"

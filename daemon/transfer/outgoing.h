@@ -1,10 +1,10 @@
 /* One outgoing connection: to a prefill worker, or to the registry. ZeroMQ connects in the background, tries again
- * until it succeeds, and connects again when the connection breaks.
+ * until it succeeds, and connects again when the connection breaks, but not after it received malformed data.
  *
  * ZeroMQ resolves host names on the one thread that a context has for all its connections. So an endpoint with a name
  * gets a context of its own, and a slow lookup delays no other connection. For an endpoint with a name outgoing_redial
  * resolves the name again, alternately for IPv4 and for IPv6 until a connection was made; but it does nothing before a
- * pause has passed since the last lookup. The pause grows from 3 s to a minute. */
+ * pause has passed since the last lookup. The pause grows from 3 s to a minute while no connection is made. */
 #pragma once
 
 #include "daemon/transfer/socket.h"

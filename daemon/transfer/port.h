@@ -5,11 +5,11 @@
  * A *link* is the number of a connection: outgoing ones are below PORT_OUTGOING, incoming ones from there on. An
  * incoming connection gets its link with its first message and keeps it until port_forget.
  *
- * A message is a head and a body, one frame each; the body may be empty. Messages of one link arrive in the order in
- * which they were sent, or not at all: a connection that breaks loses the messages that were under way.
+ * A message is a head and perhaps a body, one frame each. Messages of one link arrive in the order in which they were
+ * sent, or not at all: a connection that breaks loses the messages that were under way.
  *
  * With keys every connection is encrypted (CURVE), and only peers that the key file allows can connect (keys.h). One
- * thread.
+ * thread calls all these functions.
  */
 #pragma once
 

@@ -31,10 +31,10 @@ void sending_prepare(struct sending *s, uint32_t link, const struct wire_message
 void sending_unreadable(struct sending *s, uint32_t link, uint64_t delivery, const struct err *why)
 	ON(role_transfer);
 
-/* Do what the engine thread asks for an attempt, which may have ended meanwhile. sending_parcel: sends p as a WINDOW;
- * if it cannot, calls its `done` at once. sending_draws: keeps a copy of the first tokens [n_draws], and sends them
- * after all data. sending_fail: fails the attempt, as the prompt will not be computed. The last two do nothing if the
- * attempt has ended. */
+/* Do what the engine thread asks for an attempt, which may have ended meanwhile. sending_parcel: sends p as a WINDOW if
+ * it can; in any case p->done will be called, perhaps at once. sending_draws: keeps a copy of the first tokens
+ * [n_draws], and sends them after all data. sending_fail: fails the attempt, as the prompt will not be computed.
+ * sending_draws and sending_fail do nothing if the attempt has ended. */
 void sending_parcel(struct sending *s, struct transfer_parcel *p) ON(role_transfer);
 void sending_draws(struct sending *s, uint64_t attempt, const struct draw_result *draws,
 		   uint32_t n_draws, uint32_t n_cached) ON(role_transfer);

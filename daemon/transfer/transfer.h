@@ -14,8 +14,9 @@
  * the prefill worker's transfer thread. An attempt that transfer_ask began ends with one NOTE_CAME or NOTE_LOST, unless
  * it is dropped. An attempt that a NOTE_ASKED announced ends with one NOTE_SENT or NOTE_DROPPED.
  *
- * The engine thread calls these functions, unless the comment of a function says otherwise; config.wake tells it that
- * there is a note. The transfer thread never waits for a device, and the engine thread never for a network.
+ * The engine thread calls these functions, unless the comment of a function says otherwise; config.wake wakes that
+ * thread when there is a note. The transfer thread never waits for a device. Of these functions only transfer_stop
+ * waits for a network.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* State of the transfer thread in either role: its own HELLO, the port, the notes to the engine thread, and the
- * attempts. While the transfer thread runs, no other thread calls these functions, except functions whose comments name
- * another thread.
+ * attempts. While the transfer thread runs, only that thread calls these functions, unless a function's comment says
+ * otherwise.
  *
  * Layers of daemon/transfer, each file using only files below it or to its right:
  *
