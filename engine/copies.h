@@ -5,8 +5,8 @@
  * page or a state. The queue is in order, so it suffices to have the event of a call's last piece.
  *
  * The caller asks which copies of items are finished (copies_items_done). When a copy of pieces is finished, the driver
- * calls back. That callback may come late, and on another thread. So before the results of a later step are used, the
- * events of writes of pieces are asked directly (copies_check). */
+ * calls back. That callback may come late, and on another thread. So engine_wait asks the events of writes of pieces
+ * directly (copies_check). */
 #pragma once
 
 #include <pthread.h>

@@ -2,8 +2,9 @@
  * (kernels/generic/decode_step.cl) goes through. A phase is one operation (engine/layers/phases.h). Each layer appends
  * its phases. Pure: numbers in, ints out. Inside engine/ only.
  *
- * A phase reads a work buffer only if an earlier phase of the list has written it. The one exception is the embedding,
- * which reads the results of the step before. A test checks lists with decode_work_order. */
+ * The layers share buffers of work space. A phase reads such a buffer only if an earlier phase of the list has written
+ * it. The one exception is the embedding, which reads the results of the step before. A test checks lists with
+ * decode_work_order. */
 #pragma once
 
 #include <stdint.h>

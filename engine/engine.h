@@ -39,8 +39,8 @@ struct engine_options {
 	/* Bytes of KV pages and state slots together; engine/cache_size.h divides them. If this is 0, they take a share
 	 * of the memory that weights and work space leave: cache_memory_share (at most 1). If both are 0, they take all
 	 * of that memory on a GPU. A CPU shares its memory with other programs, so there they take enough for max_seqs
-	 * sequences of full length and checkpoints beside them, but at most a quarter of the engine's memory more than
-	 * the least that works: the pages of one sequence of full length, and max_seqs + 1 slots. */
+	 * sequences of full length and checkpoints beside them, but at most the least that works plus a quarter of the
+	 * engine's memory. The least that works is the pages of one sequence of full length, and max_seqs + 1 slots. */
 	uint64_t cache_memory;
 	double cache_memory_share;
 	uint32_t page_tokens, max_seqs, max_prefill_tokens;
@@ -76,10 +76,9 @@ struct engine_counters {
 };
 
 /* Opens a model on a device; *ret is new. Weights and work space are planned, and compared with the memory that the
- * engine may take, before they are allocated. -ENOMEM: the model does not fit (the sentence says how much it needs and
- * how much there is), or host memory is short. -EINVAL: the options ask for more memory than there is, or a file of the
- * model is wrong. Other errors are those of the device, of the directory for compiled programs, and of the model's
- * files. */
+ * engine may take, before they are allocated. -ENOMEM: the model does not fit, or host memory is short. -EINVAL: an
+ * option asks for more memory than there is, or a file of the model is wrong. Other errors have other causes, which the
+ * sentence names. */
 int engine_open(const struct engine_options *o, struct engine **ret, struct err *e) MUST_CHECK;
 void engine_close(struct engine *g);
 
@@ -136,14 +135,14 @@ int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret
 uint32_t engine_items_out(const struct engine *g);
 
 /* Copies single pieces. A piece is one part of one page or of one state. When a prompt is computed for another worker,
- * the pieces of its first layers are sent while later layers are still computed (daemon/transfer), so they are copied a
- * few layers at a time.
+ * the pieces of its first layers are sent while later layers are still computed (daemon/transfer), so pieces are copied
+ * a few layers at a time.
  *
  * Copies of pieces are commands on the queue of the plans too, and there may be any number of them. host holds one
  * piece after the other. It belongs to the copy until done(tag, good) is called. done is called once for every call
  * that returned 0, either by the calling thread before the return or by a thread of the driver. good is false if the
  * device is lost; the bytes that were read must then not be used. done must neither call the engine nor wait. -EINVAL:
- * there is no such piece, or n is 0. */
+ * there is no such piece, or n is 0. -ENOMEM: out of memory. */
 struct engine_piece {
 	uint32_t layer; /* layer of the model */
 	uint32_t part;	/* number in the layer's list of parts (engine_layer_parts) */

@@ -1,9 +1,9 @@
 /* Plans buffers of the device before they are allocated.
  *
- * Every buffer of a plan is announced first (memory_plan_add), so that the sum is known. The caller compares the sum
- * with its budget and then allocates all buffers of the plan at once. An engine has two plans. The first has weights
- * and work space. The second has KV pages and slots and is filled in when the weights are on the device, because coded
- * weights (kernels/coded.h) take less than planned. A planned buffer lives as long as its plan.
+ * Every buffer of a plan is announced first (memory_plan_add), so that the sum is known. Then all buffers of the plan
+ * are allocated at once. An engine has two plans. The first has weights and work space. The second has KV pages and
+ * slots and is filled in when the weights are on the device, because coded weights (kernels/coded.h) take less than
+ * planned. A planned buffer lives as long as its plan.
  *
  * On a CPU the buffers are cut from slabs, which are few large buffers. A slab is no larger than the largest buffer
  * that the device allows. The system is asked to back slabs with large pages (kernels/huge_pages.h). On a GPU each

@@ -4,7 +4,7 @@
  *
  *     x = embed(tokens)
  *     each layer:   x += mixer(norm(x));   x += mlp(norm(x))
- *     logits = lm_head(norm(x)), for the tokens whose logits the plan needs
+ *     logits = lm_head(norm(x)), for the tokens whose logits the plan needs; a dump has those of all tokens
  *
  * Source: the model mathematics of transformers (models/qwen3_5_moe, qwen3_next).
  */

@@ -1,12 +1,12 @@
-/* The least that a step must move and compute, from the config alone. A measured time is compared with this roofline
- * (Williams, Waterman and Patterson 2009, "Roofline"). Pure arithmetic, in double: no product of a config's sizes is
- * too large for it.
+/* The least that a step must move and compute, from the config and the step's rows. A measured time is compared with
+ * this roofline (Williams, Waterman and Patterson 2009, "Roofline"). Pure arithmetic, in double: no product of a
+ * config's sizes is too large for it.
  *
  * However often kernels read them, weights count once a step. Of the experts only those in use count, of the embedding
- * the rows of the tokens. Coded weights (kernels/coded.h) count as if they were not coded. The KV of all tokens of a
- * row so far, and the state from which it continues, count as read once. What the step adds or changes counts as
- * written once. Activations count only for a single kernel (roofline_kernel), because fused kernels need not move them.
- * Sizes are the model's, without the padding of its layout.
+ * the rows of the tokens. The head counts only if the step needs logits. Coded weights (kernels/coded.h) count as if
+ * they were not coded. The KV of all tokens of a row so far, and the state from which it continues, count as read once.
+ * What the step adds or changes counts as written once. Activations count only for a single kernel (roofline_kernel),
+ * because fused kernels need not move them. The sizes of a step are the model's, without the padding of its layout.
  *
  * FLOP are two for each multiply-add of a product with weights, and those of attention and recurrences (`flops` of
  * struct layer_ops). FLOP that a kernel computes beyond the plain formula do not count, as those of Gated DeltaNet in

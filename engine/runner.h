@@ -1,10 +1,10 @@
 /* Puts plans on the device's queue and waits for them. Inside engine/ only.
  *
  * A plan becomes a list of commands on one in-order queue: seat resets, copies of pages and states, the step table, the
- * forward pass, scores and draws, and last a read of the results, whose event is waited for. Because the queue is in
- * order, the next plan can be queued before the first has run, and only one of them uses the device's buffers at a
- * time. The host has a copy of the step table and of the results for each queued plan, in memory that the device
- * accesses directly. */
+ * forward pass, scores and draws, and last a read of the results (a marker if there are none), whose event is waited
+ * for. Because the queue is in order, the next plan can be queued before the first has run, and only one of them uses
+ * the device's buffers at a time. The host has a copy of the step table and of the results for each queued plan, in
+ * memory that the device accesses directly. */
 #pragma once
 
 #include "engine/dump.h"

@@ -8,9 +8,9 @@
  * weights are normally distributed.
  *
  * The speed of products of few rows is that of reading weights. With coded weights these products take about three
- * quarters of the time, and decode register by register. Products of many rows decode a panel once and use it for all
- * their rows (generic/gemm.clh, TALL). The arithmetic gets the same numbers in the same order, so its bits are the
- * same.
+ * quarters of the time, and decode register by register. For many rows and sums of more than 256 terms a group decodes
+ * a panel once and uses it for all its rows (generic/gemm.clh, TALL). The arithmetic gets the same numbers in the same
+ * order, so its bits are the same.
  *
  * (Huffman codes of the exponents save a little more and cost more to decode: Zhang et al. 2025, "70% Size, 100%
  * Accuracy: Lossless LLM Compression for Efficient GPU Inference via Dynamic-Length Float".)
@@ -23,14 +23,14 @@
  *         uint32 [ceil(K / 512)]
  *                       bit t: tile t, which is k = 16 t .. 16 t + 15, is not coded
  *         zeros up to the next boundary
- *         tiles, each   384 bytes, or 512 bytes in KERNEL_PACK_PAIRS
+ *         tiles, each   384 bytes; if it is not coded, 512 bytes in KERNEL_PACK_PAIRS
  *
  * Inside a coded tile, a step is 64 weights: 4 k of 16 columns, which in KERNEL_PACK_PAIRS (kernels.h) fill two
  * registers. Two steps lie together in the order in which they are read: 32 bytes of codes of the first, 32 of the
- * second, 64 lower bytes of the first, 64 of the second. Weight i of register v is byte i / 8 * 16 + v * 8 + i % 8 of
- * the step, because the decoder joins lower and upper bytes by unpack instructions, which take one half of each 128-bit
- * lane. The code of byte b is the lower half of byte b % 32 of the step's codes for b < 32, else the upper half.
- * kernels/x86/gemm_core.clh decodes. */
+ * second, 64 lower bytes of the first, 64 of the second. Weight i of register v has the number b = i / 8 * 16 + v * 8 +
+ * i % 8 in its step, because the decoder joins lower and upper bytes by unpack instructions, which take one half of
+ * each 128-bit lane. Its lower byte is byte b of the step's lower bytes. Its code is the lower half of byte b % 32 of
+ * the step's codes for b < 32, else the upper half. kernels/x86/gemm_core.clh decodes. */
 #pragma once
 
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /* Reads config.json, nested (text_config) or flat, into the numbers that the forward pass needs. A key that changes the
  * mathematics is either read, or refused unless it has the one value that this engine computes, so that a model which
- * would be computed wrongly does not load. A missing key has the default of transformers; families/ has these.
+ * would be computed wrongly does not load. Only model_type must be there. Any other key has, if it is missing, the
+ * default of transformers; families/ has these.
  *
  * Every result keeps these limits:
  *
@@ -63,10 +64,10 @@ struct model_config {
 
 	uint32_t n_mtp_layers;
 
-	/* end_tokens: token ids that end a generation, from generation_config.json or, if it has none, from
-	 * config.json. default_*: the sampling defaults of generation_config.json; do_sample is not read, as in vLLM.
-	 * A default that is missing there gets a value without effect: 1 for temperature, top_p and repetition
-	 * penalty, 0 for min_p and top_k (no limit). */
+	/* end_tokens: token ids that end a generation, eos_token_id of generation_config.json or, if that file lacks
+	 * the key, of config.json. default_*: the sampling defaults of generation_config.json; do_sample is not read,
+	 * as in vLLM. A default that is missing there gets a value without effect: 1 for temperature, top_p and
+	 * repetition penalty, 0 for min_p and top_k (no limit). */
 	int32_t end_tokens[MODEL_END_TOKENS_MAX];
 	uint32_t n_end_tokens;
 	float default_temperature, default_top_p, default_min_p, default_repetition_penalty;

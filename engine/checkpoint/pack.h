@@ -10,9 +10,9 @@
  *     vector   floats, padded to 16, with constant functions already applied (1 + w, -exp(A_log)); the
  *              convolution's taps are transposed.
  *
- * A kernel makes the numbers of synthetic matrices and lookups. All other weights are written by the host, row by row,
- * as weights_row (weights.h) converts them, into a mapping of the buffer. The elements of a matrix may also be coded
- * there, so that they take fewer bytes (kernels/coded.h). */
+ * A kernel makes the numbers of synthetic weights in the forms matrix and lookup. All other weights are converted by
+ * the host (weights_row, weights.h) and written into a mapping of the buffer. The elements of a matrix may also be
+ * coded, so that they take fewer bytes (kernels/coded.h). */
 #pragma once
 
 #include "engine/checkpoint/weights.h"

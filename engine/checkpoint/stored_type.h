@@ -1,7 +1,8 @@
-/* The number formats in which a checkpoint stores its tensors (a table with one row each), and their conversions.
+/* The number formats in which a checkpoint stores its tensors: a table with one row each. The formats with which this
+ * engine computes have a conversion.
  *
  * A format packs its elements in blocks that follow each other along the last dimension of a tensor. Most formats
- * have one element a block. The tensors of a checkpoint may have different types. */
+ * have one element a block. The tensors of a checkpoint may have different formats. */
 #pragma once
 
 #include <stdbool.h>

@@ -4,12 +4,12 @@
  * [n_layers][WEIGHT_ROLES] lists the weights of a model with their sizes; rows = 0: the layer has no such weight.
  * (layers_weights of engine/layers, a room above this one, makes the table.) Opening finds each weight in the
  * checkpoint, under any known prefix and in any form that the family allows (interleaved projections, packed experts, a
- * tied embedding), and checks every shape before a row is read. weights_view then gives a row as it is
- * stored, without a copy, and weights_row converts it.
+ * tied embedding), and checks its shape before a row is read. weights_view then gives a row as it is stored, without a
+ * copy, and weights_row converts it.
  *
  * Synthetic weights have the same calls, except weights_view. Each element is a pure function of (seed, role, layer,
- * expert, row, column), which a kernel computes too (kernels/generic/synthetic.clh), so that host and device produce
- * the same bits. */
+ * expert, row, column) and of the sizes and the distribution in the table. A kernel computes this function too
+ * (kernels/generic/synthetic.clh), so that host and device produce the same bits. */
 #pragma once
 
 #include <stdbool.h>

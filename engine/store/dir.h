@@ -2,7 +2,7 @@
  * The directory of the disk tier, and the files in it. One process at a time, the owner, may write there (store.h). The
  * functions may wait for the disk; the store decides which files are kept and which are deleted.
  *
- *     DIR/lock                  locked by the owner (flock); DIR itself is locked too
+ *     DIR/lock                  locked by the owner (flock); DIR itself is locked too if the file system can do so
  *     DIR/weights               hashes of model files that were computed before (engine/cache_identity.h)
  *     DIR/<16 hex>/<2 hex>/     named by the first 8 bytes of an identity, and by the first byte of a key
  *         NAME                  an item (file.h)

@@ -5,10 +5,9 @@
  * without its beginning, so the beginning must be evicted later. Hence a new item is inserted just before the page
  * that precedes it in its prefix (a state: before the page at whose end it is). There are three exceptions:
  *
- *  - If the page before is not in the list, the new item is useless and becomes the first to be evicted.
- *  - If the page before was last used more than ten seconds ago, the new item belongs to a new use and becomes the
- *    last.
- *  - If the new item has no page before it, or that page is not known (has_parent), the item becomes the last, too.
+ *  - If that page is not in the list, the new item is useless and becomes the first to be evicted.
+ *  - If that page was last used more than ten seconds ago, the new item belongs to a new use and becomes the last.
+ *  - If there is no such page, or it is not known (has_parent), the new item becomes the last, too.
  *
  * An item that is used becomes the last. A caller that uses a whole prefix reports the deepest item first, which keeps
  * the order.

@@ -1,5 +1,6 @@
 /*
- * Names for content: a page of tokens in host memory or on disk is named by a chain of hashes. Page i has the key T_i:
+ * Names for content: a page of tokens in host memory or on disk is named by a chain of hashes. Page i of a prompt,
+ * counted from 1, has the key T_i:
  *
  *     T_0 = SHA-256(id of the space)            T_i = SHA-256(T_{i-1} | tokens of page i, int32 little endian)
  *

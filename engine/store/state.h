@@ -2,8 +2,8 @@
  * engine/store/ only.
  *
  *     store.c    opens and closes; the functions that the engine thread calls
- *     writer.c   the writer thread: opens the disk tier, writes jobs in their order, evicts files, deletes those of
- *                forgotten items, sets the times of files that were used
+ *     writer.c   the writer thread: has the identity computed, lists the files, writes jobs in their order, evicts
+ *                files, deletes files of forgotten items, sets the times of files that were used
  *     reader.c   the reader thread: answers gets of items that are not in memory, deletes damaged files; evicts blocks
  *                from host memory, because the writer may be busy hashing weights
  *

@@ -13,9 +13,8 @@
  * evicted (index.h has the order). A block that is evicted before it is written stays in the queue, as long as such
  * blocks have at most `queue_bytes` (one of any size may stay); else it is lost unwritten.
  *
- * Disk. A directory has one owner, which holds the locks of DIR and DIR/lock (flock). Only the owner writes, deletes
- * and evicts files, also those of other identities. Another process on the same directory reads the files that it
- * finds when it starts.
+ * Disk. A directory has one owner, which holds its locks (dir.h). Only the owner writes, deletes and evicts files, also
+ * those of other identities. Another process on the same directory reads the files that it finds when it starts.
  *
  * Files are written in the order of the puts, under a temporary name, and then renamed. Usually a file is there less
  * than a second after its put. If the disk is slower than the puts, the queue fills; without a host tier store_ready
@@ -25,7 +24,7 @@
  * again, that item last; meanwhile the queue waits. An item is given up when its write failed twice, or once for a
  * reason that concerns its own file only. If the directory was deleted, the next write creates it again.
  *
- * The times of the files record when they were used. Above `disk_bytes` the owner deletes the least recently used
+ * The time of a file records when the owner last used it. Above `disk_bytes` the owner deletes the least recently used
  * files, whatever identity they have.
  *
  * Hashing the weights for the identity may need a minute. Until the identity is known the owner's puts are queued, and
@@ -101,10 +100,9 @@ bool store_has(struct store *s, const struct tier_item *item);
  * not known; -ENOMEM. After an error no event comes. */
 int store_get(struct store *s, const struct tier_item *item, void *tag) MUST_CHECK;
 
-/* Marks items [n] as used now, in memory and on disk; unknown items are skipped. The caller reports every page and
- * the state of a prefix that a request resumes, the deepest first, also if they lie on the device or were just got.
- * So the beginning of a prefix outlives its end, and prefixes that are used on the device stay on disk for the next
- * start. */
+/* Marks items [n] as used now, in memory and on disk; unknown items are skipped. The caller reports the pages and the
+ * state of a prefix that a request resumes, the deepest first, also if they lie on the device or were just got. So the
+ * beginning of a prefix outlives its end, and prefixes that are used on the device stay on disk for the next start. */
 void store_touch(struct store *s, const struct tier_item *items, uint32_t n);
 
 /* Forgets all items of this identity; an owner's writer thread deletes their files. No STORE_GONE comes for them, and

@@ -13,7 +13,8 @@
  *
  *     without ATTENTION_GATE the last factor is left out.
  *
- *     step        the step table (kernels/step.h): rows at rows_at, a batch of splits at splits_at; in
+ *     step        the step table (kernels/step.h): rows at rows_at, a batch of splits at splits_at; the batch's rows
+ *                 are those from number first_row on; in
  *     q           [T, HEADS * HD] float, from attention_prepare; in
  *     k_pages     [pages, KV_HEADS, HD, PAGE] elem_t (attention.cl); in
  *     v_pages     [pages, KV_HEADS, PAGE, HD] elem_t; in
@@ -24,7 +25,7 @@
  *
  * All sums are in float. A score is D_PARTS chains over the head's dimensions. An output of a split is KEY_PARTS chains
  * over the split's keys. The sums of the chains (`parts`) are then added up in order. Which term goes to which chain
- * depends on the shape alone, so a query's bits depend on neither the step nor the batch.
+ * depends on HD and LANES alone, so a query's bits depend on neither the step nor the batch.
  *
  * Global size: attention_split splits of a batch x KV_HEADS groups, attention_combine rows of a batch x HEADS. Options:
  * attention.clh; LANES at least 64. Reference: reference_attention.

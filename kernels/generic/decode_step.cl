@@ -1,12 +1,12 @@
 /* A whole decode step except the draws in one launch, on a CPU. Every row of the plan has one token, and the groups
  * that run share the work of all layers.
  *
- * The work list (kernels/step.h; engine/decode_work.c writes it) is a sequence of phases. A phase is one operation on
- * one layer. Its work is divided into parts, which stand in columns and rows. Tickets share the parts out; they are
- * numbered through all phases. A group takes the next ticket, waits until all tickets of earlier phases are done, does
- * the ticket's parts (up to PHASE_TAKE neighbouring columns of one row), and counts the ticket as done. A ticket waits
- * for lower ones alone, and groups that already run have taken all of those. So any number of groups suffices, even
- * one, and no group has to be resident for another.
+ * The work list (kernels/step.h; engine/decode_work.c writes it) is a sequence of phases. A phase is one operation of
+ * one layer, or of the embedding or the head. Its work is divided into parts, which stand in columns and rows. A ticket
+ * is up to PHASE_TAKE neighbouring parts of one row; tickets are numbered through all phases. A group takes the next
+ * ticket, waits until all tickets of earlier phases are done, does the ticket's parts, and counts the ticket as done. A
+ * ticket waits for lower tickets alone, and groups that already run have taken all lower tickets. So any number of
+ * groups suffices, even one, and no group has to be resident for another.
  *
  * A part is done by the functions of the other kernels, so the bits are those of separate launches.
  *

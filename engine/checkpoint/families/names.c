@@ -1,4 +1,4 @@
-/* Names of tensors in transformers, which most families share. resolve.c finds the prefixes.
+/* Names of tensors in transformers. The families share them. resolve.c finds the prefixes.
  *
  *     prefix    model.  (the language model alone)
  *               model.language_model.  (beside a vision tower, as transformers 5 saves it)

@@ -1,5 +1,5 @@
-/* The hybrid families of Qwen. By default every fourth layer has attention with an output gate, the others Gated
- * DeltaNet. Qwen3.5 has dense MLPs; Qwen3.5-MoE has experts; Qwen3-Next has experts, and dense layers where its
+/* The hybrid families of Qwen. By default every fourth layer has attention, the others Gated DeltaNet. Attention has an
+ * output gate. Qwen3.5 has dense MLPs; Qwen3.5-MoE has experts; Qwen3-Next has experts, and dense layers where its
  * configuration says so. The defaults are those of Qwen3_5TextConfig, Qwen3_5MoeTextConfig and Qwen3NextConfig of
  * transformers. */
 #include <errno.h>

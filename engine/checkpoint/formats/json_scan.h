@@ -1,12 +1,12 @@
-/* A pull scanner over untrusted JSON text: no tree, no allocation, time linear in the text. It reads the headers of
- * checkpoints. They may have 100 MB, and a tree of 100 MB of hostile JSON takes gigabytes.
+/* A pull scanner over untrusted JSON text: no tree, no allocation, time linear in the text. It reads the headers and
+ * the index of safetensors files. These may have 100 MB, and a tree of 100 MB of hostile JSON takes gigabytes.
  *
  * The scanner is strict (RFC 8259 without extensions), and stricter than JSON in two points. Values are nested at most
- * JSON_SCAN_DEPTH deep. A string that the caller reads must be printable ASCII once unescaped, because such strings are
- * names of tensors and files that end up in paths and log lines. Strings that are skipped may hold all characters that
- * JSON allows; that they are UTF-8 is not checked.
+ * JSON_SCAN_DEPTH deep. A string that the caller reads must be printable ASCII once unescaped, because such strings, as
+ * names of tensors and files, end up in paths and log lines. Strings that are skipped may hold all characters that JSON
+ * allows; that they are UTF-8 is not checked.
  *
- * A failed call leaves the scanner at the place of the error; `json_scan_offset` returns it. */
+ * A failed call leaves the scanner at the error or just behind it; `json_scan_offset` returns the place. */
 #pragma once
 
 #include <stdbool.h>

@@ -4,8 +4,8 @@
  * count from the end of the header. A file is checked before any tensor in it is used: the header is at most 100 MB
  * large, as in the format's own library, and is valid JSON; all offsets are inside the file; a tensor has the bytes of
  * its shape and dtype; tensors do not overlap, and leave no hole; no name comes twice, in one file or over all files of
- * a checkpoint. Names of tensors and files must be printable ASCII, because they appear in messages. A file name in an
- * index must not leave the directory.
+ * a checkpoint. Names of tensors must be printable ASCII, because they appear in messages. The names of files in
+ * model.safetensors.index.json must be printable ASCII too, and must not leave the directory.
  *
  * One fault is not guarded against: a file that is truncated while it is mapped. Reading past its new end raises
  * SIGBUS. A checkpoint must not be written while it is loaded. */
