@@ -1,7 +1,8 @@
-/* The programs to compile, and their options. A program is a row of the table below. It is compiled once for each of
- * its cuts, or with each_mlp once for each cut and each MLP of the model's shape. A model's numbers become macros here
- * and nowhere else. All of them are offered to every program. library.c leaves out the macros that a program does not
- * name, so models that differ in these alone share its binary. */
+/* The programs to compile, and their options. A program is a row of the table below. If the model's shape and the
+ * device need it, it is compiled once for each of its cuts, or with each_mlp once for each cut and each MLP of the
+ * shape. A model's numbers become macros here and nowhere else. All these macros are offered to every program.
+ * library.c leaves out those that a program does not name, so models that differ only in macros left out share the
+ * program's binary. */
 #include "kernels/kernels_internal.h"
 
 #include <errno.h>

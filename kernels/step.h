@@ -1,5 +1,5 @@
 /*
- * The step table: all that a step tells the kernels, as one array of ints that the host writes once a step. This file
+ * The step table: the data of a step for the kernels, as one array of ints that the host writes once a step. This file
  * is one text for the host's C, which writes the table (engine/step.c, engine/decode_work.c), and for OpenCL C, which
  * reads it and writes only the counters in it: macros alone. A name that ends in _AT is an offset, if its comment says
  * nothing else: it counts ints from the table's beginning. A float stands in the table as its bits.
@@ -14,7 +14,7 @@
  *     tiles [n][QUERY_TILE_INTS]   the work of attention; on a GPU without the rows that generate
  *     splits [n][SPLIT_INTS]       the work of attention for rows that generate, on a GPU, in batches: each for one
  *                                  call of kernel_attention_decode
- *     logits rows [L]              the tokens whose logits are wanted
+ *     logits rows [L]              the tokens whose logits the draws need
  *     draws [n][DRAW_INTS]         the draws of the step, in the order of their rows
  *     banned ids                   the ids that each draw must not draw
  *     score rows [S]               tokens of prompts; their logits say how likely the next token of the prompt was
@@ -172,8 +172,8 @@
 
 /* ---- beside the table ----
  *
- * The device addresses of the buffers of a step in one launch: [AT_LAYERS] of buffers that all layers share, then,
- * layer by layer, [AT_LAYER_COUNT] of the layer's own. */
+ * The numbers of buffers. A step in one launch finds the addresses of its buffers in one array: [AT_LAYERS] of the
+ * model, then [AT_LAYER_COUNT] for each layer. */
 #define AT_X		 0
 #define AT_H		 1
 #define AT_H32		 2

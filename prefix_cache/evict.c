@@ -9,7 +9,7 @@
 #include "prefix_cache/prefix_cache_internal.h"
 
 /* The expected number of further uses of a node, before its hits are added; only the proportions matter. A leaf has 1:
- * usually it is the end of a conversation, where its next request resumes. A node with several children has 1 too:
+ * usually it is the end of a conversation, whose next request resumes there. A node with several children has 1 too:
  * usually it has been used a second time, so a third use is likely. A node with one child is usually an earlier place
  * of a conversation, which is used again if a client edits an earlier message. Its number is one of those below: more
  * at the end of a prompt or message, where edits begin, than at the end of a prefill window or while generating. */

@@ -1,11 +1,12 @@
-/* The order of eviction. A node with memory that could be freed at once is in one of three groups:
+/* The order of eviction. A node that can be evicted, or can lose its slot, is in one of three groups:
  *
  *     EVICT_BARE    an unlocked leaf without a state: eviction frees its pages and removes it
  *     EVICT_LEAF    an unlocked leaf with a state: eviction frees its pages and its slot, and removes it
  *     EVICT_STATE   an inner or a locked node with a state that is not pinned: eviction frees its slot
  *
- * When pages are short a node of BARE or LEAF is evicted, when slots are short one of LEAF or STATE, and when the
- * budget is used up one of any group. Of the nodes of these groups the one with the lowest score is evicted.
+ * (A page to which a request has a reference too comes free when the request gives it back.) When pages are short a
+ * node of BARE or LEAF is evicted, when slots are short one of LEAF or STATE, and when the budget is used up one of any
+ * group: the one with the lowest score.
  *
  * A node is worth the work that it saves for each byte that it takes, times the chance that it will be used again.
  * That chance falls with the time t since the last use, as e^(-t / reuse_time), where reuse_time is a moving mean of
@@ -22,7 +23,7 @@
  * of two that are alike in this, the one that was unused for longer.
  *
  * A node's score is computed again when it is used, when it changes its group, when it gets or loses a child, and when
- * a second checkpoint is put on it. Two changes reach the scores late:
+ * a second checkpoint is put on it. Other changes reach the scores late, among them:
  *
  *  - When a checkpoint is evicted, more tokens would have to be computed again without the next checkpoints below it,
  *    so the scores of their nodes should grow. Each of these scores is corrected when its node comes up for eviction:

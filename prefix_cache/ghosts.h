@@ -1,6 +1,6 @@
 /* Ghosts: hashes of pages that were evicted lately. Each covers all tokens of a path up to the end of the page. They
- * tell the reason for a miss: evicted, or never seen. Every page of an evicted node is added, not only the first,
- * because another request may compute the beginning again.
+ * tell whether the first page that a prompt misses was evicted. Every page of an evicted node is added, not only the
+ * first, because another request may compute the beginning again.
  *
  * They stand in a hash table. Its buckets are lines of eight hashes, the newest first; a full line forgets its oldest
  * hash. A line is as large as a CPU's cache line, so adding a hash touches only one cache line: the eviction of a long

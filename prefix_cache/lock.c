@@ -3,8 +3,9 @@
  *     node->locks == locks of callers + 1 if its slot is pinned + number of children with locks
  *
  * So another lock on a node that is locked already changes this node alone. Below an unlocked node no node is locked:
- * all of them can be evicted, leaf by leaf. A pin locks the node of its slot, because a leaf is only evicted with its
- * slot. A pin also has a reference to the slot in the pool, so that the slot is not reused when it leaves the tree. */
+ * all of them can be evicted, leaf by leaf. A pinned slot of the tree locks its node, because a leaf is only evicted
+ * with its slot. Each pin has a reference to the slot in the pool, so that the slot is not reused when it leaves the
+ * tree. */
 #include <assert.h>
 
 #include "prefix_cache/prefix_cache_internal.h"

@@ -1,9 +1,10 @@
 /* Matching a prompt against the tree, and the reason why the match ends where it does.
  *
- * The walk goes as deep as the tree has KV pages and remembers the deepest place at which a request can resume. If
- * the tree has several variants of a page (radix.h) that the key allows, the walk tries one after the other, origin 0
- * first, then by age; of equally deep places the first one found counts. Usually there are few variants. A client could
- * make many, so the walk tries no more than VARIANTS_MAX of them in all, besides the first one of each page. */
+ * The walk goes as deep as the tree has KV pages of the prompt and remembers the deepest place at which a request can
+ * resume. If the tree has several variants of a page (radix.h) that the key allows, the walk tries one after the other,
+ * origin 0 first, then by age; of equally deep places the first one found counts. Usually there are few variants. A
+ * client could make many, so the walk tries no more than VARIANTS_MAX of them in all, besides the first one of each
+ * page. */
 #include <assert.h>
 
 #include "base/mix.h"

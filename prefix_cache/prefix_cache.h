@@ -1,5 +1,5 @@
 /* The prefix cache of a hybrid model: which KV pages and which recurrent states exist for which tokens, which of them
- * are in use, and which are evicted when memory is short. It handles ids only, never bytes.
+ * are in use, and which are evicted when memory is short. It handles the ids of pages and slots, never their bytes.
  *
  * A request can resume a prefix if there are KV pages for all of it *and* a recurrent state at exactly its end. Such a
  * state is a *checkpoint*. (In a model without recurrent layers whole pages are enough.) Pages and checkpoints hang on
@@ -10,14 +10,15 @@
  *
  * A node is one edge: a whole number of pages, their tokens, their page ids, and maybe the slot of the state at its
  * end. When an edge is split, node, slot and locks stay with the end of the edge, and a new node gets the beginning.
- * Below the root is one empty node for every *space* (cache_salt), so that tenants never share a prefix.
+ * Below the root is one empty node for every *space* in use (one cache_salt each), so that tenants never share a
+ * prefix.
  *
  * Origin. Pages and states that were decoded, token by token, may differ in their last bits from those that a prefill
  * computed. The *origin* of a page is a number that tells how the tokens of its path, up to the end of the page, were
  * computed. It is 0 if all of them were prefilled; otherwise it is a hash of the positions at which computing changed
  * between prefill and decode. Edges with equal tokens and different origins are different children. So the pages above
- * any page of the tree have the bits that were read when that page was computed. A match takes paths of any origin, or
- * only paths with the origins that it is given (struct prefix_key).
+ * any page of the tree were computed in the same way as the pages that were read when that page was computed. A match
+ * takes paths of any origin, or only paths with the origins that it is given (struct prefix_key).
  *
  * Ownership. Pages and slots are counted in pools. A request takes pages and slots and writes them. (In this room a
  * request is any user of the cache, also a load of scheduler/tiering.h.) Extending the tree hands whole pages over to
@@ -142,8 +143,8 @@ void prefix_cache_match(const struct prefix_cache *c, const struct prefix_key *k
 
 /* Uses a match: locks the node that ends at m->n_tokens, counts a hit of it, writes the page ids of the path to pages
  * [m->n_tokens / page_tokens], and pins m->slot if there is one. If m->n_tokens is 0 it locks the space's node instead,
- * and counts no hit. If the tree has no node that ends there yet, it first splits an edge or adds the space. Returns
- * the node; NULL, and nothing changed: out of memory. */
+ * and counts no hit. If the tree does not have the node to lock yet, it first splits an edge or adds the space. Returns
+ * the locked node; NULL, and nothing changed: out of memory. */
 struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix_key *key,
 				     const struct prefix_match *m, uint32_t *pages) MUST_CHECK;
 

@@ -3,16 +3,15 @@
  *
  * An item is one page or one state. Its name is
  *
- *     key       a hash of the cache_salt and of all tokens up to the end of its page; a client cannot choose it
+ *     key       a hash of the cache_salt and of all tokens up to the item's end; a client cannot choose it
  *     origin    how the page was computed (prefix_cache.h): pages with equal tokens and different origins are different
  *               items
  *     kind      page or state
  *
  * An item also has the origin of the page before, so that a path can be followed page by page:
  *
- *     key 1, origin 0 ──> key 2, origin 0 ──┬─> key 3, origin 0
- *     page                page, state       └─> key 3, origin 7  (origin of the page before: 0)
- *                                               page, state
+ *     key 1, origin 0 ──> key 2, origin 0 ──┬─> key 3, origin 0: page
+ *     page                page, state       └─> key 3, origin 7: page, state   (origin of the page before: 0)
  *
  * A request can resume at a state if all pages before it exist. In a model without states it can resume behind any page
  * if all pages up to there exist. Only one thread may use an index. */

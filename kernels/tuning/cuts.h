@@ -1,7 +1,7 @@
-/* The cut that each launch of a set of kernels uses. When the set is opened, every launch that has cuts (products,
- * experts, attention, the decode step) is looked up in the tuning tables (tuning.h), for each bucket of M, its number
- * of rows or tokens. A program is compiled once for each of its cuts in use, and a launch names its cut by number. Cut
- * 0 is the default one. This header is for kernels/ only. */
+/* The cut that each launch of a set of kernels uses. When the set is opened, the launches that have cuts (products and
+ * experts that do not run on tensor cores, attention, the decode step) are looked up in the tuning tables (tuning.h),
+ * for each bucket of M, the number of rows or tokens. A program is compiled once for each of its cuts, and a launch
+ * names its cut by number. Cut 0 is the default one. Outside kernels/ only tests include this header. */
 #pragma once
 
 #include "kernels/shape.h"

@@ -1,6 +1,6 @@
-/* Tuning tables: the fastest cut of a kernel's work, by device and size. A cut is how the work is divided: the sizes of
- * tiles and groups. `tigon tune` measures and writes tables, kernels_open uses them (cuts.h); this file only parses
- * them, looks rows up and writes them.
+/* Tuning tables: the fastest cut of a kernel's work, by device and size. A cut is the sizes of tiles and groups and a
+ * few more numbers (struct tuning_cut). `tigon tune` measures and writes tables, kernels_open uses them (cuts.h); this
+ * file only parses them, looks rows up and writes them.
  *
  * A table is a text of tab-separated values. Its first line is "tigon tuning 1". Lines that begin with # and empty
  * lines are skipped; every other line is a row of 13 fields:
@@ -18,8 +18,9 @@
  *
  * Of the rows that fit, the one with the fewest * in device, driver and units is used; of several such rows, the one
  * with the fewest * in N, K and M; of these, if bits may change, one that changes them. So rows may be for one device,
- * for devices with equally many units (device and driver *), or for all devices. A row of the given table comes before
- * any row of the built-in one (cpu.tsv). If neither has a row, a launch uses the default cut (kernels.c). */
+ * for devices with equally many units (device and driver *), or for all devices. A row of the user's table (struct
+ * tuning_options) comes before any row of the built-in one (cpu.tsv). If neither has a row that fits, a launch uses the
+ * default cut (kernels.c). */
 #pragma once
 
 #include <stdbool.h>

@@ -1,9 +1,9 @@
-/* Builtins: filters, tests, methods and global functions. Each has a function, and a row of a table in the same file.
- * tables.h lists the tables. To add a builtin, write its function and its row.
+/* Builtins: filters, tests, methods and global functions. Each has a row of a table, and a function in the same file,
+ * which several rows may share. tables.h lists the tables. To add a builtin, write its function and its row.
  *
- * A builtin of jinja2 or Python that no published chat template uses, or that the sandbox refuses, has no row. Its name
- * is in a list of its table, `refused` or `changes` (tables.h), so that the error can say why the builtin is
- * refused. */
+ * A builtin of jinja2 or Python that is refused, because no published chat template uses it or because the sandbox does
+ * not allow it, has no row. Its name is in a list of its table, `refused` or `changes` (tables.h), so that the error
+ * can say why the builtin is refused. */
 #pragma once
 
 #include "protocol/jinja/value.h"

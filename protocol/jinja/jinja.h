@@ -4,7 +4,7 @@
  *
  * The way of a template through the files, and the subjects of other files:
  *
- *     text -> lex -> expr, parse -> scope (the meaning of names) -> exec (statements), eval
+ *     text -> lex -> expr, parse -> scope (the meaning of names) -> exec (statements), eval (expressions)
  *     value, dict, seq, number, write, json: Python's values, how they are found, walked, written
  *     builtin, tables: filters, tests, methods and functions (strings, filters, items, tests...)
  *
@@ -17,7 +17,7 @@
  * arguments with * and **, the operator **, comparisons in a chain, most formats (format.h), and some filters and
  * methods (`refused` in tables.h). Integers have 64 bits; a larger one is an error.
  *
- * A template does not change after it was parsed: any thread may render it at the same time. Rendering is bounded:
+ * A template does not change after it was parsed: several threads may render it at the same time. Rendering is bounded:
  * output bytes, memory, steps and nesting each have a maximum, so that a hostile template or message cannot hang the
  * daemon. Parsing and rendering take up to 1 MiB of stack. */
 #pragma once
@@ -38,8 +38,8 @@ int template_parse(const char *name, const char *text, size_t len, struct templa
 void template_free(struct template *t);
 
 /* Renders with the members of `context` (an object) as global variables and appends the text to out. -EBADMSG: the
- * template called raise_exception, and the error is the text that it passed to that function (the messages are at
- * fault). -EINVAL: the template itself is wrong, or met a value that it cannot handle. -E2BIG: a bound was reached.
- * -ENOMEM. On failure out is unchanged. */
+ * template called raise_exception (the messages are at fault), and the error is the text that it passed to that
+ * function, cut if it is too long. -EINVAL: the template itself is wrong, or met a value that it cannot handle, or
+ * `context` is no object. -E2BIG: a bound was reached. -ENOMEM. On failure the text in out is unchanged. */
 int template_render(const struct template *t, const json_t *context, struct buf *out,
 		    struct err *e) MUST_CHECK;

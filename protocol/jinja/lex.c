@@ -60,10 +60,10 @@ static size_t skip_space(const struct lexer *l, size_t at)
 	return at + text_skip_space(l->s + at, l->n - at);
 }
 
-/* Returns the place behind the end of a tag or comment that begins at `at`, and behind the white space that this end
- * strips; 0: no end begins at `at`. `end` is "%}", "}}" or "#}", and a sign may stand before it. With "-" an end strips
- * all white space. Without a sign "%}" and "#}" strip one newline, and "}}" strips nothing. "+%}" and "+#}" strip
- * nothing. */
+/* If `at` is where the end of a tag or comment begins, returns the place behind this end and behind the white space
+ * that it strips; else 0. `end` is "%}", "}}" or "#}". A "-" may stand before it, and a "+" before "%}" and "#}". With
+ * "-" an end strips all white space. Without a sign "%}" and "#}" strip one newline, and "}}" strips nothing. "+%}" and
+ * "+#}" strip nothing. */
 static size_t match_end(const struct lexer *l, size_t at, const char *end)
 {
 	bool variable = end[0] == '}';

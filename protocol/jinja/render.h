@@ -1,13 +1,14 @@
 /* One rendering: its bounds, its memory, its error.
  *
- * The values of a rendering are in its arena, which is dropped as a whole. Nothing here trusts the template or the
- * messages: code that may loop for long charges steps, code that recurses counts depth, and memory and output have a
- * maximum.
+ * The values that a rendering makes are in its arena, which is dropped as a whole. Nothing here trusts the template or
+ * the messages: code that may loop for long charges steps, code that recurses counts depth, and memory and output have
+ * a maximum.
  *
  * Errors are kept. The first failure stays in `rc` and *err. Functions called after it do no harm, and their results
  * (mostly NOTHING, false or NULL) mean nothing. So an expression is computed without a check after each call. Loops
- * that may be long check rc, and so does code that follows a pointer of a result. Code that fills a buf checks the
- * buf's `failed` once. A failure always ends the rendering, so there is nothing to undo. */
+ * that may be long check rc. Code that follows a pointer of a result checks rc or the pointer. Code that fills a buf
+ * checks the buf's `failed` once. A failure always ends the rendering, and template_render then drops all of its
+ * output. */
 #pragma once
 
 #include <stdbool.h>

@@ -10,8 +10,9 @@
  * - The branches of an `if` are no scopes. A name that was not assigned before the `if` has, until a branch assigns it,
  *   the value of the scope around or of the context.
  *
- * This file also finds the filters and tests. An unknown one is an error, unless it stands in an `if` (a tag, or a if b
- * else c) of the same scope: inside an `if`, jinja2 (and so eval.c) fails only when the filter or test is used. */
+ * This file also finds the filters, tests and methods. An unknown or refused filter or test is an error, unless it
+ * stands in an `if` (a tag, or a if b else c) of the same scope: inside an `if`, jinja2 (and so eval.c) fails only when
+ * the filter or test is used. */
 #include "protocol/jinja/scope.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Python's str on UTF-8 bytes: a template counts, slices, strips and maps code points, while every text here is stored
  * as UTF-8. White space and line breaks are Python's (str.isspace, str.splitlines).
  *
- * No call reads behind s + n, whatever the bytes are. A byte outside any valid sequence counts as one character,
- * U+FFFD; texts that passed jansson or the lexer have no such bytes. */
+ * A function that is given n reads nothing behind s + n, whatever the bytes are. text_next and text_prev take a byte
+ * outside any valid sequence for one character, U+FFFD; texts that passed jansson or the lexer have no such bytes. */
 #pragma once
 
 #include <stdbool.h>

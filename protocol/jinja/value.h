@@ -1,7 +1,7 @@
 /* Values of a chat template: Python's types in 16 bytes.
  *
- * A value is copied freely. If it has a pointer, that leads into the arena of the rendering or of the template, into
- * the given context, or to a literal. Strings are a pointer and a length. Strings, lists and dicts do not change once
+ * A value is copied freely. A pointer in it leads into the arena of the rendering or of the template, into the context
+ * of template_render, or to a literal. Strings are a pointer and a length. Strings, lists and dicts do not change once
  * they are built. The attributes of a namespace do. */
 #pragma once
 

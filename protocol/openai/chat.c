@@ -1,5 +1,5 @@
 /* Makes the context for the model's template from the messages, tools and template arguments of a chat request.
- * request.h says how messages are normalised.
+ * request.h says how messages are normalised. This file also reads logprobs (a bool in chat) and top_logprobs.
  *
  * Of a message the template sees only role, name, content, reasoning_content, tool_calls and tool_call_id, so that
  * other members of a client's messages do not change the prompt. */

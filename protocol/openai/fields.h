@@ -1,8 +1,9 @@
-/* Reads members of a request's JSON by name. The checks and the error sentences are the same for all members.
+/* Reads members of a request's JSON by name. All members of a type are checked alike.
  *
- * `where` is the path of the object, "" for the body itself or "messages[3]."; path and name together are the `param`
- * of an error. null counts as absent. If the member is absent, field_bool, field_int, field_number and field_string
- * return 0 and leave *ret unchanged, so the caller puts the default there first. Otherwise they return 0 or -EINVAL. */
+ * `where` is the path of the object, "" for the body itself or "messages[3]."; `where` and `name` together are the
+ * `param` of an error. null counts as absent. If the member is absent, field_bool, field_int, field_number and
+ * field_string return 0 and leave *ret unchanged, so the caller puts the default there first. Otherwise they return 0
+ * or -EINVAL. */
 #pragma once
 
 #include <jansson.h>

@@ -2,9 +2,10 @@
  * a prompt.
  *
  * In the first two forms a token's text is the characters that it completes. So a character whose bytes are spread over
- * several tokens belongs to the last of these tokens, and the texts of all tokens, joined, are the content. `bytes` are
- * exactly the token's own. A choice's last token, and a token that could have been drawn but was not, have no later
- * token that could complete their bytes; incomplete bytes there are shown as U+FFFD. */
+ * several tokens belongs to the last of these tokens, and the texts of all tokens, joined, are the content. `bytes` (in
+ * chat) are the token's own bytes, without those that `cut` of struct openai_token leaves out. The last token of a
+ * choice or of an echoed prompt, and a token that is listed beside the drawn one, have no later token that could
+ * complete their bytes; incomplete bytes there are shown as U+FFFD. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
