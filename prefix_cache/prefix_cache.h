@@ -10,15 +10,15 @@
  *
  * A node is one edge: a whole number of pages, their tokens, their page ids, and maybe the slot of the state at its
  * end. When an edge is split, node, slot and locks stay with the end of the edge, and a new node gets the beginning.
- * Below the root is one empty node for every *space* in use (one cache_salt each), so that tenants never share a
- * prefix.
+ * Below the root is one empty node for every *space* in use (the prompts with one cache_salt), so that tenants never
+ * share a prefix.
  *
  * Origin. Pages and states that were decoded, token by token, may differ in their last bits from those that a prefill
  * computed. The *origin* of a page is a number that tells how the tokens of its path, up to the end of the page, were
  * computed. It is 0 if all of them were prefilled; otherwise it is a hash of the positions at which computing changed
  * between prefill and decode. Edges with equal tokens and different origins are different children. So the pages above
- * any page of the tree were computed in the same way as the pages that were read when that page was computed. A match
- * takes paths of any origin, or only paths with the origins that it is given (struct prefix_key).
+ * a page of the tree are those from which it was computed, or were computed in the same way. A match takes paths of any
+ * origin, or only paths with the origins that it is given (struct prefix_key).
  *
  * Ownership. Pages and slots are counted in pools. A request takes pages and slots and writes them. (In this room a
  * request is any user of the cache, also a load of scheduler/tiering.h.) Extending the tree hands whole pages over to

@@ -1,5 +1,5 @@
-/* The radix tree: its nodes and edges, and how a child is found. Pools, locks and the order of eviction are the work of
- * other files; lock.c and evict.c keep data in the nodes.
+/* The radix tree: its nodes and edges, and how a child is found. Locks and the order of eviction are the work of other
+ * files, which keep their data in the nodes.
  *
  * An edge is one block of memory with three arrays, so that a walk compares tokens with memcmp:
  *

@@ -12,7 +12,7 @@
  *  - null or absent content becomes "";
  *  - an array of text parts becomes one string, their texts one after another: some templates (Qwen3-Next) drop an
  *    array, and those that take arrays print the same for both forms;
- *  - tool_calls[].function.arguments: JSON text of an object becomes the object, absent or "" becomes {}, and other text
+ *  - tool_calls[].function.arguments: JSON text of an object becomes the object, absent or "" becomes {}, other text
  *    stays text;
  *  - `reasoning` is another name for `reasoning_content`; if both are given, reasoning_content counts;
  *  - members that answers of this and other servers have (refusal, annotations, null audio and function_call) are
