@@ -5,13 +5,13 @@
  * changes nothing. For n living choices a request needs n seats, n slots (if the model has states), and pages for
  *
  *     position   0          W        known        + a page of growth, but not beyond
- *                | whole    | partial  |  growth |       n_prompt + max_tokens
+ *                | whole    | rest     |  growth |       n_prompt + max_tokens
  *                | shared,  | per choice         |     W = n_prompt rounded down to a page
  *                | once     |                    |
  *
- * "known" is the end of the prompt; of a retracted request, the end of the tokens that its longest choice has drawn.
- * The growth lets every admitted sequence draw at least one token beyond the known ones. Later pages are taken one by
- * one (admission_grow). When no page is free, the sequence pauses, or a request is retracted (retract.h). */
+ * "known" is the end of the prompt; of a retracted request, the end of the tokens that its longest living choice has
+ * drawn. The growth lets every admitted sequence draw at least one token beyond the known ones. Later pages are taken
+ * one by one (admission_grow). When no page is free, the sequence pauses, or a request is retracted (retract.h). */
 #pragma once
 
 #include "scheduler/scheduler_internal.h"

@@ -4,7 +4,8 @@
  * A window ends at the end of the prompt or at a multiple of `align`, the larger of page_tokens and state_tokens. In
  * the engine both are multiples of CHUNK_TOKENS. So every window begins at an absolute multiple of CHUNK_TOKENS, the
  * same chunks are computed whatever the budget was, and a page is whole before another request can share it. A window
- * that does not reach the end of the prompt is a multiple of align, and leaves the rest of the budget unused. */
+ * that does not reach the end of the prompt has a multiple of align as its length, and leaves the rest of the budget
+ * unused. */
 #pragma once
 
 #include "scheduler/request.h"

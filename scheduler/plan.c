@@ -1,8 +1,7 @@
-/* Makes a plan. First every decoding sequence gets a page for its next token, if it has none and one is free, so that
- * admissions cannot take it. Then come windows of prompts, with the admissions of their requests. Then come admissions
- * of further requests whose prompt another worker computes, then a row for every decoding sequence that has a page.
- * Slots for checkpoints are taken last, because they are worth least. Resets and copies are added with the rows that
- * need them. */
+/* Makes a plan. First decoding sequences get the pages that their next tokens need, so that admissions cannot take
+ * them. Then come windows of prompts, with the admissions of their requests. Then come admissions of further requests
+ * whose prompt another worker computes, then the rows of decoding sequences. Slots for checkpoints are taken last,
+ * because they are worth least. Resets and copies are added with the rows that need them. */
 #include <assert.h>
 #include <stdlib.h>
 

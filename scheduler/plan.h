@@ -1,15 +1,15 @@
 /* A plan: one step of work, which the scheduler decides and the engine runs. The engine sees nothing else of the
  * scheduler.
  *
- * Order inside a step: reset seats, copy pages and states, run the rows, draw. Steps run one after the other, in the
- * order of their plans; a plan may be made and submitted while the one before it runs. All pointers are borrowed from
- * the scheduler, and valid until it is called again.
+ * Order inside a step: reset seats, copy pages and states, run the rows, score, draw. Steps run one after the other, in
+ * the order of their plans; a plan may be made and submitted while the one before it runs. All pointers are borrowed
+ * from the scheduler, and valid until it is called again.
  *
  * A row reads its recurrent state from slot `state_src` and leaves it in slot `state_dst`. If these are different
- * slots, the first one does not change. So a cached state is resumed without a copy, and the state at the end of a
- * page is kept by letting the next row write another slot. `snapshots` keep states inside a prefill row. Prefill rows
- * are computed in chunks at absolute multiples of CHUNK_TOKENS: a row's start is a multiple of it, and so is its end
- * unless it ends the prompt. Decode rows have one token and advance the state by it. Source: TokenSpeed's plan. */
+ * slots, the first one does not change. So a cached state is resumed without a copy, and the state at the end of a page
+ * is kept by letting the next row write another slot. `snapshots` keep states inside a prefill row. Prefill rows are
+ * computed in chunks at absolute multiples of CHUNK_TOKENS: the start of such a row is a multiple, and so is its end
+ * unless the row ends the prompt. Decode rows have one token and advance the state by it. Source: TokenSpeed's plan. */
 #pragma once
 
 #include <stdbool.h>
@@ -92,11 +92,12 @@ struct plan_score {
 	uint32_t n_top;	     /* most likely tokens listed beside each, at most TOP_LOGPROBS_MAX */
 };
 
-/* Lists data of a row for another worker, when the prompt is computed here and decoded there: pages that are whole when
- * the row has run; and with the row that ends the prompt the partial page and the state behind the prompt. Each page of
- * a prompt that the other worker does not have already (n_have of the request) is in exactly one ship. Pages and slot
- * keep their content, also after the plan is committed, until scheduler_shipped or scheduler_abort is called for the
- * request, or scheduler_fail is called. Reads of pages and slot have to be queued on the device before that call. */
+/* Lists, with a row of a prompt that is computed here, data for the worker that decodes it: pages that are whole when
+ * the row has run; and with the row that ends the prompt the partial page and the state behind the prompt. No page of a
+ * prompt is in two ships, and pages that the other worker has already (n_have of the request) are in none. Pages and
+ * slot keep their content, also after the plan is committed, until scheduler_shipped or scheduler_abort is called for
+ * the request, or scheduler_fail is called. Reads of pages and slot have to be queued on the device before such a
+ * call. */
 struct plan_ship {
 	uint64_t request;    /* the request's id */
 	uint32_t row;	     /* a prefill row; one ship a row at most */

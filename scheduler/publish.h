@@ -1,5 +1,5 @@
-/* Publishing: when a row's plan is committed, the whole pages that the row has computed and the states that it has
- * kept are handed over to the prefix cache.
+/* Publishing: when a row's plan is committed, the whole pages that the row has computed and the states that it has kept
+ * are handed over to the prefix cache, if the request uses the cache.
  *
  * The pages up to each state are handed over before that state, so that a node of the tree ends there. When the cache
  * refuses a page (the host is out of memory, or decoded pages are refused), the sequence keeps its pages and goes on;

@@ -11,8 +11,8 @@
  * are final; calls for such requests are ignored. A request that resumes behind its prompt has nothing to prefill and
  * leaves Prefilling at once.
  *
- * When prefill and decode are apart (scheduler/handoff.h) there are more states. They finish and abort like the others,
- * but in Shipping the event "finish" cannot come, because no choice is alive:
+ * When prefill and decode are apart (scheduler/handoff.h) there are two more states, Receiving and Shipping. Both may
+ * abort. Receiving may finish; in Shipping the event "finish" cannot come, because no choice is alive:
  *
  *     state         receive     arrive        give back   sent        shipped
  *     Submitted     Receiving   -             -           -           -
@@ -68,9 +68,10 @@ enum request_event {
 /* One choice. From admission to release seat != POOL_NONE.
  *
  * Slots: the next row reads `source` and writes `slot`, which the sequence owns. These differ in two cases. Before the
- * first row of a trunk the source is a slot of the tree, or POOL_NONE for a zero state. And when the state of a row
- * becomes a checkpoint, the slot with that state is the source of the next row, which writes another slot. A source
- * other than the sequence's own slot is pinned until the row that reads it is committed. */
+ * first row of a sequence the source may be a slot of the tree, or POOL_NONE for a zero state. And when the state of a
+ * row becomes a checkpoint, the slot with that state is the source of the next row, which writes another slot. A slot
+ * that is the source and not the sequence's own is pinned until the row that reads it is committed, or until the
+ * sequence is released. */
 struct sequence {
 	struct list node; /* in scheduler.decoding or scheduler.ending, or in no list */
 	struct request *request;
@@ -110,7 +111,8 @@ enum { WANTED_MAX = SNAPSHOTS_MAX };
  * n_live: choices that have not ended.   n_live == 0  <=>  Shipping, Finished or Aborted
  * n_held: choices that hold a seat.
  * trunk: the request's trunk from the time when the request gets its seats (a Receiving request has seats, too) until
- *        the fork, or until the request gives its seats back; otherwise NULL. A HANDOFF_SEND request never forks.
+ *        the fork, or until the request gives its seats back and waits again; otherwise NULL. A HANDOFF_SEND request
+ *        never forks.
  */
 struct request {
 	/* as submitted, but for handoff and n_have, which change; its arrays lie behind `choices` */

@@ -2,41 +2,43 @@
  * is pure: no device, no I/O, no clock; a fuzzer or a simulation calls it as the daemon does. One thread.
  *
  *     submit ──> Submitted ──> Prefilling ──> PrefillDone ──> Decoding ──> Finished
- *                    │  ^           └──────────────┴───┬──────────┘
- *                    │  └───────── Retracted <─────────┤ no memory, and nothing else can run
- *                    └──────────── abort ──────────────┴──> Aborted          (Prefilling is not retracted)
+ *                                  ^               └──────┬──────┘
+ *                                  └───── Retracted <─────┘ no memory, and nothing else can run
  *
- * Every step:  plan = scheduler_plan(s);  the engine runs it;  scheduler_commit(s, results). Two plans may be out
+ * From each of these states but Finished a request may also become Finished or Aborted at once (request.h).
+ *
+ * Every step:  plan = scheduler_plan(s);  the engine runs it;  scheduler_commit(s, results). Up to two plans may be out
  * (planned and not committed): the next plan is made while the device runs the one before, whose draws are not known
  * yet (plan_row.token_draw). Plans are committed in their order.
  *
  * A step has prefill rows first, then at most one row for each decoding sequence (a mixed batch). A sequence without a
- * page for its next token pauses: it has no row. The prefill budget (max_prefill_tokens) counts prompt tokens only. At
- * most one prompt at a time is begun and not planned to its end. A second prompt begins in the same step only if the
- * first one is planned to its end and leaves some of the budget. Requests wait in the order of (priority, submission).
+ * page for its next token pauses: it has no row. The prefill budget (max_prefill_tokens) counts prompt tokens only. Of
+ * the prompts computed here at most one at a time is begun and not planned to its end. A second prompt begins in the
+ * same step only if the first one is planned to its end and leaves some of the budget. Requests wait in the order of
+ * (priority, submission).
  *
  * Prefix cache. Admission looks up where a prompt can be resumed, and the request begins there if the memory allows it.
  * At each commit the whole pages that were computed are handed to the cache. So are some states, as checkpoints, as
- * long as there are slots. Checkpoints lie at multiples of state_tokens:
+ * long as there are slots (inside a window at most SNAPSHOTS_MAX). Checkpoints lie at multiples of state_tokens:
  *     - at the end of a window, and at the last multiple before the prompt's last token
  *     - at boundaries that the request names (the ends of turns), rounded down
  *     - where the prompt parts from the cached prefixes, or from the prompt of a follower, rounded down
  *     - at each multiple that a sequence reaches while decoding, unless refuse_decoded. The sequence then gives its
  *       previous checkpoint of this kind up, unless a request has resumed from that one, or another sequence has left a
  *       checkpoint at the same place.
- * A prompt that shares more with the prompt of a leader than with the cache waits for the leader, if the leader will
+ * A prompt that shares more with the prompt of a leader than with the cache may wait for the leader, if the leader will
  * leave a state (in a model without states: pages) that the waiting request can use (sharing.h).
  *
  * Memory. Admission takes all that a request needs, or nothing, from the memory that is free or can be evicted: slots,
- * pages for the prompt, a copy of the prompt's last, partial page for each choice but the first, and at most one page
- * of growth for each choice. More pages are taken as sequences grow. A sequence that gets no page pauses. When no
- * request can run and no plan is out, the decoding request with most tokens is *retracted*: it gives its memory back,
- * and waits for admission again in its old place of the queue. The pages and checkpoints that it has left in the cache
- * stay there until they are evicted. When it is admitted again it computes prompt tokens in chunks and its own
- * generated tokens one by one, as before. If at its first admission it did not resume behind decoded pages, it resumes
- * later only from pages and states that were computed in the same way, and its bits do not change. If it did, it may
- * later resume from pages of another origin, and its bits may change. A request that would complete alone completes,
- * unless requests that go before it keep coming.
+ * pages for the prompt, a copy of the prompt's last, partial page for each choice but the first, pages for the tokens
+ * that were drawn before a retraction, and at most one page of growth for each choice. More pages are taken as
+ * sequences grow. A sequence that gets no page pauses. When no request can run and no plan is out, the decoding request
+ * with most tokens is *retracted*: it gives its memory back, and waits for admission again in its old place of the
+ * queue. The pages and checkpoints that it has left in the cache stay there until they are evicted. When it is admitted
+ * again it computes prompt tokens in chunks and its own generated tokens one by one, as before. If at its first
+ * admission it did not resume behind decoded pages, it resumes later only from pages and states that were computed in
+ * the same way, and its bits do not change. If it did, it may later resume from pages of another origin, and its bits
+ * may change. A request that would complete alone completes, unless requests that go before it keep coming.
  *
  * Log-probabilities of a prompt need the logits behind each token but the last. So a request for them uses no cached
  * pages until its whole prompt is planned, but leaves its own in the cache. The log-probabilities are reported once,
@@ -53,7 +55,7 @@
  * here.
  *
  *     Submitted ──> Receiving ──> PrefillDone ...          ... PrefillDone ──> Shipping ──> Finished
- *         └─────────────┘ failed
+ *         └<────────────┘ failed
  *
  * Plans depend on the configuration and on the calls of these functions with their arguments. They do not depend on
  * which of the free ids a pool gives out. */
@@ -210,8 +212,8 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_request *r, uin
 
 /* scheduler_abort ends a request in any state, scheduler_finish_choice one of its choices; with the last choice the
  * request ends. Unknown ids and choices are ignored, because the request may just have finished. No event follows for a
- * request or choice that ended so, not even for its draws in a plan that is out. Memory that a plan which is out uses
- * becomes free when that plan is committed. */
+ * request or choice that ended so, not even for its draws in a plan that is out. Memory that plans which are out use
+ * does not become free before they are committed. */
 void scheduler_abort(struct scheduler *s, uint64_t id);
 void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice);
 
@@ -262,10 +264,10 @@ bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, boo
 /* ---- prefill and decode apart ---- */
 
 /* For the worker that decodes: a prompt that another worker is to compute. scheduler_plan admits the requests with such
- * prompts, also when it returns NULL; after each scheduler_plan the caller takes them with scheduler_next_prepare. All
- * pointers are borrowed until scheduler_received or scheduler_receive_failed is called for the request, or the request
- * ends, or scheduler_fail is called; after that the caller must not write to the request's pages and slot. The caller
- * queues its writes to pages and slot behind the plans that are out. */
+ * prompts, also when it returns NULL; after each scheduler_plan the caller takes such prompts with
+ * scheduler_next_prepare. All pointers are borrowed until scheduler_received or scheduler_receive_failed is called for
+ * the request, or the request ends, or scheduler_fail is called; after that the caller must not write to the request's
+ * pages and slot. The caller queues its writes to pages and slot behind the plans that are out. */
 struct scheduler_prepare {
 	uint64_t request;
 	void *user;
@@ -306,8 +308,9 @@ int scheduler_flush(struct scheduler *s) MUST_CHECK;
 const struct prefix_cache *scheduler_cache(const struct scheduler *s);
 
 /* Returns a hash of the work in a plan: its number; the tokens of prefill rows; of all rows kind, start and length,
- * whether the token is known, and whether the state is zero; snapshots, draws, scores and ships; the numbers of resets
- * and copies. The hash leaves out the ids of pages, slots and seats, generated tokens, and the parameters of draws.
+ * whether the token is known, and whether the state is zero; the positions of snapshots; row and position of each draw;
+ * row and length of each score; row, pages (by index) and state of each ship; the numbers of resets and copies. The
+ * hash leaves out all else, such as the ids of pages, slots and seats, generated tokens, and the parameters of draws.
  * `tigon simulate --replay` compares plans by their hashes. */
 uint64_t plan_hash(const struct plan *p);
 

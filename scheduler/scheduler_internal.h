@@ -1,10 +1,10 @@
 /* The scheduler's own state, for the files of this room only. Its lists of requests and sequences:
  *
- *     waiting     requests to be admitted, in their order: Submitted and Retracted ones, but neither followers
- *                 (sharing.h) nor requests with a load (tiering.h)
- *     head        the one admitted request whose prompt is not planned to its end, or NULL
- *     leaders     admitted requests whose prompt is not computed to its end, in the order of admission
- *     decoding    sequences whose prompt is planned to its end or has arrived, in the order in which that happened; of
+ *     waiting     requests to be admitted, as a heap: Submitted and Retracted ones, but neither followers (sharing.h)
+ *                 nor requests with a load (tiering.h)
+ *     head        the one Prefilling request whose prompt is not planned to its end, or NULL
+ *     leaders     requests whose prompt is computed here and not yet to its end, in the order of admission
+ *     decoding    living sequences whose prompt is planned to its end or has arrived, in the order of these events; of
  *                 one request, by choice. Decode rows have this order.
  *     loads       a load (tiering.h) for each request that waits for items of the store
  *     ending      sequences that have ended and still hold memory

@@ -1,6 +1,6 @@
-/* Identical beginnings of prompts that arrive together are computed once.
+/* Lets prompts that arrive together share the computation of an identical beginning.
  *
- * A *leader* is an admitted request whose prompt is not computed to its end. Each request that may use the cache is
+ * A *leader* is an admitted request whose prompt is not computed to its end. A request that may use the cache is
  * compared with the leaders of its space before it is admitted. It becomes a *follower* of one of them if two things
  * hold: it shares more whole pages with that leader than with the cache; and the leader can be asked to leave a state
  * at the end of the shared pages, or a plan that is out leaves a useful state at or before their end. (In a model

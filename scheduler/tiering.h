@@ -1,16 +1,16 @@
 /* Decides which items of the cache on the device are copied to the store below it (host memory and disk), and which
  * are loaded from there before a request is admitted. Ids and content keys only; the daemon moves the bytes.
  *
- * Stores. A published page or state that the store does not have is queued to be stored; of the states that an answer
- * leaves only the last one is queued. The caller takes an item from the queue and has the device copy it before a later
- * plan can overwrite it. The queue keeps no memory alive. A queued page or slot has a mark (prefix_cache_mark), which
- * it loses when it leaves the tree; an item whose page or slot has no mark is dropped when it comes out of the queue.
- * The queue has at most one entry for each page and slot, however slow a disk is.
+ * Stores. A published page or state that the store does not have is queued to be stored, if the request uses the tiers;
+ * of the states that an answer leaves only the last one is queued. The caller takes an item from the queue and has the
+ * device copy it before a later plan can overwrite it. The queue keeps no memory alive. A queued page or slot has a
+ * mark (prefix_cache_mark), which it loses when it leaves the tree; an item whose page or slot has no mark is dropped
+ * when it comes out of the queue. The queue has at most one entry for each page and slot, however slow a disk is.
  *
  * Loads. A load is the set of items that one request waits for. If a new request could resume further on with items of
  * the store than with the device alone, and there is memory, it gets pages and a slot for them and waits outside of the
- * queue. When all items have come they are handed to the tree; the request queues again in its place, and finds them
- * there. If an item does not come (it is damaged or gone), it is removed from the index and the request queues again;
+ * queue. When all items have come they are handed to the tree; the request queues again in its place, to resume from
+ * them. If an item does not come (it is damaged or gone), it is removed from the index and the request queues again;
  * then it may wait for another, shorter load.
  *
  * Uses. An item that a request resumes on the device should count as used in the store too. The caller takes these uses

@@ -1,8 +1,8 @@
 /* Writes the server's answers into a buffer: whole bodies and SSE chunks of the OpenAI API.
  *
- * The caller passes the text of a choice in *pieces*, as it becomes known (struct openai_delta). A chunk, or a choice
- * of a whole body, is written from it in the shape of chat or of completions. Every function appends; check out->failed
- * before the bytes are sent.
+ * The caller passes the text of a choice as *pieces* (struct openai_delta): to a stream one by one, as they become
+ * known; to a whole body as one piece. struct openai_shape has the differences between chat and completions. Every
+ * function appends; check out->failed before the bytes are sent.
  *
  * A stream, after the headers were sent:
  *
@@ -13,18 +13,18 @@
  *     openai_stream_comment  whenever nothing was sent for 15 seconds
  *
  * A whole body: keep each choice's text, reasoning, tokens and ids, and call openai_body once with all of it. The texts
- * of a stream's chunks, joined, are the text of the body.
+ * of a choice's chunks, joined, are the text that the choice has in a whole body.
  *
  * Log-probabilities: pass the tokens in order, each with the piece of text that has the token's last byte (or with the
  * last piece). Pass only tokens of the content: not the end token, no tokens behind a stop string and none of the
- * reasoning. Then the tokens' texts together are the content. If a prompt is echoed, pass its tokens first, and of the
- * drawn tokens also those without text, as the end token is. Evaluation programs need it, because they cut off as many
- * tokens as they asked to generate.
+ * reasoning. If a prompt is echoed, pass its tokens first, and also the drawn tokens without text, such as the end
+ * token: evaluation programs cut off as many tokens as they asked to generate.
  *
  * Token ids (return_token_ids) are all drawn tokens, the end token included. `prompt_token_ids` is where vLLM has it.
- * In chat it is a member of the body, and of each choice's first chunk. In completions it is a member of each choice,
- * in the body and in its first chunk; that chunk, and a body with one prompt, also have it as a member of their own.
- * `prompt_logprobs`, in whole bodies alone, is a member of the body in chat and of each choice in completions.
+ * In chat it is a member of the body, and of each choice's first chunk. In completions it is a member of each choice of
+ * the body, and of the choice in its first chunk. The first chunk, and a body with one prompt, also have it beside the
+ * list of choices. `prompt_logprobs`, in whole bodies alone, is a member of the body in chat and of each choice in
+ * completions.
  *
  * Errors before the headers were sent: openai_error (errors.h) gives body and status. */
 #pragma once

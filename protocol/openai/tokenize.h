@@ -1,9 +1,10 @@
 /* Reads and writes the bodies of /tokenize and /detokenize. Their members are named as in vLLM:
  *
- *     {"prompt": text} or {"messages": [...], "tools", "chat_template_kwargs", ...},
- *     "add_special_tokens": bool, "return_token_strs": bool
+ *     {"prompt": text, "add_special_tokens": bool, "return_token_strs": bool}
  *                       ->  {"count", "max_model_len", "tokens", "token_strs"}
- *     {"tokens": [id]}  ->  {"prompt": text} */
+ *     {"tokens": [id]}  ->  {"prompt": text}
+ *
+ * In place of "prompt" there may be "messages", "tools" and other members of a chat request. "model" is optional. */
 #pragma once
 
 #include <jansson.h>

@@ -1,7 +1,7 @@
-/* Writes JSON text straight into a buffer: the strings, numbers and lists of all answers.
+/* Writes JSON text straight into a buffer: strings, log-probabilities and lists of numbers.
  *
- * A response is mostly constant text around a few strings and numbers, so no tree is built. The output is valid JSON
- * in valid UTF-8 for any bytes. */
+ * A response is mostly constant text around a few strings and numbers, so no tree is built. A string is written as
+ * valid JSON in valid UTF-8, whatever its bytes are. */
 #pragma once
 
 #include <stdint.h>

@@ -1,10 +1,10 @@
 /* Splits generated text into reasoning and content while it streams.
  *
- * Text between <think> and </think> is reasoning, all other text is content. The tags themselves are dropped, wherever
- * they are and however the text is cut into pieces: the end of a piece that could begin a tag is held back. Line ends
- * are dropped behind an opening tag (also behind one that the prompt ended with). As long as the content has only line
- * ends, they are dropped behind a closing tag, too. The chat template adds them at these places itself. All other text
- * passes byte for byte. */
+ * Text behind <think>, which may stand in the prompt, is reasoning up to </think>; all other text is content. The tags
+ * themselves are dropped, wherever they are and however the text is cut into pieces: the end of a piece that could
+ * begin a tag is held back. Line ends are dropped behind an opening tag, and at the start of a text that begins as
+ * reasoning. As long as the content has only line ends, further line ends are dropped behind a closing tag, too. The
+ * chat template adds line ends at these places itself. All other text passes byte for byte. */
 #pragma once
 
 #include <stdbool.h>

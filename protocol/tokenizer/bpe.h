@@ -1,10 +1,10 @@
 /* Byte pair encoding: one word's bytes to ids.
  *
- * A word starts as the tokens of its bytes. The file of the model lists the pairs of tokens that can merge; a pair's
- * rank is its place in the list. Of the pairs of neighbours in the word, the one with the lowest rank is merged (of
- * equal ranks the leftmost), and so on until no pair can merge. Short words are done in arrays on the stack, long ones
- * with a heap, so that a hostile word of a million letters costs O(n log n). Words that are known to end as one token
- * are only looked up. */
+ * A word starts as the tokens of its bytes. tokenizer.json lists the pairs of tokens that can merge; a pair's rank is
+ * its place in the list. Of the pairs of neighbours in the word, the one with the lowest rank is merged (of equal ranks
+ * the leftmost), and so on until no pair can merge. Short words are done in arrays on the stack, long ones with a heap,
+ * so that a hostile word of a million letters costs O(n log n). Words that the vocabulary marks as one token
+ * (bpe_finish) are only looked up. */
 #pragma once
 
 #include <stdbool.h>

@@ -3,7 +3,7 @@
  * `part` gathers bytes until they are a whole UTF-8 sequence, or can no longer become one. Whole characters go to
  * `held`, and are passed on from there, except for the longest suffix that begins a stop string. Each stop string has
  * its own Knuth-Morris-Pratt automaton, whose state is the length of the longest suffix that begins this string. So the
- * cost is linear in the text however often a stop string nearly matches. */
+ * search for a stop string takes time linear in the text, however often the string nearly matches. */
 #include "base/utf8.h"
 #include "protocol/tokenizer/detokenizer.h"
 

@@ -9,8 +9,8 @@
  *     3 \p{N}                                 up to three in SPLITTER_LLAMA3
  *     4  ?[^\s\p{L}\p{N}]+[\r\n]*
  *     5 \s*[\r\n]+                            white space up to its last line end
- *     6 \s+(?!\S)                             white space except its last character, unless at the end
- *     7 \s+                                   that last character */
+ *     6 \s+(?!\S)                             white space without its last character; all of it at the end of the text
+ *     7 \s+                                   a single character of white space */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "protocol/tokenizer/splitter.h"
 

@@ -2,11 +2,11 @@
  *
  * A splitter is a list of stages. The first gets the whole text, each further one the pieces that the stage before it
  * made. A stage handles a piece as if it were the whole text, like Hugging Face's Sequence: the stage cuts the piece,
- * or puts a space in front of it. The pieces of the last stage are the words.
+ * or puts a space in front of a piece that does not begin with one. The pieces of the last stage are the words.
  *
  * Three patterns are recognized by their exact text and have code of their own, which is faster. PCRE2 runs all other
- * patterns (and these three where their matches are removed). PCRE2 has the character classes of its own version of
- * Unicode, so it may cut letters of a newer version otherwise than Hugging Face.
+ * patterns (and these three if their matches are removed, or if splitter_add_pcre added them). PCRE2 has the character
+ * classes of its own version of Unicode, so it may cut letters of a newer version otherwise than Hugging Face.
  *
  * A splitter does not change after its stages were added: any thread may run it. */
 #pragma once

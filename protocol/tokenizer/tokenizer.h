@@ -1,6 +1,6 @@
 /* The tokenizer: a Hugging Face tokenizer.json with byte-level BPE, text to ids and ids to bytes.
  *
- * Encoding: added tokens that the file marks "normalized": false are looked for in the raw text. The text between the
+ * Encoding: added tokens that the file marks "normalized": false are looked for in the raw text. The text around the
  * found ones is normalized to NFC, if the file says so, and all other added tokens are looked for in the normalized
  * text. The splitter cuts the text that is left into words, and byte pair encoding turns each word's bytes into ids.
  *

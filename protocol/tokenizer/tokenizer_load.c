@@ -1,10 +1,10 @@
 /* Makes a tokenizer of a tokenizer.json.
  *
- * It reads added_tokens; normalizer (none or NFC); pre_tokenizer (Split, Digits and one ByteLevel at the end); model
- * (BPE without dropout, and without prefixes or suffixes of words); post_processor (the special tokens before and
- * behind a text); decoder (ByteLevel or none). Normalizers, pre-tokenizers and post-processors may also stand in a
- * Sequence. Other types are refused with one sentence, because ids or text would not be Hugging Face's. Padding,
- * truncation and offsets are ignored. */
+ * These members are read: added_tokens; normalizer (none or NFC); pre_tokenizer (Split, Digits and one ByteLevel at the
+ * end); model (BPE without dropout, and without prefixes or suffixes of words); post_processor (the special tokens
+ * before and behind a text); decoder (ByteLevel or none). Normalizers, pre-tokenizers and post-processors may also
+ * stand in a Sequence. Other types are refused with one sentence, because ids or text would not be Hugging Face's.
+ * Padding, truncation and offsets are ignored. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>

@@ -1,9 +1,9 @@
 /* Classes of code points, and NFC.
  *
- * Classes are those of Oniguruma (Unicode 16), the engine behind Hugging Face's splitting patterns. Hugging Face's
+ * The engine behind Hugging Face's splitting patterns, Oniguruma, has the classes of Unicode 16. Hugging Face's
  * normalizer has the data of Unicode 9: younger marks do not reorder, and younger letters do not compose. utf8proc has
- * the data of the Unicode version that the installed library knows. So of two lists below, `young` adds classes that an
- * older utf8proc lacks, and `inert` keeps code points that are younger than Unicode 9 out of NFC. */
+ * the data of the Unicode version that the installed library knows. So of two lists below, `young` adds classes that a
+ * utf8proc of Unicode 15.0 lacks, and `inert` keeps code points that are younger than Unicode 9 out of NFC. */
 #include "protocol/tokenizer/unicode.h"
 
 #include <errno.h>

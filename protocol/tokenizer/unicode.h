@@ -1,8 +1,8 @@
-/* The tokenizer's Unicode: the classes of splitting patterns, and NFC. The time that a call takes is linear in the
- * text, even if the text is hostile.
+/* The tokenizer's Unicode: the classes of splitting patterns, and NFC. NFC takes time linear in the text, even if the
+ * text is hostile.
  *
- * The data are utf8proc's, corrected where Hugging Face's tokenizers have data of another version (unicode.c). A
- * tokenizer is right if it agrees with the one with which a model was trained, not if it knows the newest letters. */
+ * The data are utf8proc's. Corrections bring them near to those of Hugging Face's tokenizers (unicode.c). A tokenizer
+ * is right if it agrees with the one with which a model was trained, not if it knows the newest letters. */
 #pragma once
 
 #include <stdbool.h>

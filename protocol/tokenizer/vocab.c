@@ -1,8 +1,8 @@
 /*
  * The vocabulary's two tables: an array by id, and an open-addressing hash table by bytes.
  *
- * The hash table is searched once for every word of a text, so a slot holds a short token's bytes
- * themselves: two loads from the word, one multiplication, and in the usual case one cache line.
+ * The hash table is searched for the words of a text, so a slot holds a short token's bytes themselves: the search for
+ * a short word usually takes one multiplication and one cache line.
  */
 #include "protocol/tokenizer/vocab.h"
 

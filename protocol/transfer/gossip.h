@@ -1,11 +1,11 @@
 /*
  * The pages that a prefill worker has newly cached, as content keys: a key is a hash of the cache_salt and of all
  * tokens up to the end of a page (prefix_cache/tiers.h). Each PONG tells a decode worker the next keys, at most
- * GOSSIP_TOLD. The keys are a ring, in which each decode worker has a place of its own, `told`.
+ * GOSSIP_TOLD. The keys are a ring, in which the caller keeps a place for each decode worker, `told`.
  *
  *     . . k5 k6 k7 k8 .        from   keys before this place are not cached any more
  *         |  |        |        n      place where the next key will be added
- *      from  told     n        told   place of the key that this decode worker is told next; 0 at first
+ *      from  told     n        told   place of the key that a decode worker is told next; 0 at first
  *
  * Keys that are cleared or overwritten before a decode worker is told of them are never told to that worker. Pure. One
  * thread.

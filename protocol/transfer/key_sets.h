@@ -1,13 +1,13 @@
-/* Up to 64 sets of content keys (prefix_cache/tiers.h), one set a peer: the keys of the pages that the peer probably
- * has cached. A set is bounded; its least recently added key leaves first. One hash table holds the keys of all sets,
- * so that one look-up tells which sets have a key.
+/* 64 sets of content keys (prefix_cache/tiers.h), one set a peer: the keys of the pages that the peer probably has
+ * cached. A set is bounded; its least recently added key leaves first. One hash table holds the keys of all sets, so
+ * that one look-up tells which sets have a key.
  *
  *     entry   a key, a bit for each set that has it, and the list of its nodes
  *     node    the place of a key in the order of one set
  *
  * Keys come from other machines, so their place in the table depends on a secret seed: a peer cannot choose keys that
- * collide. Memory: 36 bytes a key, and 20 bytes for each set that has the key; after the arrays grew, up to twice as
- * much. */
+ * collide. Memory: 36 bytes a key, and 20 bytes for each set that has the key, or up to twice as much, because the
+ * arrays grow by doubling. They never shrink. */
 #pragma once
 
 #include "base/err.h"

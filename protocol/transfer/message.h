@@ -1,11 +1,11 @@
 /*
- * The messages between prefill workers, decode workers and their registry, as structs.
+ * The messages between prefill workers, decode workers and their registry (`tigon registry`), as structs.
  *
  *     HELLO      both ways            the sender's model and the layout of its pages and states
  *     REFUSE     both ways            the sender cannot work with the peer, wants its HELLO first, or shuts down
  *     PREPARE    decode -> prefill    compute this prompt; the sender has the pages of the first n_have tokens
  *     WINDOW     prefill -> decode    data of some layers: of some pages, of the state, or of both
- *     STATUS     prefill -> decode    how far a delivery (delivery.h) is; Success brings the first tokens
+ *     STATUS     prefill -> decode    how far a delivery (delivery.h) is, and once the first tokens
  *     ABORT      decode -> prefill    the delivery is not wanted any more
  *     PING       decode -> prefill    are you there?
  *     PONG       prefill -> decode    yes; the sender's load, and the pages that it has newly cached

@@ -2,8 +2,8 @@
  * Turns messages (message.h) into frames and back. The fields, their sizes and ranges are a table in wire_form.c, which
  * parser and encoder share.
  *
- * Every length and every range in a frame is checked before it is used. Parsing allocates nothing and copies no array:
- * the pointers of a parsed message point into the frame. Pure, any thread.
+ * Every length and every range in a frame is checked before it is used. Parsing allocates nothing: the pointers of a
+ * parsed message point into the frame. Pure, any thread.
  */
 #pragma once
 
