@@ -96,8 +96,8 @@ struct plan_score {
  * the row has run; and with the row that ends the prompt the partial page and the state behind the prompt. No page of a
  * prompt is in two ships, and pages that the other worker has already (n_have of the request) are in none. Pages and
  * slot keep their content, also after the plan is committed, until scheduler_shipped or scheduler_abort is called for
- * the request, or scheduler_fail is called. Reads of pages and slot have to be queued on the device before such a
- * call. */
+ * the request, or scheduler_fail is called. Before such a call, reads of pages and slot must be queued on the
+ * device. */
 struct plan_ship {
 	uint64_t request;    /* the request's id */
 	uint32_t row;	     /* a prefill row; one ship a row at most */

@@ -4,7 +4,7 @@
  * found ones is normalized to NFC, if the file says so, and all other added tokens are looked for in the normalized
  * text. The splitter cuts the text that is left into words, and byte pair encoding turns each word's bytes into ids.
  *
- * A tokenizer does not change after it was opened: any thread may use it at the same time. */
+ * A tokenizer does not change after it was made: any thread may use it at the same time. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* The prefill workers that a decode worker knows ("peers"): which of them answer, their load, the pages that they have
- * cached, and the choice of one for a prompt.
+ * cached, and the choice of a peer for a prompt.
  *
  *     Connecting ── HELLO ──> Registered ── 2 PINGs unanswered, or peers_lost ──> Dead ── HELLO ──> Registered
  *     any state ── peers_refuse ──> Refused ── HELLO ──> Registered      Refused ── peers_lost ──> Dead
