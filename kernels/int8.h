@@ -27,7 +27,7 @@
  *
  * The usual group is 128, as in quantised checkpoints (compressed-tensors, AWQ, GPTQ), whose scales can then be used
  * unchanged. A packed weight then takes 8.5 bits (groups of 64: 9; of 32, the group of ggml's Q8_0: 10). Each group
- * ends in a conversion, a multiplication and an addition in float, so small groups cost speed: products of 64 rows
+ * ends in a conversion, a multiplication and a fused addition in float, so small groups cost speed: products of 64 rows
  * reach 84 % of vpdpbusd's peak on a core of Zen 5 (groups of 64: 76 %, of 32: 68 %). A group of 128 loses little
  * precision: the largest magnitude of 128 normal numbers is some 2.8 deviations, of 32 it is 2.3, and the rounding
  * error grows in proportion to it. */

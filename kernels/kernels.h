@@ -50,7 +50,7 @@ int kernels_profile_take(struct kernels *k, const struct kernel_timing **ret, si
 			 struct err *e) MUST_CHECK;
 
 /* Compiles the int8 products of a set, for groups of so many values (int8.h). To be called before their first launch;
- * no model needs them yet. A second call for the same group does nothing. -EINVAL: the
+ * no model needs them yet. cache_dir as in kernels_open. A second call for the same group does nothing. -EINVAL: the
  * group is not allowed, or the set has products of another group. */
 int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group,
 		      struct err *e) MUST_CHECK;

@@ -8,19 +8,20 @@
  *                       R_i = beta_i (v_i - e^G_i (k_i S)),  V' = T R,  O_i = e^G_i (q_i S) + sum_j P_ij V'_j
  *                       S <- e^G_C S + sum_i e^(G_C - G_i) k_i V'_i^T
  *
- *                   O takes the place of v. A row's state, and those of its snapshots, go to their slots.
+ *                   O takes the place of v. The state of a row and the states of its snapshots go to their slots.
  *
- * The gated norm follows as delta_norm (delta_conv.cl). T is computed by blocks of 16 x 16: the blocks on the diagonal
- * by forward substitution, the blocks below it as T_ij = -sum_k T_ik (A_kj T_jj).
+ * The gated norm follows as delta_norm (delta_conv.cl).
  *
- *     step, proj, qs, ks, gates, ring, state   as in delta_prefill.cl; in, and ring and state out
- *     vs        [T, HV * DV] float, v; in, then O; out
+ *     step, proj, qs, ks, gates   as in delta_prefill.cl; in
+ *     ring, state   as in delta_prefill.cl; in and out
+ *     vs        [T, HV * DV] float: v is read, O is written; in and out
  *     work      [chunks, HV, WORK] float: T [C][C] | P [C][C] | G [C]; chunks are numbered through all rows; out of
  *               delta_chunk, into delta_scan
  *     first_row, n_rows   rows of the step table: first_row, first_row + 1, ...
  *
- * All sums are in float, each a chain over ascending tokens or dimensions, whatever the row and the step.
- * Global size: delta_chunk at least as many groups as there are chunks x HV; delta_scan rows x HV x CEIL(DV / BLOCK).
+ * All sums are in float, over ascending tokens or dimensions, whatever the row and the step.
+ * Global size: delta_chunk n x HV groups, where n is at least the number of chunks; delta_scan rows * HV *
+ * CEIL(DV / BLOCK) groups.
  * Options: delta.clh; LANES 256. Reference: reference_delta_step.
  */
 #include "delta_chunk.clh"

@@ -17,9 +17,9 @@
  *     o         [T, HV * DV] float; in
  *     out       [T, HV * DV] elem_t; out
  *
- * All sums are in float, lane by lane (common.clh). Global size: delta_conv one group for each token and head unit (HK
- * of q, HK of k, HV of v); delta_norm T x HV groups. Options: delta.clh. Reference: reference_conv, reference_l2_norm,
- * reference_delta_gate, reference_gated_norm.
+ * All sums are in float; those of the norms run lane by lane (common.clh). Global size: delta_conv one group for each
+ * token and head unit (HK of q, HK of k, HV of v); delta_norm T x HV groups. Options: delta.clh. Reference:
+ * reference_conv, reference_l2_norm, reference_delta_gate, reference_gated_norm.
  */
 #include "delta.clh"
 

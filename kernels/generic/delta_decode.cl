@@ -6,7 +6,7 @@
  *     u = beta (v - e^g S^T k);  S <- e^g S + k u^T;  o = S^T q;  out = gated norm of o
  *
  * (Yang et al. 2024, arXiv:2412.06464.) S is the state of a value head. It is read twice, a block of columns at a time.
- * A block is so small that it is still in the nearest cache the second time.
+ * A block is small, so that the second reading finds it in a cache.
  *
  *     step      the step table (kernels/step.h): rows first_row, first_row + 1, ... at rows_at, of one token each; in
  *     proj      [T, DELTA_LD] float (delta.clh); in

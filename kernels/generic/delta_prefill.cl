@@ -9,9 +9,9 @@
  *     O_i = e^G_i (q_i S) + sum_j P_ij V'_j                     S <- e^G_C S + sum_i e^(G_C - G_i) k_i V'_i^T
  *     out = gated norm of O                                      (delta.clh)
  *
- * (Yang et al. 2024, arXiv:2412.06464, with the solve applied once to V - K S, as FlashQLA does: one product fewer, and
- * no U and W in memory.) A short last chunk has n < C tokens, and its rows past n are not computed. The results are the
- * same as with q, k, v, beta and g padded with zeros.
+ * (Yang et al. 2024, arXiv:2412.06464. Here the solve is applied once to V - K S, as FlashQLA does. That saves a
+ * product, and the memory for the paper's U and W.) A short last chunk has n < C tokens, and its rows past n are not
+ * computed. The results are the same as with q, k, v, beta and g padded with zeros.
  *
  * A row leaves its state in slot ROW_STATE_DST. The slots of its snapshots get the state and the convolution inputs
  * that a row ending at the snapshot would have left, bit by bit.
@@ -26,9 +26,9 @@
  *     out       [T, HV * DV] elem_t; out
  *     first_row, n_rows   rows of the step table: first_row, first_row + 1, ...
  *
- * All sums are in float, each a chain over ascending tokens or dimensions; those of the norms run lane by lane
- * (common.clh). Global size: any number of groups; each takes (row, value head) pairs one after the other. On a GPU
- * delta_chunks.cl is used instead.
+ * All sums are in float, over ascending tokens or dimensions; those of the norms run lane by lane (common.clh).
+ * Global size: any number of groups; each takes (row, value head) pairs one after the other. On a GPU delta_chunks.cl
+ * or nvidia/delta_tensor.cl is used instead.
  * Options: delta.clh, SCRATCH. Reference: reference_delta_step, reference_gated_norm.
  */
 #include "delta.clh"

@@ -1,10 +1,10 @@
 /*
- * delta_decode on a GPU (delta_decode.cl has the formulas). A group computes one value head of a row. It reads the
- * head's state once, into registers, and writes it once.
+ * delta_decode on a GPU (delta_decode.cl has the formulas). A group computes one value head of a row of the step. It
+ * reads the head's state once, into registers, and writes it once.
  *
- *     COLUMN_QUADS neighbouring lanes are a part; there are D_PARTS parts. A lane has 4 neighbouring columns of the
- *     state. Part p has the rows p, p + D_PARTS, p + 2 D_PARTS ... So S^T k and S^T q are D_PARTS chains over a
- *     column's rows, whose sums are added up in the order of the parts.
+ * COLUMN_QUADS neighbouring lanes are a part; there are D_PARTS parts. A lane has 4 neighbouring columns of the state.
+ * Part p has the state's rows p, p + D_PARTS, p + 2 D_PARTS ... So an element of S^T k or S^T q is a sum of D_PARTS
+ * chains, one for each part, added up in the order of the parts.
  *
  * Arguments as in delta_decode.cl. All sums are in float; those of the norms run lane by lane (common.clh).
  * Global size: decode rows x HV groups. Options: delta.clh; LANES 256. Reference: reference_delta_step, reference_conv,

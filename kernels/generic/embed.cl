@@ -1,5 +1,5 @@
 /*
- * Begins a step: copies the embedding rows and computes the rotary angles.
+ * Begins a step: copies the tokens' embedding rows and computes cosine and sine of their rotary angles.
  *
  *     x[t, :] = table[token_t, :]
  *     rope[t] = cos(p_t f_j) | sin(p_t f_j), j < ROT/2

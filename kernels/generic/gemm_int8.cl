@@ -12,8 +12,9 @@
  *     M rows of A and C; N columns of C and K terms of a sum, padded to multiples of 16
  *
  * kernels/int8.h has the layouts of A and W and the reasons for them. Each GROUP neighbouring values of a row share a
- * scale; the last ones of a row may be fewer. Their products are summed as integers, which is exact. The scaled sums
- * are then added up as one chain in float (gemm_int8_core.clh). So every variant gives the same bits, at every M.
+ * scale; the last ones of a row may be fewer. The products of values that share their scales are summed as integers,
+ * which is exact. The scaled sums are then added up as one chain in float (gemm_int8_core.clh). So every variant gives
+ * the same bits, at every M.
  *
  * A column block is LANES * VEC columns wide. A work-group computes NPG column blocks for ROW_BLOCK rows. It walks the
  * rows in tiles of TILE_ROWS rows x TILE_BLOCKS column blocks. If at most TILE_ROWS / 2 rows are left, a tile is half

@@ -15,7 +15,7 @@
  *     act       [T * (TOPK + 1), ACT_LD] elem_t; out of moe_gate_up, into moe_down
  *     y         [T * (TOPK + 1), LD(HIDDEN)] float; out
  *
- * Each element is one chain of fused additions in float (two chains with some cuts of the x86 variant), in the order of
+ * Each sum is one chain of fused additions in float (two chains with some cuts of the x86 variant), in the order of
  * gemm_core.clh. Global size: groups of NPG * LANES * VEC columns x the largest number of tasks possible; groups past
  * the last task return.
  * Options: gemm.clh, EXPERTS, TOPK, HIDDEN, EXPERT_SIZE, SHARED_SIZE, ACT_LD. Reference: reference_gate_up,

@@ -8,8 +8,8 @@
  * expert; the T rows of the shared expert follow. A dense MLP (EXPERTS = 0) has the rows of the shared expert alone.
  * The order is a function of the choices alone.
  *
- * On a GPU moe_topk computes the place of each expert, which is the number of experts that come before it, and moe_sort
- * has a group for each expert. The group counts the choices of all experts and sorts those of its own expert.
+ * On a GPU moe_topk computes the place of each expert, which is the number of experts that come before it. moe_sort has
+ * a group for each expert there. The group counts the choices of all experts and sorts the choices of its own expert.
  *
  *     router    [T, LD(EXPERTS + 1)] float, logits; column EXPERTS is the shared expert's gate; in
  *     experts   [T, TOPK] int; out of moe_topk, into moe_sort
@@ -19,8 +19,8 @@
  *     tasks     [TASK_AT(n)] int (kernels/step.h): n, then n tasks of at most TASK_ROWS rows each; out
  *
  * The softmax is in float, lane by lane (common.clh). Global size: moe_topk one group for each token; moe_sort one
- * group, on a GPU one for each expert and one for the shared expert. Options: EXPERTS, TOPK, NORM_TOPK. Reference:
- * reference_moe_topk, reference_moe_sort.
+ * group, on a GPU one for each expert and one for the shared expert. Options: HIDDEN, EXPERTS, TOPK, NORM_TOPK.
+ * Reference: reference_moe_topk, reference_moe_sort.
  */
 #include "common.clh"
 #include "quads.clh"

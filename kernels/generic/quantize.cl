@@ -1,6 +1,6 @@
 /* Quantises rows of activations to int8 with a scale a group, symmetric: the input of the int8 products.
  *
- *     scale = amax / 127,   q[k] = rint(x[k] (127 / amax)),   amax = max |x[k]| over the group of GROUP values of k
+ *     scale = amax / 127,   q[k] = rint(x[k] (127 / amax)),   amax = max |x[k]| over a group of GROUP values
  *
  *     x         [rows, ldx], elem_t for quantize_rows, float for quantize_float_rows; zero in padding; in
  *     q         [rows, ldq] words: for each group one word with the scale and then its values, four a word, each as
@@ -11,10 +11,10 @@
  * zero. In a group with a NaN or an infinity the scale is NaN and the values are zero: all results of this row of x are
  * NaN, and no other row is affected.
  *
- * Division is the only operation here that devices may round differently (CPUs do not). Where they do, a value halfway
- * between two integers may be rounded to the other one.
+ * Division is the only operation here that devices may round differently; CPUs round it correctly. On a device that
+ * does not, a value halfway between two integers may be rounded to the other one.
  *
- * Whole groups and a shorter last one run through the same code. With a branch for either, which has barriers in it,
+ * Whole groups and a shorter last one run through the same code. With two branches, which would have barriers in them,
  * PoCL 3.1 lets some lanes write past the row at a GPU's width.
  *
  * Global size: one work-group for each row. Options: GROUP. Reference: reference_quantize, bit by bit. */

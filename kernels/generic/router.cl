@@ -6,14 +6,15 @@
  *     C       [M, ldc] float; out
  *     M rows; N columns and K terms, padded to multiples of 16
  *
- * K is cut into parts of PART terms. An element's sum is that of its parts, in ascending order, and a part is one chain
- * of fused additions, k ascending. So both kernels give the same bits:
+ * K is cut into parts of PART terms; the last part may be shorter. A part of an element is one chain of fused
+ * additions, k ascending, and the element is the sum of its parts, in ascending order. So both kernels give the same
+ * bits:
  *
  *     router        for many rows. A group has the 64 columns of four panels and ROWS rows, and a lane four columns and
  *                   LANE_ROWS rows. STEP_K terms at a time go through local memory, and the next ones are loaded
  *                   meanwhile.
- *     router_few    for few rows. A group has the 16 columns of a panel and at most FEW_ROWS rows. A lane has one
- *                   column and one part of all of them: for one row the parts of a sum run side by side.
+ *     router_few    for few rows. A group has the 16 columns of a panel and at most FEW_ROWS rows. SIDE parts of a
+ *                   sum are computed side by side: a lane has one part of one column, for all rows of the group.
  *
  * Global size: router CEIL(panels / 4) x CEIL(M / ROWS) groups, router_few panels x CEIL(M / FEW_ROWS). Options:
  * common.clh, LANES 256. Reference: reference_gemm.

@@ -7,37 +7,40 @@
  *
  * min_p, top_k and top_p each keep all tokens at or above a threshold: of e, or (top_k) of the logit. The draw
  * inverts the cumulative sum of the kept e, ids ascending, at a number from Philox 4x32-10 (Salmon et al. 2011,
- * "Parallel random numbers: as easy as 1, 2, 3") of the key seed and the counter (choice, position), so no other row
+ * "Parallel random numbers: as easy as 1, 2, 3") of the key seed and the counter (position, choice), so no other row
  * of the step has an influence. Temperature 0 is the argmax, ties going to the smaller id.
  *
- * The row is read once, by blocks (vocabulary.clh). Then, from the numbers kept of each block:
+ * First all groups of a draw read the row of logits, by blocks (vocabulary.clh). Then one group goes on, from the
+ * numbers kept of each block:
  *
  *     nothing cut   the blocks' sums choose a block, and its logits, read again, choose the token
- *     top_k         all kept tokens are in the blocks whose best logit is at or above the top_k-th largest best
+ *     top_k         all kept tokens are in the blocks whose best logit is at or above the top_k-th largest of the
+ *                   blocks' best logits
  *     min_p         all kept tokens are in the blocks whose best is kept
  *     top_p alone   the sum over all tokens is known. The tokens at or above a threshold t are in the blocks whose best
  *                   is at or above t. If these tokens have the share top_p of the sum, no token below t is kept. The
  *                   first t is the largest at which these blocks, with all their tokens, have the share. If the tokens
- *                   at or above t do not have it, t falls until there are twice as many blocks, and so on: the blocks
- *                   are few for the peaked distributions of models, all of them at worst
+ *                   at or above t do not have the share, t falls until there are twice as many blocks, and so on. The
+ *                   blocks are few for the peaked distributions of models, and all blocks at worst
  *
- * The thresholds are found on the logits of those blocks alone, which stay in the cache.
+ * The thresholds of top_k and top_p are then found among the tokens of these blocks alone.
  *
- * score: draws no token; computes the log-probability of a given token, by the same code.
+ * score: draws no token; computes the log-probability and the rank of a given token.
  *
  * seat_reset: sets the counts of a sequence that begins or comes back, from its prompt and its generated tokens.
  *
- *     step      the step table (kernels/step.h): draws at draws_at, scores at scores_at; DRAW_DONE, SCORE_DONE written
+ *     step      the step table (kernels/step.h): draws at draws_at, scores at scores_at; in, but DRAW_DONE and
+ *               SCORE_DONE are also written. For seat_reset the table of a seat reset at resets_at; in
  *     logits    [rows, LD(VOCAB)] float; in. Draw i reads row DRAW_LOGITS, score i row i
  *     work      [draws or scores, SAMPLE_FLOATS] float, scratch (kernels/sample.h)
  *     counts    [seats, VOCAB] uint, bit 31: in the prompt, the rest: times generated; in and out
  *     result    ids [draws] int, reports and scores' results at their offsets (kernels/step.h); out
  *
- * Sums are in float, 16 tokens side by side, in an order that the size of the vocabulary alone decides. Global size:
- * draws (scores) x parts. A part here is one of the groups that share the blocks of a draw; the last one to finish does
- * the rest. A block's numbers do not depend on the part that took the block, so neither does the result. seat_reset:
- * one group for each seat that is reset. Options: VOCAB. Reference: reference_adjust, reference_distribution,
- * reference_logprobs, reference_philox. */
+ * Sums are in float, in an order on which the other draws and the number of groups have no influence. Global size:
+ * draws (scores) x parts. A part here is one of the groups that share the blocks of a draw or score; the last one to
+ * finish does the rest. A block's numbers do not depend on the part that took the block, so neither does the result.
+ * seat_reset: one group for each seat that is reset. Options: VOCAB. Reference: reference_adjust,
+ * reference_distribution, reference_logprobs, reference_philox. */
 #include "common.clh"
 #include "vocabulary.clh"
 

@@ -1,11 +1,11 @@
 /* Makes synthetic weights in device memory (synthetic.clh has the function and its reasons).
  *
  *     synthesize        fills a packed matrix, or every stride-th panel of one; [rows, cols] are the filled rows before
- *                       packing, 16 of them for each panel
+ *                       packing, 16 of them for each panel (the last panel may have fewer)
  *     synthesize_rows   fills a row-major table
  *
- *     W            panels of 16 x LD(cols) elem_t, packed as PACKING says (a value of enum kernel_packing, kernels.h),
- *                  from panel first_panel on; padding is zero; out
+ *     W            panels of 16 x LD(cols) elem_t, from panel first_panel on, packed as PACKING says (a value of enum
+ *                  kernel_packing, kernels.h; for CODED as PAIRS, which the host codes afterwards); padding is zero; out
  *     table        [rows, LD(cols)] elem_t; out
  *     key, scale, offset   of the weight (synthetic.clh)
  *

@@ -2,20 +2,21 @@
  * The attention of prompts on tensor cores: the kernel `attention` of generic/attention.cl, with the same arguments.
  *
  * A group takes a tile of at most TILE_TOKENS tokens for one KV head. SHARERS query heads share a KV head, so a tile
- * has at most TILE_TOKENS * SHARERS queries, and these are at most FLASH_QUERIES. A warp has 16 of them. The group
+ * has at most TILE_TOKENS * SHARERS queries, and these are at most FLASH_QUERIES. A warp has 16 queries. The group
  * walks the keys in blocks of 32 at absolute positions, ascending, with online softmax (Dao 2023, arXiv:2307.08691).
  * Keys past a query's own position weigh exactly 0, so a query's bits do not depend on the tile.
  *
- * Both products are by mma.sync m16n8k16, with sums in float. Queries and weights are floats: each goes in as the sum
- * of two bf16 numbers, its upper and its lower half, so that the results are close to those of float arithmetic. (With
- * one bf16 number each the kernel took 47 % of the time, and lexis's log-probabilities were off by twice as much.)
+ * Both products are by mma.sync m16n8k16, with sums in float. Queries and softmax weights are floats: each goes in as
+ * the sum of two bf16 numbers, an upper and a lower half, so that the results are close to those of float arithmetic.
+ * (With one bf16 number each the kernel took 47 % of the time, and log-probabilities were off by twice as much.)
  *
  * While the scores of a block are computed, cp.async brings its values. While these values are summed, it brings the
  * keys of the next block.
  *
- * Local size FLASH_LANES. Global size tiles x KV_HEADS; the last tiles begin first, as those of a row have the most
- * keys.
- * Options: attention.clh, TILE_TOKENS; HD a multiple of 16, at most 256. Reference: reference_attention.
+ * Local size FLASH_LANES. Global size tiles x KV_HEADS. The last tiles begin first, because a row's last tiles have the
+ * most keys.
+ * Options: attention.clh, TILE_TOKENS; HD a multiple of 16, at most 256; PAGE a multiple of 32. Reference:
+ * reference_attention.
  */
 #include "attention.clh"
 #include "mma.clh"

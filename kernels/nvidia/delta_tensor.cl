@@ -1,6 +1,6 @@
 /*
- * generic/delta_chunks.cl on tensor cores (delta_prefill.cl has the formulas). Everything that does not depend on the
- * state is computed for all chunks at once, and lies as the products need it:
+ * generic/delta_chunks.cl on tensor cores (delta_prefill.cl has the formulas). The values that do not depend on the
+ * state are computed for all chunks at once, and are stored as the products need them:
  *
  *     delta_chunk_tensor   for each chunk and value head: T = (I + A)^-1, P, B = -beta e^G K, Q' = e^G Q,
  *                          K' = e^(G_C - G) K, and beta V in place of V
@@ -8,10 +8,11 @@
  *
  *                              V' = T (beta V + B S),  O = Q' S + P V',  S <- e^G_C S + K'^T V'
  *
- *                          O takes the place of beta V. A row's state, and those of its snapshots, go to their slots.
+ *                          O takes the place of beta V. The state of a row and the states of its snapshots go to
+ *                          their slots.
  *
- * Operands are sums of two bf16 numbers each, of whose four products the least is left out: sums are right to about 16
- * bits. States, gates, A and its inverse are floats.
+ * An operand of a product is the sum of two bf16 numbers. Of the four products of two such sums the least is left out:
+ * results are right to about 16 bits. States, gates, A and its inverse are floats.
  *
  * delta_scan_tensor computes everything transposed, with 16 columns of the state as the rows of mma.sync m16n8k16:
  *
@@ -19,20 +20,20 @@
  *
  * Then a result of mma.sync is the A operand of the next one as it lies (mma.clh). Four warps have the same 16
  * columns. Two of them compute V' and S: each has half of the tokens, then half of the state's dimensions, which stay
- * in its registers. The other two compute O, of half of the tokens each. They meet when S, the sums in brackets, and
- * V' are in local memory as A operands. B, T, K', Q' and P are the other operands: they lie in work as fragments, and
- * a fragment is what a warp loads in one access, [32 lanes] uint4: the two pairs of the upper halves, then of the
- * lower.
+ * in its registers. The other two compute O, of half of the tokens each. All four meet when S is in local memory as A
+ * operands, and again when V' is. In between, the two warps of V' and S meet when the sums in brackets are there. B, T,
+ * K', Q' and P are the other operands. They lie in work as fragments: a warp loads a fragment, [32 lanes] uint4, in one
+ * access. A lane's uint4 has two pairs of upper halves, then the two pairs of lower halves.
  *
  *     step, proj, qs, ks, gates, ring, state, first_row, n_rows   as in generic/delta_chunks.cl
- *     vs     [T, HV * DV] float, v, then beta v, then O; in and out
+ *     vs     [T, HV * DV] float: v, which becomes beta v, then O; in and out
  *     work   [chunks, HV, WORK] float: fragments of B [steps of 16 dimensions][token tiles] | T [steps of 16
  *            tokens][token tiles] | K' [steps of 16 tokens][DK / 8] | Q' like B | P like T, then e^G_C; out of
  *            delta_chunk_tensor, into delta_scan_tensor
  *
- * Every sum has one order, whatever the row and the step. Local size 256. Global size: delta_chunk_tensor at least as
- * many groups as there are chunks x HV; delta_scan_tensor rows x HV x CEIL(DV / SCAN_COLUMNS). Options: delta.clh, of
- * the sizes that the check below takes; LANES 256. Reference: reference_delta_step.
+ * Every sum has one order, whatever the row and the step. Global size: delta_chunk_tensor n x HV groups, where n is at
+ * least the number of chunks; delta_scan_tensor rows * HV * CEIL(DV / SCAN_COLUMNS) groups. Options: delta.clh, of the
+ * sizes that the check below takes; LANES 256. Reference: reference_delta_step.
  */
 #include "delta_chunk.clh"
 #include "mma.clh"

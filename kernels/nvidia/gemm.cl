@@ -1,8 +1,9 @@
 /*
- * The matrix products of generic/gemm.cl on tensor cores (tensor.clh). The kernels have the names, the arguments and
- * the reference of those in the generic file. If elements are floats, the generic file is used.
+ * The matrix products of generic/gemm.cl on tensor cores (tensor.clh), with the same kernel names, arguments and
+ * reference. If elements are floats, the generic file is used.
  *
- * Local size WARPS * 32; global size groups of panels (tensor.clh) x groups of ROW_BLOCK rows.
+ * Local size WARPS * 32. Global size: groups of panels x groups of ROW_BLOCK rows. A group has WARPS panels where K is
+ * one chain (tensor.clh), and otherwise one panel. Options: ROW_BLOCK, DUMP.
  */
 #if !BF16
 #include "generic/gemm.cl"

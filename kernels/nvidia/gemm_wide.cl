@@ -1,14 +1,15 @@
 /*
- * The matrix products of gemm.cl and moe_gemm.cl for many rows, by wgmma: the same bits (tensor.clh says why), eight to
- * ten times as fast.
+ * The matrix products of gemm.cl and moe_gemm.cl for many rows, by wgmma: faster, and the same bits (tensor.clh says
+ * why).
  *
  *     gemm_wide      C = A W, or with add C += A W: the chain of terms from k0 on
  *     gate_up_wide   act = silu(h G) * (h U)
  *     down_wide      y = act D: the chain of terms from k0 on; the chain from 0 on is stored, the others are added
  *
- * Arguments: as in gemm.cl and moe_gemm.cl; k0 a multiple of CHAIN_TERMS; all K multiples of 128.
- * Local size WIDE_LANES. Global size: gemm_wide: tiles of 128 columns x 128 rows; the others: groups of 128 packed
- * columns (gate_up: 64 of gate and 64 of up, whose panels alternate) x the largest number of tasks possible.
+ * Arguments: as in gemm.cl (without dump) and moe_gemm.cl; k0 a multiple of CHAIN_TERMS; all K multiples of 128.
+ * Local size WIDE_LANES. Global size: gemm_wide one group for each tile of 128 columns x 128 rows; gate_up_wide and
+ * down_wide groups of 128 packed columns (in gate_up_wide 64 of G and 64 of U, whose panels alternate) x the largest
+ * number of tasks possible.
  * Options: HIDDEN, EXPERTS, TOPK, EXPERT_SIZE, SHARED_SIZE, ACT_LD. Reference: reference_gemm, reference_gate_up.
  */
 #include "common.clh"
