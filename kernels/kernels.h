@@ -23,9 +23,10 @@ enum kernel_variant { KERNELS_GENERIC, KERNELS_X86, KERNELS_NVIDIA };
 struct kernels;
 
 /* Opens a set. Compiles every program that the shape needs, or loads it from cache_dir (NULL: there is no cache). A
- * program that has cuts (tuning/tuning.h) is compiled for the default cut and for each cut that the tuning tables name
- * for this shape, up to CUTS_MAX (tuning/cuts.h). The int8 products are left out (kernels_open_int8). The queue is
- * borrowed until kernels_close. tuning: NULL is the same as zeros; its table is borrowed until the return. */
+ * program that has cuts (tuning/tuning.h) is compiled for the default cut and for the cuts that the tuning tables give
+ * the launches of this shape, CUTS_MAX (tuning/cuts.h) at most in all. The int8 products are left out
+ * (kernels_open_int8). The queue is borrowed until kernels_close. tuning: NULL is the same as zeros; its table is
+ * borrowed until the return. */
 int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue,
 		 const struct kernel_shape *shape, enum kernel_variant variant,
 		 const char *cache_dir, const struct tuning_options *tuning, struct kernels **ret,

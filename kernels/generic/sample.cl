@@ -1,4 +1,4 @@
-/* Draws tokens from logits. Only the ids and the reports that were asked for leave the device.
+/* Draws tokens from logits. Only the ids, and the reports and scores that were asked for, leave the device.
  *
  * sample: draws a token. Its report's log-probabilities are those of the raw logits. The draw applies, in this order,
  * repetition, presence and frequency penalties, banned ids, temperature, min_p, top_k, top_p (as vLLM does). With
@@ -7,7 +7,7 @@
  *
  * min_p, top_k and top_p each keep all tokens at or above a threshold: of e, or (top_k) of the logit. The draw
  * inverts the cumulative sum of the kept e, ids ascending, at a number from Philox 4x32-10 (Salmon et al. 2011,
- * "Parallel random numbers: as easy as 1, 2, 3") of the key seed and the counter (position, choice), so no other row
+ * "Parallel random numbers: as easy as 1, 2, 3"). Its key is the seed, its counter (position, choice), so no other row
  * of the step has an influence. Temperature 0 is the argmax, ties going to the smaller id.
  *
  * First all groups of a draw read the row of logits, by blocks (vocabulary.clh). Then one group goes on, from the

@@ -5,7 +5,7 @@
  *     synthesize_rows   fills a row-major table
  *
  *     W            panels of 16 x LD(cols) elem_t, from panel first_panel on, packed as PACKING says (a value of enum
- *                  kernel_packing, kernels.h; for CODED as PAIRS, which the host codes afterwards); padding is zero; out
+ *                  kernel_packing, kernels.h; CODED: as PAIRS, which the host codes afterwards); padding is zero; out
  *     table        [rows, LD(cols)] elem_t; out
  *     key, scale, offset   of the weight (synthetic.clh)
  *
