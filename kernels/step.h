@@ -139,8 +139,9 @@
 #define WORK_LOGITS_AT	   39
 #define WORK_INTS	   40
 
-/* A phase is one operation on one layer. It is divided into parts, which stand in columns and rows. The groups that run
- * take tickets, which are numbered through all phases. A ticket is up to PHASE_TAKE neighbouring parts of one row. */
+/* A phase is one operation on one layer, or on the embedding or the head. It is divided into parts, which stand in
+ * columns and rows. The groups that run take tickets, which are numbered through all phases. A ticket is up to
+ * PHASE_TAKE neighbouring parts of one row. */
 #define PHASE_OP      0
 #define PHASE_LAYER   1
 #define PHASE_FIRST   2 /* its first ticket */
