@@ -13,7 +13,7 @@ int file_open(int dir_fd, const char *name, const char *shown, off_t *ret_size, 
 	struct stat st;
 	int fd, r;
 
-	/* O_NONBLOCK: a FIFO put in a file's place must not hang the start. */
+	/* O_NONBLOCK: if a FIFO is in the file's place, openat must not wait for a writer. */
 	fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return err_set(e, errno, "%s: cannot open: %s", shown, strerror(errno));

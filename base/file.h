@@ -2,8 +2,8 @@
  * Opens files to be read, reads small ones (configurations, indices) whole into memory, up to a stated maximum, and
  * writes whole files.
  *
- * A file to be read must be a regular file, or a symbolic link to one, because the Hugging Face cache is made of links.
- * A named pipe is refused without waiting for its writer.
+ * A file to be read must be a regular file, or a symbolic link to one: the Hugging Face cache is made of such links. A
+ * named pipe is refused without waiting for its writer.
  */
 #pragma once
 
@@ -25,7 +25,7 @@ int file_read(int dir_fd, const char *name, const char *shown, struct buf *out,
 	      struct err *e) MUST_CHECK;
 
 /* A file that is written under a temporary name and then renamed to `path`, so that `path` never names an incomplete
- * file. A file that `path` names before stays as it is until the renaming. */
+ * file. A file that already has the name `path` stays as it is until the renaming. */
 struct file_draft {
 	const char *path; /* borrowed */
 	char *partial;	  /* the temporary name: `path` and ".partial"; owned */

@@ -4,8 +4,8 @@
  * stopped) is dropped and counted. The next line that finds room is preceded by one that says how many were dropped.
  *
  * Under systemd (JOURNAL_STREAM is set) a line begins with its <priority>, which journald reads; elsewhere with the
- * time of day and the level's name. log_set_level is called once, at the start. Lines that are less important than
- * its level are left out. */
+ * time of day and the level's name. log_set_level is to be called before other threads start; without it the level
+ * is LOG_LEVEL_INFO. Lines that are less important than the level are left out. */
 #pragma once
 
 #include <stdbool.h>

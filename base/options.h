@@ -37,7 +37,7 @@ struct option_memory {
 	double share;
 };
 
-/* One row of a table. The tables of tigond and tigon give the first four members by their place, all others by name. */
+/* One row of a table. Most rows give the first four members by their place, all others by name. */
 struct option_def {
 	const char *name;     /* without the dashes */
 	const char *argument; /* the value's name in --help, NULL for a flag */

@@ -1,9 +1,9 @@
 /* Problems: reasons for which a client's request is refused or fails, and for which there is no errno.
  *
- * The code of a struct err is an errno or a problem. A problem's number is above every errno. Functions return either
- * as a negative number. In the answer to a request four errnos have a fixed meaning: EINVAL (a value is wrong), ENOMEM,
- * EIO (the device or the system has failed) and ESHUTDOWN (the process ends). protocol/openai/errors.c has the HTTP
- * status of these four and of the problems, and their type and code on the wire. */
+ * The code of a struct err is an errno or a problem. A problem's number is above every errno. Functions return the
+ * negative of such a code. In the answer to a request four errnos have a fixed meaning: EINVAL (a value is wrong),
+ * ENOMEM, EIO (the device or the system has failed) and ESHUTDOWN (the process ends). protocol/openai/errors.c has the
+ * HTTP status of these four and of the problems, and their type and code on the wire. */
 #pragma once
 
 enum problem {

@@ -6,8 +6,8 @@
 
 #include "base/options.h"
 
-/* The values of --dtype, of --kernels, and of every option that is on or off. The order of each list is that of its
- * enum (engine_dtype, engine_kernels, option_switch). NULL ends it. */
+/* The values of --dtype, of --kernels, and of every OPTION_CHOICE between on and off. The order of each list is that of
+ * its enum (engine_dtype, engine_kernels, option_switch). NULL ends each list. */
 extern const char *const engine_dtype_names[], *const engine_kernels_names[],
 						       *const option_switch_names[];
 

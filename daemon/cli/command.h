@@ -1,5 +1,5 @@
-/* The commands of `tigon`. Each has a row in main.c. `devices` is there as well; every other command has a file or a
- * folder of its own. */
+/* The commands of `tigon`. Each has a row in main.c, which also has the code of `devices`. Every other command has a
+ * file or a folder of its own. */
 #pragma once
 
 #include <stdio.h>

@@ -182,7 +182,7 @@ static void take_header(struct stream *s, const char *line)
 	}
 }
 
-/* Takes the headers out of s->in and reads them. Does nothing while the headers are not complete. */
+/* Takes the headers out of s->in and reads them. While they are not complete, only checks their length. */
 static int take_headers(struct stream *s, struct err *e)
 {
 	char *end = s->in.len ? strstr(s->in.data, "\r\n\r\n") : NULL, *line, *next;
@@ -211,7 +211,7 @@ static int take_headers(struct stream *s, struct err *e)
 	return 0;
 }
 
-/* Takes the complete events out of the front of s->body and calls s->event with each. */
+/* Takes the complete events out of the front of s->body and calls s->event with the data of each one that has data. */
 static void take_events(struct stream *s)
 {
 	size_t at = 0;

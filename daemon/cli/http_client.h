@@ -42,7 +42,7 @@ struct stream {
 	/* the answer has Content-Length; an answer with neither this nor chunks ends when the server closes the
 	 * connection */
 	bool has_length;
-	/* Called with the data of each server-sent event, ended by a 0. NULL: the body is kept whole. */
+	/* Called with the data of each server-sent event that has data, ended by a 0. NULL: the body is kept whole. */
 	void (*event)(struct stream *s, const char *data, size_t len);
 	void *user;
 };

@@ -109,7 +109,7 @@ static void draw_panel(FILE *f, double top, const struct plot_panel *p)
 			y = MAX(y, p->lines[i].y[k]);
 		}
 	a.x_end = p->powers ? MAX(x, 1.0) : axis_end(x);
-	/* leaves room for the names of up to ten lines above the lines */
+	/* leaves room above the lines for the names of up to ten of them */
 	a.y_end = axis_end(
 		y / (1 - NAME * (double)MIN(p->n_lines, (size_t)10) / (HEIGHT - TOP - BOTTOM)));
 	draw_axes(&a, p);

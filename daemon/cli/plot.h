@@ -8,7 +8,7 @@
 
 enum { PLOT_LINES_MAX = 32 };
 
-/* Points by rising x, joined by straight lines. Borrowed. */
+/* Points, joined by straight lines in their order. Borrowed. */
 struct plot_line {
 	char name[48]; /* without markup */
 	const double *x, *y;

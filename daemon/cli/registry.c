@@ -197,8 +197,8 @@ static void serve(struct registry *g)
 
 /* ---- start ---- */
 
-/* Blocks SIGTERM and SIGINT, and opens stop_fd, which tells of them. To be called before ZeroMQ starts threads, so that
- * the signals are blocked there, too. */
+/* Blocks SIGTERM and SIGINT, and opens stop_fd, which tells of them. To be called before ZeroMQ starts threads, because
+ * these inherit the signal mask. */
 static int watch_signals(struct registry *g, struct err *e)
 {
 	sigset_t set;

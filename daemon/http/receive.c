@@ -9,7 +9,7 @@
 #include "daemon/request/text.h"
 
 enum {
-	/* The bytes of bodies that may be in memory at the same time, in units of --max-body. */
+	/* A request with a body is refused while the bodies in memory have so many times --max-body bytes or more. */
 	BODIES_MAX = 16,
 	/* A body that is longer than --max-body is read to its end and dropped. If a body is longer than so many times
 	 * --max-body, the connection is closed instead. */

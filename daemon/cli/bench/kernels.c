@@ -34,13 +34,13 @@ static const struct {
 
 /* The launches of one kernel at one shape in a kind of step. */
 struct row {
-	struct kernel_timing what; /* the first launch; only its name and shape are used */
+	struct kernel_timing what; /* the first launch; only kernel, m, n, k and dense are used */
 	double *us;		   /* [repeat] owned; the sum of the launches of each repeat */
 	/* Sums over all repeats. */
 	double bytes, flops, experts;
 	uint32_t launches;
 	bool known;	     /* bytes and flops are known */
-	bool elements, int8; /* as in roofline_work (cost.h) */
+	bool elements, int8; /* as in roofline_work (engine/layers/cost.h) */
 };
 
 /* A kind of step. */
@@ -423,7 +423,7 @@ static int run_kernels(struct bench *b, struct err *e)
 	int r = bench_cases(b, &cases, &n, e);
 
 	if (r == 0)
-		all = wants_int8(o) ? 2 * n : n; /* the kinds of int8 products follow the others */
+		all = wants_int8(o) ? 2 * n : n; /* the kinds of int8 products follow those of steps */
 	if (r == 0 && !(kinds = calloc(all, sizeof(*kinds))))
 		r = err_no_memory(e);
 	for (size_t i = 0; r == 0 && i < n; i++)

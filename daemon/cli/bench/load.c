@@ -14,7 +14,8 @@ struct load {
 	const struct engine_options *options;
 	uint32_t n_pages; /* pages that are filled */
 	bool bf16;
-	/* The arrays of a plan and of its result: tokens [max_prefill_tokens + max_seqs], the others [max_seqs]. */
+	/* The arrays of a plan and of its result: tokens [max_prefill_tokens + max_seqs]; rows, draws, results and
+	 * roofline_rows [max_seqs]. */
 	struct plan_row *rows;
 	struct plan_draw *draws;
 	struct draw_result *results;

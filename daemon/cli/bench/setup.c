@@ -213,8 +213,8 @@ static void cut(struct bench_list *l, uint32_t most, const char *what)
 	l->n = n;
 }
 
-/* Sets the engine's sizes as the options need them. Removes prompts and contexts from the options that are longer than
- * the model allows. *ret_pages: the KV pages that the measurements need. */
+/* Sets the engine's sizes as the options need them. Removes from the options the prompts and contexts that are longer
+ * than the model allows. *ret_pages: the KV pages that the measurements need. */
 static int choose_sizes(struct bench_options *o, uint32_t *ret_pages, struct err *e)
 {
 	struct model_config c;

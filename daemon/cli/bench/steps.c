@@ -22,7 +22,7 @@ struct measurement {
 	double *seconds;       /* [repeat] owned; sorted once it is complete */
 	double median;	       /* seconds of a prompt, or of one step of generated tokens */
 	struct load_result of; /* of the last repeat */
-	double experts; /* different experts that a layer uses, on average; 0: the model has none */
+	double experts; /* different experts that a layer uses in a step, on average; 0: none */
 };
 
 /* Returns the number of prompts, or of steps, that each of m->seconds covers. */
@@ -38,7 +38,7 @@ static int run_once(const struct bench *b, struct measurement *m, uint32_t token
 			  : load_prefill(b->load, tokens, m->experts, &m->of, e);
 }
 
-/* Runs a step that is not timed, and counts the different experts that a layer uses, on average. */
+/* Runs steps that are not timed, and counts the different experts that a layer uses in a step, on average. */
 static int count_experts(struct bench *b, struct measurement *m, struct err *e)
 {
 	uint32_t most = b->options->engine.max_prefill_tokens;

@@ -1,4 +1,4 @@
-/* Simulates several workers: prefill and decode apart, as in this picture, or each worker doing both.
+/* Simulates several workers: prefill and decode apart, as in this picture, or unified workers, each of which does both.
  *
  *     workload ──> a decode worker, by session ── scheduler_next_prepare ─> peers_choose ──> a prefill worker
  *                        ^                                                                        │ plan.ships
@@ -40,7 +40,7 @@ struct fleet_result {
 	double seconds;			  /* simulated, until the last answer ends */
 	/* Shares of `seconds` in which devices were busy: the mean of the workers, and the busiest worker's. */
 	double prefill_busy, prefill_busiest, decode_busy, decode_busiest;
-	/* Share of `seconds` in which the busiest worker's link sent or received. */
+	/* Share of `seconds` in which the busiest of the workers' links sent or received. */
 	double link_busiest;
 	/* Times to the first token, between two tokens, and from drawing the first token on a prefill worker to
 	 * receiving it on the decode worker. */

@@ -3,6 +3,6 @@
 
 #include "base/err.h"
 
-/* Replays the file and prints the result. -EINVAL: a line cannot be read, or its plan is another one here; the sentence
- * names the line. Or another errno, such as that of opening the file. */
+/* Replays the file and prints the result. -EINVAL: a line cannot be read, or a call has another result than the
+ * recorded one; the sentence names the line. Or another errno, such as that of opening the file. */
 int replay_file(const char *path, struct err *e) MUST_CHECK;

@@ -69,7 +69,7 @@ int workload_next(struct workload *w, struct sim_request *ret) MUST_CHECK;
 int workload_done(struct workload *w, uint64_t tag, double now, const int32_t *output,
 		  uint32_t n_output) MUST_CHECK;
 
-/* Returns the most tokens that a prompt and its output have together. */
+/* Returns a bound on the tokens that a prompt and its output have together. */
 uint32_t workload_longest(const struct workload *w);
 
 /* Makes up the token of draw k of a step; equal arguments give equal tokens. tag: any number that no other step has. */

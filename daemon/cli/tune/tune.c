@@ -22,8 +22,8 @@
 #define SECOND	   1000000000ull
 #define LEAST_TIME 5 /* least seconds for measuring a cut */
 
-/* Two limits in one number, both as a share of the default cut's time at a place. The noise of a place counts as at
- * least so much. A cut is chosen only if it saves at least so much in the sum over all places. */
+/* Two limits in one number, a share of the default cut's time at a place. The noise of a place counts as at least so
+ * much. A cut is chosen only if its savings at the places of a program add up to at least so much. */
 #define NOISE 0.03
 
 enum {
@@ -308,7 +308,7 @@ static double gain(const struct place *p, uint32_t cut, bool same_bits)
 }
 
 /* Chooses up to `most` cuts of a program that keep (or, without same_bits, change) the bits. Each time takes the cut
- * that saves the most over all places. Stops when even this cut saves less than NOISE. */
+ * whose savings at the places of the program add up to the most. Stops when even this sum is less than NOISE. */
 static void take_cuts(struct tuning_run *t, enum tuning_family program, bool same_bits,
 		      uint32_t most)
 {
@@ -416,7 +416,7 @@ static int check_out(const char *path, struct err *e)
 	return r;
 }
 
-/* Runs in the process that starts the others, which must not use OpenCL (child.h). */
+/* Runs in the parent process, which must not use OpenCL (child.h). */
 static int choose(const struct tune_options *o, int argc, char **argv, struct err *e)
 {
 	struct tuning_run t = {.options = o, .argc = argc, .argv = argv, .start = clock_now_ns()};
