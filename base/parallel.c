@@ -40,7 +40,7 @@ void parallel_for(size_t n, void (*each)(void *arg, size_t i), void *arg)
 	size_t wanted = MIN(MIN(processors(), n), (size_t)THREADS_MAX), started = 0;
 	sigset_t all, before;
 
-	/* The new threads inherit this mask, which blocks all signals. So no signal interrupts them. */
+	/* The new threads inherit this mask, which blocks all signals. So no signal interrupts a new thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (started + 1 < wanted && pthread_create(&threads[started], NULL, run, &w) == 0)

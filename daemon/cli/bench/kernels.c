@@ -422,8 +422,8 @@ static int run_kernels(struct bench *b, struct err *e)
 	size_t n = 0, all = 0;
 	int r = bench_cases(b, &cases, &n, e);
 
-	if (r == 0)
-		all = wants_int8(o) ? 2 * n : n; /* the kinds of int8 products follow those of steps */
+	if (r == 0) /* kinds [n .. 2 n) are int8 products */
+		all = wants_int8(o) ? 2 * n : n;
 	if (r == 0 && !(kinds = calloc(all, sizeof(*kinds))))
 		r = err_no_memory(e);
 	for (size_t i = 0; r == 0 && i < n; i++)

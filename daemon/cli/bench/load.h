@@ -1,5 +1,5 @@
 /* Runs streams of made-up tokens on an engine, without a scheduler. `tigon bench kernels`, `tigon bench steps` and
- * `tigon tune` measure their steps.
+ * `tigon tune` measure steps of such streams.
  *
  * Every stream has KV pages and a state slot of its own, all filled with random numbers before anything is measured.
  * Memory that was never written, or that streams share, might stay in a cache and be read too fast. The tokens of every

@@ -2,8 +2,8 @@
  * than there are requests. On each connection it sends a request, reads the whole answer and sends the next request,
  * until all requests are done. One thread does all of this, with epoll.
  *
- * Numbers of tokens are those of the server's usage. The times between tokens are those between events with text, which
- * are the same if the server sends an event with text for each token. */
+ * Numbers of tokens are those in the `usage` that the server sends. The times between tokens are measured between
+ * events with text, so they are exact only if the server sends an event with text for each token. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
