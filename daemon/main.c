@@ -29,7 +29,7 @@
 
 #define SECOND 1000000000ull
 
-/* After a signal, requests that have arrived may go on for drain_ns. Those that are not done then fail, and
+/* After a signal, requests that have arrived may go on for drain_ns. Requests that are not done after this time fail.
  * farewell_ns is the longest wait until their clients have got the error. */
 static const uint64_t drain_ns = 15 * SECOND;
 static const uint64_t farewell_ns = 2 * SECOND;

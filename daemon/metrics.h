@@ -23,8 +23,8 @@ enum metrics_time {
 	METRICS_ITL,  /* token -> next token of the same choice */
 	METRICS_E2E,  /* body received -> last choice of a prompt ended */
 	/* Body received -> planning of the first step that computes any of the prompt. If another worker computed the
-	 * prompt, or more than LIVE_STEPS steps (daemon/steps/live.h) came after that first step: body received ->
-	 * first token. Noted at the first token. */
+	 * prompt, or at least LIVE_STEPS steps (daemon/steps/live.h) came after that first step: body received -> first
+	 * token. Noted at the first token. */
 	METRICS_QUEUE,
 	METRICS_PREFILL, /* end of the time of METRICS_QUEUE -> first token */
 	METRICS_DECODE,	 /* first token -> last choice of a prompt ended */

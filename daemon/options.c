@@ -137,9 +137,8 @@ const struct option_def *options_table(size_t *n)
 	return table;
 }
 
-/* For a prefill worker with --registry: refuses an address that decode workers cannot use if the registry tells it to
- * them. It is loopback, and the registry is elsewhere; or --transfer-announce names a port, and this worker listens at
- * any free one. */
+/* For a prefill worker with --registry: refuses an announced address that decode workers cannot use: it is loopback, but
+ * the registry is elsewhere; or --transfer-announce names a port, but this worker listens at any free one. */
 static int check_announced(const struct options *o, struct err *e)
 {
 	const char *where = o->transfer_announce ? o->transfer_announce : o->transfer_listen;

@@ -1,5 +1,5 @@
-/* The data that all threads share. The first comment of each block of members names the thread that writes them. It
- * does so before the state becomes LIFECYCLE_READY; then they are constant until the threads have ended. The
+/* The data that all threads share. The first comment of each block of members names the thread that writes them. The
+ * thread writes them before the state becomes LIFECYCLE_READY; then they are constant until the threads have ended. The
  * exceptions, which change later too, are atomic or have a lock of their own. */
 #pragma once
 

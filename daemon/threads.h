@@ -20,7 +20,7 @@
  *     watch.epoll_fd     system             watch     hang-ups, by connection               watch.c
  *     transfer.tasks     engine             transfer  prompts, first tokens, drops, fails   transfer/transfer.c
  *     transfer.parcels   engine, a driver   transfer  data of layers that are computed      transfer/transfer.c
- *     sending.returned   ZeroMQ             transfer  parcels that ZeroMQ sent or dropped   transfer/sending.c
+ *     sending.returned   ZeroMQ, transfer   transfer  parcels that were sent or dropped     transfer/sending.c
  *     worker.notes       transfer           engine    prompts, data, ends of attempts       transfer/worker.c
  *     lifecycle.event_fd any                main      new state; last call or engine ended  lifecycle.c
  *
@@ -48,7 +48,7 @@ extern struct role role_main, role_http, role_text, role_engine, role_watch, rol
 #define OWNED_BY(role)	ROLE_ATTRIBUTE(guarded_by(role))
 #define POINTS_TO(role) ROLE_ATTRIBUTE(pt_guarded_by(role))
 
-/* Says that the calling function runs in that role. The start routine of every thread in the list above, and each
- * callback of libmicrohttpd that serves a connection, begins with this call. The first call in a thread also names that
- * thread. */
+/* Says that the calling function runs in that role. The start routine of each thread in the list above except http, and
+ * each callback of libmicrohttpd that serves a connection, begins with this call. The first call in a thread also names
+ * that thread. */
 void role_begin(struct role *r) ROLE_ATTRIBUTE(assert_capability(r));

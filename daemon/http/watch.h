@@ -37,13 +37,13 @@ void watch_close(struct watch *w, struct connection *c);
 /* http: sets the time by which the body must arrive. To be called when the headers have arrived. */
 void watch_receiving(struct watch *w, struct connection *c);
 
-/* http: ends the time limit, because the body has arrived. From now on `call` is aborted if the client leaves; it is
- * borrowed until watch_idle. NULL: the request is answered without a call. */
+/* http: ends the time limit, because the body has arrived. `call` is borrowed until watch_idle, and is aborted if the
+ * client leaves before that. NULL: the request is answered without a call. */
 void watch_answering(struct watch *w, struct connection *c, struct call *call);
 
 /* http: gives the call back, because the request is completed, and sets the time by which the headers of the next
  * request must arrive. */
 void watch_idle(struct watch *w, struct connection *c);
 
-/* main: calls call_close for the call of every connection. */
+/* main: calls call_close for every call that a connection has. */
 void watch_close_calls(struct watch *w);

@@ -176,7 +176,8 @@ void call_submit(struct call *c);
 /* Takes the call out of the count server.queued. Does nothing if the call is not counted there. */
 void call_unqueue(struct call *c);
 
-/* text: frees the body once it is parsed, and subtracts its bytes from server.body_bytes. */
+/* Frees the body, and subtracts its bytes from server.body_bytes. The text thread calls it when the body is parsed,
+ * call_unref in any case. */
 void call_drop_body(struct call *c);
 
 /* Notes the reason for which a choice, or the call as a whole, ended: for metrics and the log. */

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Of more than TURNS_MAX ends in a prompt the first TURNS_FIRST are kept, where system prompt and examples are, and the
- * last ones. */
+/* If a prompt has more than TURNS_MAX ends, the first TURNS_FIRST are kept (those of system prompt and examples), and
+ * the last TURNS_MAX - TURNS_FIRST. */
 enum { TURNS_FIRST = TURNS_MAX / 4 };
 
 /* A user's message for trying the template: ordinary text, which no template treats specially. */

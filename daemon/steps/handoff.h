@@ -3,12 +3,12 @@
  * the transfer thread (daemon/transfer/transfer.h), which answers with notes. Only the engine thread calls these
  * functions, and none but handoff_close waits for a network.
  *
- * One prompt has several names on its way: an order here on a decode worker, an attempt with its delivery in
- * daemon/transfer, and a shipment here on a prefill worker.
+ * One prompt has several names on its way: an order in handoff_receive.c (decode worker), an attempt with its delivery
+ * in daemon/transfer, and a shipment in handoff_send.c (prefill worker).
  *
  * Its data have these names on their way from the prefill worker's device to the decode worker's:
  *     part         an array that a layer keeps of a sequence, in pages or in states (engine/layers/part.h)
- *     piece        one part of one page or of one state: the unit of copies, and of counting what has come
+ *     piece        one part of one page or of one state: the unit of copies, and of counting received data
  *     ship         the pages, and perhaps the state, that one row of a step makes ready, in all layers (plan_ship)
  *     layer group  layers whose pieces are sent together (--transfer-window), as soon as the last of them is computed
  *     parcel       pieces of one ship in one layer group, as many as fit into a block of pinned memory (shipping.h)
@@ -37,7 +37,8 @@
 
 #include "daemon/steps/handoff_config.h"
 
-/* NULL stands for a unified worker, which has no peers. All functions but handoff_deliver accept it and do nothing. */
+/* NULL stands for a unified worker (--role unified), which computes all its prompts itself and has no peers. All
+ * functions with an argument h, except handoff_deliver, accept NULL and do nothing. */
 struct handoff;
 
 /* Makes a struct handoff, new, and starts the transfer thread. *ret NULL: this worker is unified. */
@@ -49,8 +50,8 @@ int handoff_open(const struct handoff_config *config, struct handoff **ret,
 void handoff_close(struct handoff *h);
 
 /* Returns the role of this worker in a client's request with a prompt of n_prompt tokens: HANDOFF_RECEIVE if a prefill
- * worker may compute the prompt, else HANDOFF_NONE. If a decode worker has no prefill worker connected, counts a prompt
- * of at least --disaggregation-min-tokens in metrics.prompts_missed. */
+ * worker may compute the prompt, else HANDOFF_NONE. If no prefill worker takes prompts now, a decode worker counts
+ * a prompt of at least --disaggregation-min-tokens in metrics.prompts_missed. */
 enum scheduler_handoff handoff_of(struct handoff *h, uint32_t n_prompt);
 
 /* Handles one note of the transfer thread. 1: a note was handled, and *ret_n (perhaps 0) events of clients' requests
@@ -78,6 +79,6 @@ void handoff_fail(struct handoff *h, const struct err *why);
  * does nothing. No prompt may be under way. */
 void handoff_flushed(struct handoff *h);
 
-/* On a prefill worker: tells the peers and the registry that it takes no new prompts. It refuses prompts that still
- * come (handoff_send_admit). */
+/* On a prefill worker: tells the peers and the registry (daemon/transfer/directory.h) that this worker takes no new
+ * prompts. Prompts that still come are refused (handoff_send_admit). */
 void handoff_drain(struct handoff *h);

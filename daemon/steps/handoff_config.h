@@ -1,4 +1,4 @@
-/* The objects that the engine thread shares with handoff.c, handoff_send.c and handoff_receive.c; all borrowed. */
+/* The objects of the engine thread that handoff.c, handoff_send.c and handoff_receive.c use; all borrowed. */
 #pragma once
 
 #include "daemon/server.h"

@@ -30,7 +30,7 @@ struct live {
 void live_refuse(struct live *l, struct call *c, const struct err *why) ON(role_engine);
 
 /* Submits all prompts of a call. If the scheduler does not accept one, refuses the whole call (live_refuse). If the
- * client has left already, only drops the work's reference. */
+ * client has left already, submits nothing, counts an abort, and drops the work's reference. */
 void live_submit(struct live *l, struct call *c) ON(role_engine);
 
 /* Handles the message `control` of a call (call.h): ends the choices in which http has found stop strings, and ends the

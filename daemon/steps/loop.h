@@ -11,12 +11,12 @@
  *                          └── events ──> live.c: tokens to calls; resumes connections that wait for them
  *
  * Up to two steps are out at the same time: while the device runs a step, the thread hands out the tokens of the step
- * before it, plans the next step, and queues that one behind it. In a prefill worker handoff.h takes the place of
- * live.c.
+ * before it, plans the next step, and queues it behind the running one. In a prefill worker handoff.h takes the place
+ * of live.c.
  *
- * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. If the engine
- * cannot be opened, when the device is lost, or when the daemon ends, every live call (live.h) fails with an error, and
- * so does every call that still comes into the inbox.
+ * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. When the engine
+ * cannot be opened, the device is lost or the daemon ends, every live call (live.h) fails with an error, and so does
+ * every call that still comes into the inbox.
  */
 #pragma once
 
@@ -45,7 +45,7 @@ int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e) MUS
  * one (the device was lost). */
 void loop_fail_all(struct loop *l, const struct err *e);
 
-/* Called by any thread: on a prefill worker, tells the other workers that this one takes no new prompts. On other
+/* Any thread may call it: on a prefill worker, tells the other workers that this one takes no new prompts. On other
  * workers does nothing. */
 void loop_drain(struct loop *l);
 

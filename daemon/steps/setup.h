@@ -3,7 +3,7 @@
 
 #include "daemon/server.h"
 
-/* New: opens the engine. Fills s->info, s->fingerprint and s->limits. *ret_ns: the time just before the weights were
+/* Opens the engine, new. Fills s->info, s->fingerprint and s->limits. *ret_ns: the time just before the weights were
  * read, in nanoseconds since 1970. -errno with a sentence. */
 int setup_engine(struct server *s, struct engine **ret, uint64_t *ret_ns, struct err *e) MUST_CHECK;
 

@@ -43,5 +43,5 @@ int shipping_group(struct shipping *s, uint64_t attempt, uint32_t peer, const st
  * any other error of a read fails only the attempt of its parcel. */
 int shipping_run(struct shipping *s, struct err *e) MUST_CHECK;
 
-/* Frees the parcels of an attempt for which no block was free yet. */
+/* Frees those parcels of an attempt that still wait for a block. */
 void shipping_drop(struct shipping *s, uint64_t attempt);

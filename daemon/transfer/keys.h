@@ -32,12 +32,12 @@ struct transfer_keys {
 };
 
 /* Fills *ret from a file. -EINVAL: the file is wrong; the sentence names the line, if one line is at fault. -EPERM:
- * others may read or write the file. Another -errno: it could not be read. */
+ * others may read or write the file. Another -errno: the file could not be read, or libzmq has no CURVE. */
 int transfer_keys_open(const char *path, struct transfer_keys *ret, struct err *e) MUST_CHECK;
 void transfer_keys_release(struct transfer_keys *k);
 
 /* Writes a new key pair into a new file that only its owner can read, and the public key to `public_key`. -EEXIST: the
- * file exists already. Another -errno: it could not be written. */
+ * file exists already. Another -errno: the key pair could not be made or written. */
 int transfer_keys_create(const char *path, char public_key[TRANSFER_KEY_TEXT],
 			 struct err *e) MUST_CHECK;
 

@@ -1,5 +1,6 @@
-/* One outgoing connection: to a prefill worker, or to the registry. ZeroMQ connects in the background, tries again
- * until it succeeds, and connects again when the connection breaks, but not after it received malformed data.
+/* One outgoing connection: to a prefill worker, or to the registry (directory.h). ZeroMQ connects in the background,
+ * tries again until it succeeds, and connects again when the connection breaks, but not after it received malformed
+ * data.
  *
  * ZeroMQ resolves host names on the one thread that a context has for all its connections. So an endpoint with a name
  * gets a context of its own, and a slow lookup delays no other connection. For an endpoint with a name outgoing_redial

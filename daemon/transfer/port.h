@@ -22,7 +22,7 @@
 #include "daemon/transfer/endpoint.h"
 #include "daemon/transfer/keys.h"
 
-/* The most connections. The outgoing ones are to 64 prefill workers and a registry. */
+/* The most connections. The outgoing ones are to 64 prefill workers and a registry (directory.h). */
 enum { PORT_OUTGOING = 65, PORT_INCOMING = 1024, PORT_NONE = UINT32_MAX };
 
 struct port;

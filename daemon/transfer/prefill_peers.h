@@ -34,8 +34,8 @@ void prefill_peers_seen(struct prefill_peers *p, uint32_t link) ON(role_transfer
 void prefill_peers_hear(struct prefill_peers *p, uint32_t link, const struct wire_message *m,
 			zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer);
 
-/* Marks peers whose connections broke as Dead (peers.h), and fails the attempts there. lost[i]: the connection of link
- * i broke. */
+/* Makes each Registered or Refused peer Dead (peers.h) whose connection broke, and fails the attempts at the peer.
+ * lost[i]: the connection of link i broke. */
 void prefill_peers_lost(struct prefill_peers *p, const bool lost[PORT_OUTGOING]) ON(role_transfer);
 
 /* Sends HELLOs and PINGs that are due, and fails the attempts at silent peers and overdue deliveries. Returns the time
