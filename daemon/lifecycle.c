@@ -77,7 +77,7 @@ void lifecycle_notify(struct lifecycle *l)
 	uint64_t one = 1;
 	ssize_t r = write(l->event_fd, &one, sizeof(one));
 
-	/* Fails only when the counter is full, and as long as it is not 0 main does not sleep. */
+	/* The write fails only when the counter is full. While the counter is not 0, main does not sleep. */
 	(void)r;
 }
 

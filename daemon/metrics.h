@@ -4,7 +4,7 @@
  *
  * The tables of metrics.c list all metrics. A metric's values are either members of struct metrics_steps or atomic
  * members of struct metrics. The engine thread publishes a struct metrics_steps as a whole, so that its values in one
- * scrape belong together. Any thread changes the atomic members. Times are kept in nanoseconds and written in seconds.
+ * scrape belong together. Any thread may change an atomic member. Times are kept in nanoseconds and written in seconds.
  */
 #pragma once
 

@@ -30,7 +30,7 @@ struct port {
 	struct authenticator authenticator;
 	struct outgoing outgoing[PORT_OUTGOING];
 	struct incoming incoming[PORT_INCOMING];
-	/* the socket to receive from first: a link, or PORT_OUTGOING for `listening` */
+	/* the socket to receive from first, modulo PORT_OUTGOING + 1: a link, or PORT_OUTGOING for `listening` */
 	uint32_t next;
 	struct log_limit said_full;
 };
