@@ -106,7 +106,7 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 
 	if (!r && o->tokenizer)
 		r = check_directory("tokenizer", o->tokenizer, e);
-	/* If the directory does not exist, store_open creates it later. */
+	/* A directory that does not exist is no error yet: store_open creates it later, or reports why it cannot. */
 	if (!r && o->cache_dir && o->prefix_cache != OPTION_OFF && !access(o->cache_dir, F_OK))
 		r = check_directory("cache-dir", o->cache_dir, e);
 	if (!r && o->tuning && (r = tuning_open(o->tuning, &s->tuning, e)) < 0)

@@ -48,7 +48,7 @@ struct metrics_histogram {
 	_Atomic uint64_t sum_ns;
 };
 
-/* Statistics of scheduler, cache, store and engine at one moment between two steps. */
+/* Statistics of scheduler, cache, store and engine, all read at one moment. */
 struct metrics_steps {
 	struct scheduler_stats scheduler;
 	struct store_stats store; /* zeros without host memory and disk below the device */

@@ -137,8 +137,9 @@ const struct option_def *options_table(size_t *n)
 	return table;
 }
 
-/* For a prefill worker with --registry: refuses an announced address that decode workers cannot use: it is loopback, but
- * the registry is elsewhere; or --transfer-announce names a port, but this worker listens at any free one. */
+/* For a prefill worker with --registry: refuses an announced address that decode workers cannot use. Either it is
+ * loopback, but the registry is elsewhere; or --transfer-announce names a port, but this worker listens at any free
+ * one. */
 static int check_announced(const struct options *o, struct err *e)
 {
 	const char *where = o->transfer_announce ? o->transfer_announce : o->transfer_listen;

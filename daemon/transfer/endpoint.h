@@ -1,6 +1,6 @@
 /*
- * Addresses of workers and of their registry (directory.h): "tcp://HOST:PORT". HOST is a name, an IPv4 address or an
- * IPv6 address in brackets.
+ * Addresses of workers and of their registry (directory.h): "tcp://HOST:PORT". HOST is a name, an IPv4 address, an IPv6
+ * address in brackets, or * (all addresses of a machine).
  */
 #pragma once
 
