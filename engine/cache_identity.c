@@ -280,8 +280,8 @@ static bool memo_find(struct buf *memo, struct weight_file *f)
 	return false;
 }
 
-/* Writes the memo: a line for each of the n files, then at most MEMO_LINES_MAX lines of the old memo that are about
- * other paths. If the memo cannot be written, only the log says so. */
+/* Writes the memo: the lines of the n files, as far as memo_line can write them, then at most MEMO_LINES_MAX lines of
+ * the old memo that are about other paths. If the memo cannot be written, only the log says so. */
 static void memo_write(const char *path, const struct buf *old, const struct weight_file *files,
 		       size_t n)
 {

@@ -4,7 +4,7 @@
  * here, once. First come the working slots, in which running sequences have their states: one for every sequence that
  * may run, and one more. With them come the pages of one sequence of full length. Then a third of all bytes
  * (CHECKPOINT_SHARE in cache_size.c says why), or what is left if that is less, becomes slots for checkpoints. The rest
- * becomes further pages. The largest buffer that the device allows bounds both numbers. */
+ * becomes further pages. The largest buffer that the device allows bounds the pages and the slots for checkpoints. */
 #pragma once
 
 #include <stdbool.h>

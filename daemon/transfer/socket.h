@@ -25,9 +25,9 @@ struct socket_options {
  * NULL. */
 void *socket_new(void *context, int type, bool v6, const struct socket_options *o);
 
-/* Encrypt the connections of a socket; call them before the socket connects or listens. socket_encrypt_to: the socket
- * will connect to a peer with this public key. socket_encrypt_from: it will listen for peers that the authenticator
- * accepts. Both do nothing without keys. -1: zmq_errno says why. */
+/* Two functions that encrypt the connections of a socket, to be called before the socket connects or listens.
+ * socket_encrypt_to: the socket will connect to a peer with this public key. socket_encrypt_from: the socket will
+ * listen for peers that the authenticator accepts. Both do nothing without keys. -1: zmq_errno says why. */
 int socket_encrypt_to(void *socket, const struct socket_options *o,
 		      const char *server_key) MUST_CHECK;
 int socket_encrypt_from(void *socket, const struct socket_options *o) MUST_CHECK;
@@ -38,7 +38,7 @@ void socket_keep_alive(void *socket, const struct socket_options *o);
 
 void socket_set_int(void *socket, int option, int value);
 
-/* Whether a socket for this endpoint has to use IPv6, as it must for an IPv6 address, a name and *. */
+/* Whether a socket for this endpoint has to use IPv6: for an IPv6 address, a host name or "*" (any address). */
 bool socket_needs_v6(const char *endpoint);
 
 /* Fills *e from zmq_errno and returns -errno. */

@@ -236,7 +236,7 @@ enum { HEARD_MAX = 256 };
 static void take_messages(struct transfer *t) ON(role_transfer)
 {
 	struct worker *w = &t->worker;
-	/* Messages that came before a connection broke are handled before the break. */
+	/* Messages that came before a connection broke are handled before the break, HEARD_MAX of them at most. */
 	bool lost[PORT_OUTGOING], any = port_lost(w->port, lost);
 	zmq_msg_t head, body;
 	uint32_t link;

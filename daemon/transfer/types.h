@@ -15,8 +15,9 @@ struct transfer_config {
 	const char *listen;	  /* prefill: the address to listen at */
 	const char *const *peers; /* [n_peers] decode: addresses of prefill workers */
 	size_t n_peers;
-	const char *registry; /* NULL: none */
-	const char *announce; /* prefill: the address that the registry announces; NULL: `listen` */
+	const char *registry; /* address of the registry (`tigon registry`); NULL: none */
+	/* prefill: the address to announce to the registry; NULL: the one at which the worker listens */
+	const char *announce;
 	const struct transfer_keys *keys; /* NULL: none */
 	const char *trace;		  /* trace file, a line for each event; NULL: none */
 	uint64_t heartbeat_ns;

@@ -59,7 +59,7 @@ struct worker {
 	struct list attempts;
 	struct buf out;		    /* the frame that is being sent */
 	uint64_t now_ns;	    /* the time, updated after each wait and with each message */
-	atomic_bool draining, quit; /* any thread sets them, once */
+	atomic_bool draining, quit; /* set by the engine thread, never cleared */
 	int wake_fd;		    /* eventfd: readable when the thread has work */
 	struct queue notes;	    /* notes to the engine thread */
 	_Atomic uint32_t n_asked;   /* how many NOTE_ASKEDs are in `notes` */

@@ -1,5 +1,5 @@
 /* A model as it lies on disk, whatever the file format: tensors with name, shape, stored type and bytes, and the texts
- * that come with them. What depends on a file format is in formats/.
+ * that come with them. All code that depends on a file format is in formats/.
  *
  * A format is a struct checkpoint_format (formats/format.h) and a row of the table in checkpoint.c. */
 #pragma once

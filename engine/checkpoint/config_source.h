@@ -11,7 +11,8 @@
 
 struct config_source {
 	const char *file;
-	const char *path; /* path of the object in the file: "" or "text_config." */
+	/* path of the object in the file: "", or keys that each have a dot behind them, as in "text_config." */
+	const char *path;
 	const json_t *object;
 	struct err *e;
 	int error; /* 0 or -errno */

@@ -11,13 +11,13 @@
 struct layout_section {
 	const struct weight *weight; /* borrowed */
 	uint64_t first, rows;
-	uint64_t start; /* the row of the weight with which the section begins */
+	uint64_t start; /* the section begins with this row of the weight */
 };
 
 struct layout {
 	uint64_t groups, stride, cols;
-	/* true: group i has the rows of expert i. false: all groups have rows of one weight, and a section's rows of
-	 * group i + 1 follow its rows of group i in the weight */
+	/* true: group i has the rows of expert i. false: in a section's weight, the section's rows of group i + 1
+	 * follow those of group i */
 	bool experts;
 	struct layout_section sections[TENSOR_SECTIONS_MAX];
 	uint32_t n_sections;

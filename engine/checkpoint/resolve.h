@@ -28,6 +28,7 @@ struct weight_source {
 };
 
 /* Fills sources [n_layers][WEIGHT_ROLES], which are zeros before. Their stretches come from the arena and borrow the
- * checkpoint's tensors. -ENOENT, -EINVAL, -ENOTSUP: the sentence names a tensor, and its file or the checkpoint. */
+ * checkpoint's tensors. -ENOENT, -EINVAL, -ENOTSUP or another errno: the sentence names the checkpoint or a file,
+ * and the tensor if one is at fault. */
 int resolve_weights(struct checkpoint *k, const struct model_config *c, const struct weight *table,
 		    struct arena *arena, struct weight_source *sources, struct err *e) MUST_CHECK;

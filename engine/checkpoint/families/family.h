@@ -1,6 +1,6 @@
 /*
- * A family of models as data: defaults for its configuration, the kinds of its layers, and the names
- * of its tensors. Each family has a row in FAMILIES, and a file, which families with the same tables share.
+ * A family of models as data: defaults for its configuration, the kinds of its layers, and the names of its tensors.
+ * Each family has a row in FAMILIES, and a file, which similar families share.
  */
 #pragma once
 
@@ -67,9 +67,9 @@ struct family {
 FAMILIES(DECLARE_FAMILY)
 #undef DECLARE_FAMILY
 
-/* Fills the mixers from layer_types. Without that key every full_attention_interval-th layer has attention (without
- * this key too, every `interval`-th one), and the others Gated DeltaNet. In a family without Gated DeltaNet a layer of
- * that kind is an error. */
+/* Fills the mixers from layer_types. If that key is missing, every full_attention_interval-th layer has attention (if
+ * that key is missing too, every `interval`-th one), and the others Gated DeltaNet. In a family without Gated DeltaNet
+ * a layer of that kind is an error. */
 void family_read_mixers(struct config_source *s, struct model_config *c, uint32_t interval);
 
 /* ---- names.c: tensors by the names of transformers ---- */

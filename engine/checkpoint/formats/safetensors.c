@@ -41,7 +41,7 @@ struct index_line {
 struct safetensors {
 	const char *dir; /* in names */
 	struct arena names;
-	struct mapping *files; /* owned, as all arrays here */
+	struct mapping *files; /* owned, as are all arrays of this struct */
 	size_t n_files, cap_files;
 	struct tensor *list; /* sorted by name once all files are read */
 	size_t n, cap;

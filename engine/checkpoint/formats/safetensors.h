@@ -21,7 +21,8 @@ struct safetensors;
 
 /* Opens the checkpoint in a directory: the files that model.safetensors.index.json names; without it model.safetensors;
  * without both every *.safetensors. *ret is new. -ENOENT: no directory, no checkpoint in it, or a file of the index is
- * missing; -EINVAL: a file is wrong, and the sentence names it and the tensor at fault; or another errno. */
+ * missing; -EINVAL: a file is wrong, and the sentence names the file and, if one is at fault, the tensor; or another
+ * errno. */
 int safetensors_open(const char *dir, struct safetensors **ret, struct err *e) MUST_CHECK;
 void safetensors_close(struct safetensors *s);
 

@@ -125,8 +125,8 @@ static int scan_entry(struct header *h, struct entry *t)
 	return 0;
 }
 
-/* Checks that the tensor's bytes lie inside the data, and that their number is the product of the shape x bits of an
- * element / 8, without overflow and without a part of a byte. */
+/* Checks that the tensor's bytes lie inside the data, and that their number follows from the shape: the product of the
+ * dimensions, times the bits of an element, divided by 8, without overflow and without a part of a byte. */
 static int check_size(struct header *h, struct entry *t, uint64_t data_len)
 {
 	struct tensor *x = &t->tensor;
