@@ -19,7 +19,7 @@
 struct copies {
 	const struct device *device; /* borrowed, as is the model */
 	const struct model *model;
-	struct engine_counters *counters; /* borrowed; gets the bytes that are copied */
+	struct engine_counters *counters; /* borrowed; counts the bytes that are copied */
 	struct err lost;		  /* code 0: the device is not lost */
 
 	struct {

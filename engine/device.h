@@ -22,8 +22,8 @@ struct device {
 };
 
 /* Where PoCL cannot find out the machine's cores and memory (without /sys), sets the environment variable
- * HWLOC_SYNTHETIC, unless it is set. device_open and device_list call it too; a program with threads calls it before it
- * starts any, because setenv in one thread while another one reads the environment is a race. */
+ * HWLOC_SYNTHETIC, unless it is set. device_open and device_list call it too; a program calls it before it starts
+ * threads, because setenv in one thread while another one reads the environment is a race. */
 void device_settle_environment(void);
 
 /* Opens the device that `which` names: NULL (the first GPU, else the first device), a number in device_list, or a part

@@ -5,7 +5,7 @@
  * `tokens` and `positions` [tokens, 1] (whole numbers, as float32) say which token each row is.
  *
  * The rows of each step are appended in the order in which they ran. The whole file is written again after each step.
- * The first rows that would take its data above DUMP_BYTES_MAX are left out, and all rows after them. */
+ * The first rows that would take the file's data above DUMP_BYTES_MAX are left out, and all rows after them. */
 #pragma once
 
 #include <CL/cl.h>

@@ -36,7 +36,8 @@ struct engine {
 	engine_on_layer *on_layer; /* or NULL */
 	void *on_layer_user;
 	const struct plan *submitting; /* the plan of engine_submit, while engine_submit runs */
-	uint64_t warm_launches;	       /* launches until the end of warm_up, which do not count */
+	/* launches until the end of warm_up, which do not count; 0: warm_up ran no step */
+	uint64_t warm_launches;
 };
 
 /* ---- opening ---- */

@@ -18,7 +18,7 @@ struct sending {
 
 int sending_open(struct sending *s, struct worker *w, struct err *e) MUST_CHECK;
 
-/* Frees the members, and calls `done` of the parcels that ZeroMQ had. Call it after worker_close. */
+/* Calls `done` of the parcels that are still in `returned`, and frees the members. Call it after worker_close. */
 void sending_close(struct sending *s);
 
 /* Handles a PREPARE: passes the prompt on to the engine thread in a note, and moves head into it; or tells the decode

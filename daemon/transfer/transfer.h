@@ -9,10 +9,10 @@
  *     transfer_drop      ──────────────>                ────── ABORT ────────────> NOTE_DROPPED
  *                                                                                  NOTE_SENT
  *
- * On the left is a decode worker, on the right a prefill worker; both have such a thread. An *attempt* is one try to
- * have a prompt computed by one peer. Each side gives it a number of its own: the decode worker's engine thread, and
- * the prefill worker's transfer thread. An attempt that transfer_ask began ends with one NOTE_CAME or NOTE_LOST, unless
- * it is dropped. An attempt that a NOTE_ASKED announced ends with one NOTE_SENT or NOTE_DROPPED.
+ * On the left is a decode worker, on the right a prefill worker; both have a transfer thread. An *attempt* is one try
+ * to have a prompt computed by one peer. Each side gives it a number of its own: the decode worker's engine thread,
+ * and the prefill worker's transfer thread. An attempt that transfer_ask began ends with one NOTE_CAME or NOTE_LOST,
+ * unless it is dropped. An attempt that a NOTE_ASKED announced ends with one NOTE_SENT or NOTE_DROPPED.
  *
  * The engine thread calls these functions, unless the comment of a function says otherwise; config.wake wakes that
  * thread when there is a note. The transfer thread never waits for a device. Of these functions only transfer_stop

@@ -85,7 +85,7 @@ struct transfer_parcel {
 	struct wire_window window; /* the transfer thread sets window.sequence */
 	void *data;		   /* [bytes] the raw frame */
 	uint64_t bytes;
-	/* Called once, on any thread: this structure, the runs of `window` and `data` belong to the caller of
+	/* Called once, on any thread: from now on this structure, window.runs and `data` belong to the caller of
 	 * transfer_parcel again. */
 	void (*done)(struct transfer_parcel *p);
 	/* for the trace: the times when the data had been read from the device, and when ZeroMQ had sent them */

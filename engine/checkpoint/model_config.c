@@ -320,7 +320,7 @@ static int read_config(const char *file, const json_t *top, struct model_config 
 	read_text(&text, c);
 	if (text.error < 0)
 		return text.error;
-	/* In a nested configuration (of a model with a vision tower) the key at the top overrides the nested one. */
+	/* In a nested configuration (of a model with a vision tower) this key at the top overrides the nested one. */
 	c->tie_word_embeddings =
 		config_truth(&outer, "tie_word_embeddings", c->tie_word_embeddings);
 	if (!read_end_tokens(&text, c))

@@ -25,7 +25,7 @@ struct weights;
 
 /* Checks that a checkpoint has every weight of a table in its right shape, and no other tensors (resolve.h has the
  * exceptions). *ret is new; the table is copied, the checkpoint is borrowed until the weights are closed. -ENOENT,
- * -EINVAL, -ENOTSUP or another errno: the sentence names what is at fault. */
+ * -EINVAL, -ENOTSUP or another errno: the sentence names the cause. */
 int weights_open(struct checkpoint *k, const struct model_config *c, const struct weight *table,
 		 struct weights **ret, struct err *e) MUST_CHECK;
 

@@ -46,7 +46,7 @@ static int hex_digit(char c)
 	return -1;
 }
 
-/* Scans what follows the backslash of an escape; *ret becomes the UTF-16 unit that the escape stands for. */
+/* Scans an escape behind its backslash; *ret becomes the UTF-16 unit that the escape stands for. */
 static int scan_escape(struct json_scan *s, unsigned *ret)
 {
 	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
