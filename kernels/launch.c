@@ -112,7 +112,7 @@ static void note_place(struct kernels *k, const struct tuning_place *p)
 		profile_place(k->profile, p);
 }
 
-/* Whether gemm_wide.cl computes a product of so many rows and of sums of K terms. */
+/* Whether the device has wgmma, and a product of so many rows and of sums of K terms suits gemm_wide.cl. */
 static bool is_wide(const struct kernels *k, uint32_t rows, uint32_t K)
 {
 	return k->wgmma && rows > WIDE_FROM && K % WIDE_TERMS == 0;
@@ -372,9 +372,10 @@ void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_
 	       ARG(out));
 }
 
-/* Returns the number of groups that share a row of logits. On a GPU each lane gets a block (sample.h). On a CPU all
- * rows together get about one group for each compute unit, or one group a row if they are more. But each of several
- * groups of a row gets at least 64 blocks on a CPU: a group for fewer blocks is not worth waking a thread. */
+/* Returns the number of groups that share a draw or a score if `rows` of them are launched together; each reads one row
+ * of logits. On a GPU each lane gets a block (sample.h). On a CPU all rows together get about one group for each
+ * compute unit; if there are more rows than compute units, each row gets one group. But each of several groups of a row
+ * gets at least 64 blocks on a CPU: a group for fewer blocks is not worth waking a thread. */
 static uint32_t sample_parts(const struct kernels *k, uint32_t rows)
 {
 	uint32_t blocks = SAMPLE_BLOCKS(k->shape.vocab);
@@ -480,7 +481,7 @@ static bool has_other_cuts(const struct cuts *c)
 }
 
 /* A driver may compile at a kernel's first launch (PoCL does). A cut that only some sizes use would have its first
- * launch during a request, so each is launched here, without work. */
+ * launch during a request, so each cut but the default one is launched here, on zeros and with hardly any work. */
 int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
 {
 	const struct kernel_shape *s = &k->shape;

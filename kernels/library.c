@@ -247,8 +247,8 @@ static int build_error(const struct library *l, cl_program program, const char *
 }
 
 /* NVIDIA's compiler does not take all instructions from source. Those that it does not take stand as comments in the
- * PTX of *program (ptx.h). Compiles that PTX with the comments made instructions, and puts the new program in the place
- * of *program, which it releases. After an error *program is unchanged. */
+ * PTX of *program (ptx.h). Compiles that PTX with the comments made instructions, releases *program and sets it to the
+ * new program. After an error *program is unchanged. */
 static int reveal(const struct library *l, const char *file, const char *options,
 		  cl_program *program, struct err *e)
 {

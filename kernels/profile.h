@@ -15,8 +15,8 @@
 
 struct kernel_timing {
 	const char *kernel; /* name, as in kernels_name */
-	/* Of a kernel_gemm_*: the sizes of its product C [m, n] = A [m, k] W. Of all others k is 0: quantize_rows had m
-	 * rows of n numbers, any other kernel was launched in m x n groups. */
+	/* Of a launch by a kernel_gemm_*: the sizes of its product C [m, n] = A [m, k] W. Of all others k is 0: the
+	 * kernels of kernel_quantize_rows had m rows of n numbers, any other kernel was launched in m x n groups. */
 	uint32_t m, n, k;
 	bool dense; /* the kernel belongs to an MLP without experts */
 	/* the number of experts in the task list that the launch works on, without the shared one; 0: no list, or no
@@ -32,9 +32,9 @@ struct profile;
 struct profile *profile_new(cl_command_queue queue);
 void profile_free(struct profile *p);
 
-/* Notes a launch of x by y groups. kernel: its name, borrowed. dense: as in kernel_timing. routed: the kernel's work
- * depends on the task list. Returns the place for its event, valid until the next call; NULL: out of memory
- * (profile_take then fails). */
+/* Notes a launch of x by y groups. kernel: its name, borrowed. dense: as in kernel_timing. routed: the kernel writes or
+ * reads a task list. Returns the place for its event, valid until the next call; NULL: out of memory (profile_take then
+ * fails). */
 cl_event *profile_launch(struct profile *p, const char *kernel, uint64_t x, uint64_t y, bool dense,
 			 bool routed);
 

@@ -67,7 +67,7 @@ static const struct program {
 	struct {
 		enum kernel_id id;
 		const char *name;  /* the function */
-		const char *shown; /* its name in profiles and errors; NULL: the same */
+		const char *shown; /* its name in profiles and errors of launches; NULL: the same */
 		bool experts;	   /* only for an MLP with experts */
 	} kernels[KERNELS_MAX];
 	bool (*needed)(const struct kernels *k); /* NULL: every shape needs it */

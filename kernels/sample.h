@@ -2,7 +2,8 @@
  * score. One text for the kernel and for its launcher: macros alone.
  *
  * The scratch: lists with a number for each block, [SAMPLE_LIST] each, one behind the other; then a bit for each token,
- * 1: it is banned; then the logits of some blocks. */
+ * 1: it is banned; then the logits of some blocks, in whose place their weights are written. A score uses only the
+ * lists BEST, SUM and MASS; its MASS is the number of better tokens in each block. */
 #ifndef KERNELS_SAMPLE_H
 #define KERNELS_SAMPLE_H
 

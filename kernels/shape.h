@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A row stride: n rounded up to a multiple of 16, so that vector loops need no tails. The result has n's type,
- * unsigned. */
+/* A row stride: n rounded up to a multiple of 16, so that vector loops need no tails. The result is unsigned and
+ * as wide as n. */
 #define KERNEL_LD(n) (((n) + 15u) / 16u * 16u)
 
 /* The width of a group of the generic variant. Tests can ask for another width than their device's own. */

@@ -1,5 +1,5 @@
 /* Asserts the invariants of the tree, of locks, heaps and pools. Counts that other files keep are counted again from
- * scratch. It takes O(nodes * children + pages), so it is for tests. */
+ * scratch. The check takes O(nodes * children + pages), so it is for tests. */
 #undef NDEBUG /* assertions stay on in release builds: the callers of this file want them */
 #include <assert.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
  *
  * A node is one edge: a whole number of pages, their tokens, their page ids, and maybe the slot of the state at its
  * end. When an edge is split, node, slot and locks stay with the end of the edge, and a new node gets the beginning.
- * Below the root is one empty node for every *space* in use (the prompts with one cache_salt), so that tenants never
- * share a prefix.
+ * Below the root is one empty node for every *space* in use (the prompts with one cache_salt), so that tenants with
+ * different salts never share a prefix.
  *
  * Origin. Pages and states that were decoded, token by token, may differ in their last bits from those that a prefill
  * computed. The *origin* of a page is a number that tells how the tokens of its path, up to the end of the page, were
@@ -65,7 +65,9 @@ struct prefix_cache_config {
 };
 
 /* The reasons why a prompt could not be resumed further on. Of several that apply, the first one here is reported. A
- * boundary is a multiple of state_tokens; of page_tokens if the request needs no state (also if the model has none). */
+ * boundary is a multiple of state_tokens; of page_tokens if the request needs no state (also if the model has none).
+ * EVICTED_STATE and EVICTED_PAGE are described as prefix_cache_match finds them. The scheduler also reports them after a
+ * failed load, and EVICTED_STATE if a request has to give up the state that it matched. */
 enum prefix_miss {
 	PREFIX_MISS_NONE,     /* it can be resumed at the last boundary before its last token */
 	PREFIX_MISS_DISABLED, /* the request or the configuration turns the cache off */
@@ -94,8 +96,8 @@ void prefix_cache_free(struct prefix_cache *c);
 #define PREFIX_PREFILLED UINT64_C(0)
 
 /* Returns the origin of pages that end behind `position`, where the tokens from `position` on are decoded (`decoding`)
- * or prefilled. before: the origin of the tokens before `position`. It is returned unchanged if they were computed in
- * the same way. Bit 0 of an origin tells whether the last tokens were decoded. */
+ * or prefilled. before: the origin of the tokens before `position`. It is returned unchanged if the tokens on both
+ * sides of `position` are computed in the same way. Bit 0 of an origin tells whether the last tokens were decoded. */
 uint64_t prefix_origin(uint64_t before, uint32_t position, bool decoding);
 
 /* ---- matching ---- */
@@ -242,8 +244,8 @@ struct prefix_stats {
 	uint64_t nodes, spaces;
 	uint64_t free_pages, free_slots; /* free in the pools */
 	uint64_t tree_pages, tree_slots; /* held by the tree */
-	/* how many of the tree's pages and slots could be evicted: the pages of unlocked nodes, but those to which a
-	 * request has a reference; the slots that are not pinned */
+	/* how many of the tree's pages and slots could be evicted: the pages of unlocked nodes, except those to which
+	 * a request has a reference; the slots that are not pinned */
 	uint64_t evictable_pages, evictable_slots;
 	uint64_t used_bytes;		       /* bytes of requests and tree */
 	uint64_t evicted_pages, evicted_slots; /* since the start */

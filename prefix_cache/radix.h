@@ -52,7 +52,7 @@ struct prefix_node {
 	uint64_t used;		   /* time of the last node_touch */
 	uint32_t slot;		   /* POOL_NONE: none */
 	enum prefix_checkpoint kind;
-	bool slot_common;   /* a checkpoint was added here more than once */
+	bool slot_common;   /* its present checkpoint was added more than once */
 	bool state_evicted; /* its last checkpoint was evicted */
 	struct evict_seat seat;
 };

@@ -26,7 +26,7 @@
 #define FLASH_QUERIES (FLASH_WARPS * 16)
 #define KEYS	      32
 #define TERM_STEPS    (HD / 16)		  /* steps of 16 dimensions */
-#define CHUNKS	      (HD / 8)		  /* chunks of 8 values in a key's row */
+#define CHUNKS	      (HD / 8)		  /* chunks of 8 elements in a row of the values */
 #define KEY_BYTES     (HD * KEYS * 2)	  /* bytes of a block's keys, and of its values */
 
 #if TILE_TOKENS * SHARERS > FLASH_QUERIES || HD % 16 || HD > 256
@@ -34,7 +34,8 @@
 #endif
 
 /* Places in local memory. A block's keys are HD rows of 4 chunks of 16 bytes. Its values are KEYS rows of CHUNKS
- * chunks. The chunks of a row are permuted so that 8 rows of one column lie in different banks. */
+ * chunks. The chunks of a row are permuted so that 8 rows of one column lie in different banks (for values, if HD is a
+ * multiple of 64). */
 #define KEY_CHUNK(row, c)   ((row) * 64 + (((c) ^ ((row) >> 1 & 3)) << 4))
 #define VALUE_SWAPS	    (MIN_(CHUNKS & -CHUNKS, 8) - 1)
 #define VALUE_CHUNK(row, c) (KEY_BYTES + ((row) * CHUNKS + ((c) ^ ((row) & VALUE_SWAPS))) * 16)
@@ -76,11 +77,11 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 	const uint token = (uint)tile[QUERY_TILE_TOKEN], n = (uint)tile[QUERY_TILE_COUNT] * SHARERS;
 	const uint position = (uint)row[ROW_START] + token - (uint)row[ROW_TOKEN];
 	const uint last = position + (uint)tile[QUERY_TILE_COUNT] - 1;
-	/* ln 2 is divided out of the scores, since 2^x is one instruction */
+	/* the scores are divided by ln 2, since 2^x is one instruction */
 	const float scale = 1.4426950408889634f / sqrt((float)HD);
 	/* The lane has two queries: rows lane / 4 and lane / 4 + 8 of its warp. query: the number in the tile; head:
-	 * the place in a matrix [T, HEADS] of rows; own: the position of the token. If a tile has fewer queries, the
-	 * last one is computed again, and not stored. */
+	 * the place in a matrix [T, HEADS] of rows; own: the position of the token. In place of queries past the tile's
+	 * last one, the last one is computed again, and not stored. */
 	uint query[2], head[2], own[2];
 	uint upper[TERM_STEPS][4];
 	float o[CHUNKS][4], most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};

@@ -12,7 +12,7 @@
  *                          their slots.
  *
  * An operand of a product is the sum of two bf16 numbers. Of the four products of two such sums the least is left out:
- * results are right to about 16 bits. States, gates, A and its inverse are floats.
+ * results are right to about 16 bits. States, gates, A and (I + A)^-1 are computed as floats.
  *
  * delta_scan_tensor computes everything transposed, with 16 columns of the state as the rows of mma.sync m16n8k16:
  *
@@ -103,14 +103,15 @@ GROUP_FUNCTION void multiply_4(float (*d)[4], const operand *a, const uint4 *b)
 
 /* ---- delta_chunk_tensor ---- */
 
-/* Warps 0 to 3 compute K K^T and T, warps 4 to 7 Q K^T and P, of 16 rows each. */
+/* Warps 0 to 3 compute K K^T and write T, warps 4 to 7 compute Q K^T and write P, each for 16 rows. All eight compute
+ * the inverse. */
 __kernel GROUP_SIZE void delta_chunk_tensor(__global const int *restrict step, int rows_at, int first_row, int n_rows,
 					    __global const float *restrict qs, __global const float *restrict ks,
 					    __global const float *restrict gates, __global float *vs,
 					    __global float *restrict work)
 {
 	__local float A[C * C_LD] QUADS_ALIGNED, G[C], beta[C];
-	__local uint4 tile[TOKEN_STEPS * TOKEN_TILES * 32]; /* fragments of K, for half of the dimensions */
+	__local uint4 tile[TOKEN_STEPS * TOKEN_TILES * 32]; /* fragments of K, for 64 dimensions */
 	__global const int *rows = step + rows_at + first_row * ROW_INTS;
 	const uint h = GROUP_Y, kh = h / REPEAT, warp = LANE / 32 % 4, lane = LANE % 32;
 	const uint first = lane % 4 * 2, row = warp * 16 + lane / 4; /* the lane's first term, and its first row */
@@ -267,7 +268,8 @@ static inline operand get_operand(LOCAL const uint4 *from)
 	return (operand){{u.x, u.y, u.z, u.w}, {l.x, l.y, l.z, l.w}};
 }
 
-/* The token of element e of the warp's tile i, and its offset in vs. The lane's columns are lane / 4 and lane / 4 + 8. */
+/* The token of element e of the warp's tile i, counted in the chunk, and the element's offset from the chunk's first
+ * token in v. The lane's columns are lane / 4 and lane / 4 + 8. */
 #define TOKEN(i, e) (side * 32 + (i) * 8 + lane % 4 * 2 + (e) % 2)
 #define V_OFFSET(i, e) (TOKEN(i, e) * (HV * DV) + lane / 4 + (e) / 2 * 8)
 #define FOR_TOKENS(i, e)                                                                           \
@@ -291,7 +293,7 @@ __kernel GROUP_SIZE void delta_scan_tensor(__global const int *restrict step, in
 	__global const int *rows = step + rows_at + first_row * ROW_INTS;
 	__global const int *row = rows + GROUP_X / (HV * blocks) * ROW_INTS;
 	const uint h = GROUP_X / blocks % HV, block = GROUP_X % blocks, wanted = block * SCAN_COLUMNS + four * 16;
-	/* warps past the last column compute the last ones again, and keep nothing */
+	/* warps past the last column compute the last columns again, and keep nothing */
 	const uint column0 = MIN_(wanted, (uint)DV - 16);
 	const bool mine = wanted < DV, of_state = LANE < 128;
 	const uint count = (uint)row[ROW_COUNT], chunks = CEIL_(count, C);

@@ -93,9 +93,9 @@ GROUP_FUNCTION uint4 load_once(__global const elem_t *p)
 	__local uint4 stages_[WIDE_BYTES / 16] __attribute__((aligned(1024)));                     \
 	const uint memory = (uint)(ulong)stages_
 
-/* Stores a tile, or adds it to the numbers that stand there. Token t's row of the group's columns begins at OUT_ROW(t),
- * and `columns` of these exist. The tile goes through local memory, OUT_TOKENS tokens at a time: so a warp stores a whole
- * row of 512 bytes. */
+/* Stores a tile in device memory, or with `add` adds it to the numbers there. Token t's row of the group's columns
+ * begins at OUT_ROW(t), and the first `columns` of the group's 128 columns exist. The tile goes through local memory,
+ * OUT_TOKENS tokens at a time: so a warp stores a whole row of 512 bytes. */
 #define OUT_LD	   132 /* floats; the lanes of a warp write to different banks */
 #define OUT_TOKENS 64
 #define PUT_OR_ADD(d, NT)                                                                          \
@@ -110,8 +110,8 @@ GROUP_FUNCTION uint4 load_once(__global const elem_t *p)
 		_Pragma("unroll") for (uint r_ = 0; r_ < MIN_(NT, OUT_TOKENS); r_ += 32)           \
 			PUT_ROWS(t_ + r_, r_)                                                     \
 	}
-/* Stores (or adds) the 32 tokens of the tile from t_first on, four in each warp. Their rows are in local memory, from
- * row r_first on. Tokens from n on are left out. */
+/* Stores (or adds) the 32 tokens of the tile from t_first on; each warp takes four. Their rows lie in local memory,
+ * from row r_first on. Tokens from n on are left out. */
 #define PUT_ROWS(t_first, r_first)                                                                \
 	{                                                                                          \
 		__global float4 *at_[4];                                                           \

@@ -35,7 +35,7 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void tensor_trial(__gl
 	uint4 weights[4];
 	float d[16], acc[4][4];
 
-	/* Pair p of token t's terms goes to the place of chunk p / 4 of 4 pairs (WGMMA_CHUNK). */
+	/* A chunk has four pairs of terms (WGMMA_CHUNK): pair p of a token goes into its chunk p / 4. */
 	for (uint i = THREAD; i < 32 * 32; i += 128)
 		tokens[WGMMA_CHUNK(i / 32, i % 32 / 4) / 4 + i % 4] = random_pair(i);
 #pragma unroll

@@ -1,15 +1,16 @@
-/* The cut that each launch of a set of kernels uses. When the set is opened, the launches that have cuts (products and
- * experts that do not run on tensor cores, attention, the decode step) are looked up in the tuning tables (tuning.h),
- * for each bucket of M, the number of rows or tokens. A program is compiled once for each of its cuts, and a launch
- * names its cut by number. Cut 0 is the default one. Outside kernels/ only tests include this header. */
+/* The cut that each launch of a set of kernels uses. When the set is opened, the launches that have cuts (attention,
+ * the decode step and, unless tensor cores run them, experts and all products but the router's) are looked up in the
+ * tuning tables (tuning.h), for each bucket of M, the number of rows or tokens. A program is compiled once for each of
+ * its cuts, and a launch names its cut by number. Cut 0 is the default one. Outside kernels/ only tests include this
+ * header. */
 #pragma once
 
 #include "kernels/shape.h"
 #include "kernels/tuning/tuning.h"
 
 /* The kinds of programs that are compiled once for each cut; each kind numbers its cuts by itself. CUT_GEMM: gemm.cl
- * and moe_gemm.cl; CUT_ATTENTION: attention.cl; CUT_DECODE_STEP: decode_step.cl. CUT_NONE: all other programs, which
- * have cut 0 alone. */
+ * (except for the router) and moe_gemm.cl; CUT_ATTENTION: attention.cl; CUT_DECODE_STEP: decode_step.cl. CUT_NONE: all
+ * other programs, which have cut 0 alone. */
 enum cut_program { CUT_NONE, CUT_GEMM, CUT_ATTENTION, CUT_DECODE_STEP, CUT_PROGRAMS };
 
 enum {

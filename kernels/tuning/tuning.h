@@ -7,7 +7,7 @@
  *
  *     device  driver  units  kernels  dtype  family  N  K  M  cut  bits  us  default_us
  *
- *     device, driver, units   OpenCL's names of the device and driver, and the number of compute units; or *: any
+ *     device, driver, units   OpenCL's name of the device, version of the driver, number of compute units; or *: any
  *     kernels, dtype          the variant and the element type
  *     family                  product, experts, attention or decode_step
  *     N, K, M                 buckets: the row is for sizes up to its bucket and above the next smaller one (for all

@@ -75,7 +75,7 @@ static struct list *run_deferred(struct render *r, struct iter *it)
 	return value_has_items(v) ? v.list : NULL;
 }
 
-/* Returns a copy of n items in the arena; NULL after a failure. */
+/* Returns a copy of n items in the rendering's arena; NULL after a failure. */
 static const void *keep(struct render *r, const void *from, size_t n, size_t size)
 {
 	void *p = render_alloc(r, n, size);
