@@ -105,7 +105,7 @@ static void note_product(struct kernels *k, uint32_t M, uint32_t N, uint32_t K)
 		profile_product(k->profile, M, N, K);
 }
 
-/* Notes the place of the last launch in a tuning table. Does nothing while launches are not noted. */
+/* Notes the last launch's place (tuning.h) in k->profile. Does nothing while launches are not noted. */
 static void note_place(struct kernels *k, const struct tuning_place *p)
 {
 	if (k->profile && !k->error.code)
@@ -485,8 +485,8 @@ static bool has_other_cuts(const struct cuts *c)
 int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
 {
 	const struct kernel_shape *s = &k->shape;
-	/* No kernel reads further in a buffer: it reads a page, a token's row of attention's projection, or a work list
-	 * without phases. */
+	/* The most that a kernel reads of a buffer: a page, or a token's row of attention's projection. A work list
+	 * without phases is shorter. */
 	size_t bytes = 4 * MAX((size_t)s->kv_heads * s->head_dim * s->page_tokens,
 			       (size_t)kernels_attention_ld(s) + 4096);
 	const int32_t tile[WARM_TILE_AT + QUERY_TILE_INTS] = {[WARM_TILE_AT + QUERY_TILE_COUNT] =

@@ -41,7 +41,7 @@ cl_event *profile_launch(struct profile *p, const char *kernel, uint64_t x, uint
 /* Notes that the last launch is a product of these sizes. */
 void profile_product(struct profile *p, uint32_t m, uint32_t n, uint32_t k);
 
-/* Notes the last launch's place in a tuning table. */
+/* Notes the place of the last launch (tuning.h). */
 void profile_place(struct profile *p, const struct tuning_place *place);
 
 /* Queues a read of a task list of at most so many ints (moe_route.cl), which the last launch has written. experts: the

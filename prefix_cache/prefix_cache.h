@@ -66,8 +66,8 @@ struct prefix_cache_config {
 
 /* The reasons why a prompt could not be resumed further on. Of several that apply, the first one here is reported. A
  * boundary is a multiple of state_tokens; of page_tokens if the request needs no state (also if the model has none).
- * EVICTED_STATE and EVICTED_PAGE are described as prefix_cache_match finds them. The scheduler also reports them after a
- * failed load, and EVICTED_STATE if a request has to give up the state that it matched. */
+ * EVICTED_STATE and EVICTED_PAGE are described as prefix_cache_match finds them. The scheduler also reports them after
+ * a failed load, and EVICTED_STATE if a request has to give up the state that it matched. */
 enum prefix_miss {
 	PREFIX_MISS_NONE,     /* it can be resumed at the last boundary before its last token */
 	PREFIX_MISS_DISABLED, /* the request or the configuration turns the cache off */

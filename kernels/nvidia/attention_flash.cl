@@ -80,8 +80,8 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 	/* the scores are divided by ln 2, since 2^x is one instruction */
 	const float scale = 1.4426950408889634f / sqrt((float)HD);
 	/* The lane has two queries: rows lane / 4 and lane / 4 + 8 of its warp. query: the number in the tile; head:
-	 * the place in a matrix [T, HEADS] of rows; own: the position of the token. In place of queries past the tile's
-	 * last one, the last one is computed again, and not stored. */
+	 * the row of q and out, both [T * HEADS, HD]; own: the position of the token. In place of queries past the
+	 * tile's last one, the last one is computed again, and not stored. */
 	uint query[2], head[2], own[2];
 	uint upper[TERM_STEPS][4];
 	float o[CHUNKS][4], most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};

@@ -40,8 +40,8 @@
 
 #define SCAN_COLUMNS 32
 #define TOKEN_TILES  (C / 8)	/* of 8 tokens */
-#define TOKEN_STEPS  (C / 16)	/* terms of a product over tokens, by 16 */
-#define STEPS	     (DK / 16)	/* terms of a product over dimensions, by 16 */
+#define TOKEN_STEPS  (C / 16)	/* steps of 16 terms of a sum over tokens */
+#define STEPS	     (DK / 16)	/* steps of 16 terms of a sum over dimensions */
 #define DIM_TILES    (DK / 8)
 
 #define OF_B	  0
@@ -60,7 +60,7 @@ typedef struct {
 	uint upper[4], lower[4];
 } operand; /* A [16, 16] */
 
-/* Returns a lane's part of a fragment from its two neighbours in k, and the two eight terms on. */
+/* Returns a lane's part of a fragment from x0 and x1, neighbours in k, and x8 and x9, which are eight terms on. */
 static inline uint4 fragment(float x0, float x1, float x8, float x9)
 {
 	uint4 v;

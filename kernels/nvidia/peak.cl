@@ -2,7 +2,7 @@
  * generic/peak.cl, and the peaks of three instructions. A round is several instructions of one kind that do not depend
  * on each other:
  *
- *     peak_dot    MMA_CHAINS mma.sync of a warp, each 16 x 8 x 16 products of bf16 (Hopper's wgmma does more)
+ *     peak_dot    MMA_CHAINS mma.sync of a warp, each 16 x 8 x 16 products of bf16 (wgmma reaches more)
  *     peak_int8   MMA_CHAINS mma.sync of a warp, each 16 x 8 x 32 products of int8
  *     peak_dp4a   ACCUMULATORS dp4a of a lane, each 4 products of int8
  */

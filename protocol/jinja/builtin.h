@@ -43,7 +43,7 @@ struct builtin {
 	const char *name;
 	struct value (*call)(struct render *r,
 			     const struct builtin_call *c); /* NULL: not supported */
-	int64_t data;	/* tells `call` for which builtin it works: several may share it */
+	int64_t data;	/* tells `call` for which of its builtins it works */
 	unsigned flags; /* enum builtin_flags */
 	int required;	/* number of parameters that must be given */
 	/* Names of the parameters. A letter and a colon before a name give its type: "s:" a str, "i:" an int or bool,
