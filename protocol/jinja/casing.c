@@ -21,8 +21,8 @@ static int decompose(utf8proc_int32_t cp, utf8proc_option_t how, utf8proc_int32_
 	return n > 1 && n <= PARTS ? (int)n : 1;
 }
 
-/* Appends the characters part[0, n) in upper case: with `all` each of them, otherwise only the first that has an upper
- * case. With `compose`, characters that Unicode has as one are joined. */
+/* Appends the characters part[0, n). With `all` each of them is put into upper case, otherwise only the first that has
+ * an upper case. With `compose`, characters that Unicode has as one are joined. */
 static void put_parts(struct buf *b, utf8proc_int32_t *part, int n, bool all, bool compose)
 {
 	bool done = false;

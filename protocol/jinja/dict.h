@@ -16,7 +16,7 @@ bool value_hash(struct render *r, struct value v, uint64_t *ret);
 /* Returns a *new* empty dict with room for n entries; it grows. NULL after a failure. */
 struct dict *dict_new(struct render *r, size_t n);
 
-/* Returns the value of a key. NULL: d has no such key, or a failure (`key` cannot be a key). */
+/* Returns the value of a key. NULL: d has no such key, or a failure. Fails if `key` cannot be a key. */
 const struct value *dict_find(struct render *r, const struct dict *d, struct value key);
 
 /* Adds or replaces an entry; does nothing if d is NULL. Fails if `key` cannot be a key. */

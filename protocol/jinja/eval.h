@@ -3,10 +3,10 @@
 
 #include "protocol/jinja/ast.h"
 
-/* The variables of one call of a function (the template, a macro). They are in the arena, so that a macro may outlive
- * the call that defined it. */
+/* The variables of one call of a function (the template, a macro). They are in the rendering's arena (render.h), so
+ * that a macro may outlive the call that defined it. */
 struct activation {
-	/* the activation of the function in which this macro was defined; NULL: not a macro */
+	/* of a macro: the activation in which the macro was defined; of the template: NULL */
 	struct activation *outer;
 	/* the values of the names that the template takes from outside, in the order of template.context_names
 	 * (ast.h) */

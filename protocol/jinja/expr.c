@@ -54,7 +54,8 @@ static struct node *constant(struct parser *p, struct value v, int line)
 	return n;
 }
 
-/* Returns whether a list has another element before the token `end`. If the list has begun, passes a comma first. */
+/* Returns whether a list has another element before the token `end`. If the list has begun and does not end at the
+ * current token, passes a comma first. */
 static bool more(struct parser *p, bool begun, int end)
 {
 	if (begun && p->at->type != end)

@@ -80,7 +80,7 @@ struct value value_format_percent(struct render *r, struct value format, struct 
 	struct source s = {tuple ? args.list->v : &args, tuple ? args.list->n : 1, 0};
 	struct value text = format_all(r, format, "%", &s);
 
-	/* A single argument that can be indexed may stay unused: Python takes it for a mapping. */
+	/* A single argument that can be indexed, other than a str, may stay unused: Python takes it for a mapping. */
 	if (s.used < s.n && args.type != V_DICT && args.type != V_LIST && args.type != V_RANGE &&
 	    args.type != V_UNDEFINED)
 		return value_fail(r, "not all arguments converted during string formatting");

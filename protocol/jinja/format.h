@@ -1,7 +1,7 @@
 /* Texts with values put into them: "%s" % value and "{}".format(value).
  *
  * Only the conversions that chat templates use are known: %s, %d and %%; {}, {{ and }}. Other conversions, widths,
- * precisions and fields are refused with an error that shows where they begin. */
+ * precisions and fields are refused, with an error that shows their first bytes. */
 #pragma once
 
 #include "protocol/jinja/value.h"

@@ -10,7 +10,7 @@
 #include "protocol/jinja/tables.h"
 
 /* The bounds of one rendering. A value costs about one step, and so do 64 bytes of text each time that they are
- * handled, so chats need far fewer than RENDER_STEPS. Fuzzers, which look for hangs, are built with fewer steps. */
+ * handled, so chats need far fewer than RENDER_STEPS. A compiler option may set RENDER_STEPS to another number. */
 #ifndef RENDER_STEPS
 #define RENDER_STEPS (50 * 1000 * 1000)
 #endif

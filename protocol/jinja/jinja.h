@@ -1,6 +1,6 @@
 /* Jinja, the language of chat templates, as transformers configures it (trim_blocks and lstrip_blocks on, loopcontrols,
- * generation blocks, tojson without escapes, the immutable sandbox), in C. It knows nothing of chats: the caller gives
- * the messages as variables.
+ * generation blocks, tojson without HTML escapes, the immutable sandbox), in C. It knows nothing of chats: the caller
+ * gives the messages as variables.
  *
  * The way of a template through the files, and the subjects of other files:
  *

@@ -6,9 +6,10 @@
 /* The loop takes items in advance only if a template needs them (loop.last, nextitem, length, revindex, revindex0). */
 struct loop {
 	struct iter *it;
-	struct iter own; /* `it` points here, or to a generator, or to an iterator with a test */
-	int64_t index0;	 /* -1 before the first item */
-	int64_t length;	 /* -1: not known yet */
+	/* `it` points to `own`, or to a generator's iterator, or to an iterator with a test */
+	struct iter own;
+	int64_t index0; /* -1 before the first item */
+	int64_t length; /* -1: not known yet */
 	struct value before, current, after;
 	bool has_after;
 };

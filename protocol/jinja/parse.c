@@ -159,7 +159,7 @@ static struct node *parse_macro(struct parser *p)
 	return n;
 }
 
-/* {% generation %} marks the model's answers for training; here it is only a scope. */
+/* {% generation %} marks the model's answers for training. For a rendering it is only a scope. */
 static struct node *parse_generation(struct parser *p)
 {
 	struct node *n = parser_node(p, N_GENERATION, p->at++->line);

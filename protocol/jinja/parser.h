@@ -11,9 +11,9 @@ struct parser {
 	struct node spare;
 	const struct token *at; /* the current token; T_EOF is never passed */
 	unsigned depth;
-	/* number of loops around this place, within the innermost macro or generation block */
+	/* number of loop bodies around the current token, within the innermost macro or generation block */
 	unsigned loops;
-	/* number of `for` tags around this place: in them set and for may not assign `loop` */
+	/* number of `for` tags around the current token; inside such a tag, set and for may not assign `loop` */
 	unsigned for_depth;
 };
 

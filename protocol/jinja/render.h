@@ -37,7 +37,8 @@ struct render {
 	struct arena arena;
 	/* buffer in which strings are built, one behind the other; a finished one is cut off again (value_take) */
 	struct buf scratch;
-	/* the output; while a macro or block runs, its text is appended to the output, and is cut off at its end */
+	/* the output. The text of a macro, or of a set or filter block, is appended to the output while the macro or
+	 * block runs, and is cut off when the macro or block has ended. */
 	struct buf *out;
 	size_t out_max; /* out->len may not pass this */
 

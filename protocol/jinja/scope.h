@@ -3,5 +3,5 @@
 
 #include "protocol/jinja/ast.h"
 
-/* Gives each name in the tree its variable, finds the filters and tests, and fills all functions and frames (ast.h). */
+/* Gives each name in the tree its variable, finds the filters, tests and methods, and fills all frames (ast.h). */
 void scope(struct reader *rd);

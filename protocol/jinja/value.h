@@ -133,7 +133,7 @@ static inline struct value value_float(double f)
 	return (struct value){.type = V_FLOAT, .f = f};
 }
 
-/* Makes a str of bytes that are *borrowed* (from a literal, the template, the context or the arena). */
+/* Makes a str of bytes that are *borrowed* (from a literal, the template, the context or the rendering's arena). */
 static inline struct value value_str(const char *s, size_t len)
 {
 	return (struct value){.type = V_STR, .len = (uint32_t)len, .s = s};

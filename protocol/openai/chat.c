@@ -196,7 +196,7 @@ static int assistant_members(const json_t *message, const char *where, json_t *o
 	return r;
 }
 
-/* The texts of all system messages are gathered here and become one message. */
+/* Gathers the texts of all system messages, which become one message. */
 struct system_text {
 	struct buf text;
 	bool any;
@@ -306,8 +306,8 @@ static bool has_tool(const json_t *tools, const char *name)
 	return false;
 }
 
-/* Checks tool_choice. *none: it is "none", which removes the tools. "required" and a named function are accepted and
- * left to the model, because this server cannot force a call. */
+/* Checks tool_choice. *none: it is "none", which removes the tools. If there are tools, "required" and the name of one
+ * of the tools are accepted and left to the model, because this server cannot force a call. */
 static int check_tool_choice(const json_t *body, const json_t *tools, bool *none, struct err *e)
 {
 	const json_t *choice = field_get(body, "tool_choice");
@@ -374,7 +374,7 @@ static int put_arguments(const json_t *body, json_t *context, struct err *e)
 }
 
 /* Reads the three settings that turn thinking on or off (request.h), the weakest first: each that is given overrides
- * those read before. Sets *thinking, and enable_thinking in the context; and reasoning_effort there, if it is given and
+ * those read before. Sets *thinking. In the context sets enable_thinking, and also reasoning_effort, if it is given and
  * chat_template_kwargs have none. */
 static int parse_thinking(const json_t *body, json_t *context, bool *thinking, struct err *e)
 {

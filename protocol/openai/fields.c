@@ -181,7 +181,7 @@ json_t *field_get(const json_t *object, const char *name)
 	return json_is_null(v) ? NULL : v;
 }
 
-/* Writes a value as an error repeats it: a number, a string cut to SHOWN_MAX bytes, or else its type. */
+/* Writes a value as an error repeats it: a number, a string cut to SHOWN_MAX bytes, or the words of kind_of. */
 static void show(const json_t *v, char out[SHOWN_MAX + 8])
 {
 	size_t n = SHOWN_MAX + 8, len;

@@ -2,8 +2,8 @@
  *
  * `where` is the path of the object, "" for the body itself or "messages[3]."; `where` and `name` together are the
  * `param` of an error. null counts as absent. If the member is absent, field_bool, field_int, field_number and
- * field_string return 0 and leave *ret unchanged, so the caller puts the default there first. Otherwise they return 0
- * or -EINVAL. */
+ * field_string return 0 and leave *ret unchanged, so the caller sets *ret to the default first. Otherwise they return
+ * 0 or -EINVAL. */
 #pragma once
 
 #include <jansson.h>

@@ -5,7 +5,7 @@
  * several tokens belongs to the last of these tokens, and the texts of all tokens, joined, are the content. `bytes` (in
  * chat) are the token's own bytes, without those that `cut` of struct openai_token leaves out. The last token of a
  * choice or of an echoed prompt, and a token that is listed beside the drawn one, have no later token that could
- * complete their bytes; incomplete bytes there are shown as U+FFFD. */
+ * complete their bytes; such incomplete bytes are shown as U+FFFD. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,8 @@ static struct span span_of(const struct openai_head *h, int32_t id, size_t cut)
 	return s;
 }
 
-/* Continues a UTF-8 sequence that began in an earlier token and, when it is complete, appends it (unless out is NULL).
- * Returns the number of bytes of s that belong to it. */
+/* Continues a UTF-8 sequence that began in an earlier token. When the sequence is complete, or turns out to be invalid,
+ * appends it (unless out is NULL). Returns the number of bytes of s that belong to the sequence. */
 static size_t finish_held(struct openai_cursor *c, struct span s, struct buf *out)
 {
 	size_t n = c->n_held + MIN(s.len, (size_t)4), len;
@@ -92,7 +92,7 @@ struct place {
 };
 
 /* Writes the text of token `id` at a place, in quotes, and returns its bytes. Among the best tokens the place's own
- * token has the same text as in its own entry, so that clients find it there. */
+ * token has the same text as in its own entry, so that clients can find this token among the best. */
 static struct span text_of(const struct openai_head *h, const struct place *at, int32_t id,
 			   struct buf *out)
 {

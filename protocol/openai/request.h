@@ -67,14 +67,15 @@ struct openai_request {
 	 * are none; add_generation_prompt; enable_thinking; reasoning_effort if given; and the members of
 	 * chat_template_kwargs */
 	json_t *context;
-	/* thinking and add_generation_prompt are on: the prompt counts as ending inside an open <think> block, as
-	 * templates then end it */
+	/* thinking and add_generation_prompt are on. The prompt then counts as ending inside an open <think> block,
+	 * because templates end it so. */
 	bool thinking;
 	/* completions */
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
 	size_t n_prompts;
 	bool echo; /* the answer, and its log-probabilities, begin with the prompt */
-	/* the body has max_tokens 0, which needs echo: max_tokens is 1 here, and the token drawn is not shown */
+	/* the body has max_tokens 0, which needs echo. The member max_tokens is then 1, and the token drawn is not
+	 * shown. */
 	bool prompt_only;
 	/* add special tokens around prompts that are texts; true by default */
 	bool add_special_tokens;
@@ -86,7 +87,7 @@ struct openai_request {
 	bool prompt_logprobs;
 	uint32_t n_prompt_logprobs;
 	bool has_seed;
-	uint32_t max_tokens; /* 0: absent, as many as fit into the context */
+	uint32_t max_tokens; /* 0: absent, as many as fit into the context and the KV cache */
 	uint32_t min_tokens, n;
 	bool ignore_eos;
 	const int32_t *stop_token_ids;
@@ -114,8 +115,9 @@ static inline bool openai_wants_scores(const struct openai_request *r, uint32_t 
 	return echoed || r->prompt_logprobs;
 }
 
-/* Parse a body. Strings live in the arena. -EINVAL and -PROBLEM_UNSUPPORTED name the param at fault, unless the body as
- * a whole is wrong; -ENOMEM. On failure *ret is unchanged and there is nothing to release. */
+/* Parse a body. Texts and ids of the body are copied into the arena, except those of the context. -EINVAL and
+ * -PROBLEM_UNSUPPORTED name the param at fault, unless the body as a whole is wrong; -ENOMEM. On failure *ret is
+ * unchanged and there is nothing to release. */
 int openai_parse_chat(const char *body, size_t len, const struct openai_limits *limits,
 		      struct arena *arena, struct openai_request *ret, struct err *e) MUST_CHECK;
 int openai_parse_completion(const char *body, size_t len, const struct openai_limits *limits,

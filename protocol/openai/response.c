@@ -135,7 +135,7 @@ static void begin_chunk(const struct openai_head *h, struct buf *out)
 	write_head(h, h->shape->chunk, out);
 }
 
-/* Closes the choice and the list of choices. If the request wants usage, the chunks before the one with it have
+/* Closes the choice and the list of choices. If the request wants usage, the chunks before the one with the usage have
  * "usage":null. */
 static void end_choices(const struct openai_head *h, struct buf *out)
 {

@@ -69,8 +69,8 @@ struct openai_token {
 	bool last;  /* last token of an echoed prompt: no later token completes its bytes */
 };
 
-/* The place in a choice's text where its next token begins, kept from one piece of text to the next. Each choice has
- * one, all zeros at first. Only the functions here use the members. */
+/* The place in a choice's text where its next token begins, kept from one piece of text to the next. Each choice of a
+ * stream has one, all zeros at first. Only the functions of this directory use the members. */
 struct openai_cursor {
 	char held[4]; /* start of a UTF-8 sequence that the next token continues */
 	uint32_t n_held;

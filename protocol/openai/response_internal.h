@@ -10,8 +10,9 @@ enum choice_form { CHOICE_FIRST, CHOICE_PIECE, CHOICE_LAST, CHOICE_WHOLE };
 struct openai_shape {
 	const char *body, *chunk; /* values of "object", such as "chat.completion" */
 	bool opens;		  /* a choice has a first chunk even if no token ids are wanted */
-	/* Whether prompt_token_ids and prompt_logprobs are members of the body alone. If false they are members of each
-	 * choice, and prompt_token_ids also of a chunk and of a body with one prompt. */
+	/* Whether prompt_token_ids and prompt_logprobs stand beside the list of choices alone, in a body or a first
+	 * chunk. If false they are members of each choice, and prompt_token_ids also stands beside the list in a first
+	 * chunk and in a body with one prompt. */
 	bool prompt_in_body;
 	/* Writes the member with the text: "delta":{…}, "message":{…} or "text":"…". */
 	void (*text)(const struct openai_delta *d, enum choice_form form, struct buf *out);

@@ -57,8 +57,8 @@ static int parse_ranges(const json_t *body, struct sampling *s, struct err *e)
 	return 0;
 }
 
-/* Reads prompt_logprobs. vLLM also accepts -1, which lists the whole vocabulary; an answer of that size is refused
- * here. */
+/* Reads prompt_logprobs. vLLM also accepts -1, which lists the whole vocabulary; this server refuses -1, because of the
+ * size of the answer. */
 static int parse_prompt_logprobs(const json_t *body, struct openai_request *r, struct err *e)
 {
 	int64_t top = 0;

@@ -84,8 +84,8 @@ int openai_parse_detokenize(const char *body, size_t len, uint32_t vocab_size, s
 	return 0;
 }
 
-/* Writes the letter that stands for a byte in byte-level vocabularies. A byte that is a printable Latin-1 character
- * stands for itself; the 68 others are, in order, U+0100 and up. No letter has more than two bytes in UTF-8. */
+/* Writes the letter that stands for a byte in byte-level vocabularies. A byte that is a visible Latin-1 character
+ * stands for itself; the 68 other bytes are, in order, U+0100 and up. No letter has more than two bytes in UTF-8. */
 static void spell(unsigned char byte, struct buf *out)
 {
 	uint32_t letter = byte;

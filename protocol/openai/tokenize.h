@@ -19,7 +19,7 @@
 
 struct openai_tokenize {
 	const char *model;  /* NULL: absent */
-	const char *prompt; /* NULL: the prompt is `context`, rendered; may be empty */
+	const char *prompt; /* may be ""; NULL: the prompt is `context`, rendered */
 	size_t prompt_len;
 	json_t *context;	 /* owned, NULL with a prompt: as in struct openai_request */
 	bool add_special_tokens; /* add special tokens around a prompt; true by default */

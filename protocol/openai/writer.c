@@ -65,7 +65,7 @@ void writer_nullable(struct buf *out, const char *text)
 		buf_puts(out, "null");
 }
 
-/* Writes the decimal digits of v, right-aligned, into the 12 bytes before `end`; returns their start. */
+/* Writes v in decimal, at most 11 bytes, so that the text ends at `end`. Returns the text's start. */
 static char *digits(char *end, int32_t v)
 {
 	uint32_t u = v < 0 ? 0u - (uint32_t)v : (uint32_t)v;

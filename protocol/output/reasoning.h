@@ -24,8 +24,8 @@ struct reasoning {
 /* Begins a text. `inside`: the prompt ended inside an open think block. */
 void reasoning_init(struct reasoning *r, bool inside);
 
-/* Takes a piece of text. Appends all that is not held back to `reasoning` or `content`; if memory runs out, that buf's
- * `failed` is set. */
+/* Takes a piece of text. Appends the bytes that are neither dropped nor held back to `reasoning` or `content`; if
+ * memory runs out, that buf's `failed` is set. */
 void reasoning_push(struct reasoning *r, const char *text, size_t len, struct buf *reasoning,
 		    struct buf *content);
 

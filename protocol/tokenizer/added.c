@@ -11,7 +11,7 @@
 
 struct added_node {
 	uint32_t child, sibling; /* 0: none */
-	int32_t token;		 /* index of the token that ends here, or -1 */
+	int32_t token;		 /* index of the token that ends at this node, or -1 */
 	unsigned char byte;
 };
 

@@ -64,7 +64,7 @@ void bpe_add(struct bpe *b, size_t rank, int32_t left, int32_t right, int32_t me
 /* Writes the ids of a word of at most SHORT_WORD bytes to `ids` and returns their number. */
 static size_t merge_short(const struct bpe *b, const unsigned char *word, size_t len, int32_t *ids)
 {
-	uint32_t ranks[SHORT_WORD]; /* rank of the pair that begins here; BPE_NEVER for the last */
+	uint32_t ranks[SHORT_WORD]; /* [i]: rank of the pair at ids[i]; BPE_NEVER for the last */
 	unsigned char last = 0;
 	size_t n = 0;
 
@@ -112,7 +112,7 @@ static size_t merge_short(const struct bpe *b, const unsigned char *word, size_t
 struct long_word {
 	int32_t *ids;
 	uint32_t *next, *prev, *ranks; /* next[i] == n: none; prev[i] == NONE: none */
-	uint64_t *heap;		       /* room for 2n: up to n at first, a merge takes 1, adds 2 */
+	uint64_t *heap;		       /* room for 2n: < n at first; a merge takes 1, adds <= 2 */
 	size_t n, n_heap;
 };
 

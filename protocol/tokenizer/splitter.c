@@ -247,8 +247,9 @@ static int run_llama3(struct run *run, size_t stage, const char *text, size_t le
 /* ---- PCRE2 ---- */
 
 /* Translates the escape at p for PCRE2 and appends it to out: the backslash and one character, with the braces of
- * \p{..}, \P{..} and \x{..}. Returns the length of that. The caller copies what else belongs to the escape, such as the
- * 41 of \x41. -EINVAL: nothing follows the backslash. -ENOTSUP: Oniguruma and PCRE2 may read the escape differently. */
+ * \p{..}, \P{..} and \x{..}. Returns the number of bytes of p that it has read. The caller copies the rest of the
+ * escape, such as the 41 of \x41. -EINVAL: nothing follows the backslash. -ENOTSUP: Oniguruma and PCRE2 may read the
+ * escape differently. */
 static int translate_escape(const char *p, struct buf *out, struct err *e)
 {
 	const char *end;
@@ -277,8 +278,8 @@ static bool known_group(const char *p)
 	       !strncmp(p, "(?i)", 4);
 }
 
-/* Translates a pattern of Oniguruma into one of PCRE2. Both engines give nearly all that tokenizers use the same
- * meaning. A few differences, such as \s, are translated; the rest is refused. */
+/* Translates a pattern of Oniguruma into one of PCRE2. Nearly all constructs that tokenizers use mean the same in both
+ * engines. A few others, such as \s, are translated; constructs that may differ in another way are refused. */
 static int translate(const char *pattern, struct buf *out, struct err *e)
 {
 	bool in_set = false;
