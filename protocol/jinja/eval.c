@@ -72,7 +72,7 @@ static struct value eval_builtin(struct render *r, struct activation *act, const
 
 	if (r->rc)
 		return NOTHING;
-	if (!n->builtin || !n->builtin->call) /* looking it up again sets the error */
+	if (!n->builtin || !n->builtin->call) /* looking the name up again sets the error */
 		builtin_named(r, n->type == N_FILTER ? FILTER : TEST, n->name);
 	return r->rc ? NOTHING : builtin_call(r, n->builtin, self, &args);
 }

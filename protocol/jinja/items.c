@@ -17,7 +17,7 @@
 /* ---- the member of an item by which it is sorted, compared or mapped ---- */
 
 /* Returns the next member of a path such as "a.b.0": the text from *at up to the character `end`, or to the end of the
- * path. Moves *at behind that character. */
+ * path. Moves *at behind that character, or past the end of the path. */
 static struct value next_part(struct value path, size_t *at, char end)
 {
 	const char *p = memchr(path.s + *at, end, path.len - *at);

@@ -195,8 +195,9 @@ static uint32_t hex_escape(struct lexer *l, const char *s, size_t n, size_t coun
 	return cp;
 }
 
-/* Reads an escape; s is the text behind the backslash. Appends the character for which the escape stands, or the
- * backslash and the character behind it if they are no escape. Returns the number of bytes of s that were used. */
+/* Reads an escape; s is the text behind the backslash. Appends the character for which the escape stands (none for a
+ * newline), or the backslash and the character behind it if they are no escape. Returns the number of bytes of s that
+ * were used. */
 static size_t unescape(struct lexer *l, const char *s, size_t n, struct buf *out)
 {
 	static const char plain[] = "\\'\"abfnrtv", meaning[] = "\\'\"\a\b\f\n\r\t\v";

@@ -1,5 +1,5 @@
-/* Methods of dict, and the tables of lists, tuples, ranges and `loop`, all of whose methods are refused. The methods of
- * str are in strings.c. */
+/* Methods of dict, and the tables of the methods of lists, tuples, ranges and `loop`, which are all refused. The
+ * methods of str are in strings.c. */
 #include "protocol/jinja/dict.h"
 #include "protocol/jinja/tables.h"
 

@@ -1,8 +1,8 @@
 /* One rendering: its bounds, its memory, its error.
  *
- * The values that a rendering makes are in its arena, which is dropped as a whole. Nothing here trusts the template or
- * the messages: code that may loop for long charges steps, code that recurses counts depth, and memory and output have
- * a maximum.
+ * The values that a rendering makes are in its arena, which is dropped as a whole. No code of a rendering trusts the
+ * template or the messages: code that may loop for long charges steps, code that recurses counts depth, and memory and
+ * output have a maximum.
  *
  * Errors are kept. The first failure stays in `rc` and *err. Functions called after it do no harm, and their results
  * (mostly NOTHING, false or NULL) mean nothing. So an expression is computed without a check after each call. Loops

@@ -259,7 +259,7 @@ static unsigned context_name(struct resolver *r, struct value name)
 }
 
 /* Gives the symbols of an analysed scope their slots. Fills the scope's frame: its slots, and which of them get a value
- * when it is entered (struct slot_load). */
+ * when the scope is entered (struct slot_load). */
 static void end_scope(struct resolver *r, struct scope *s, struct frame *ret)
 {
 	struct slot_load *loads;

@@ -38,7 +38,7 @@ struct value value_at(struct render *r, struct value v, int64_t index);
 struct value value_slice(struct render *r, struct value v, const struct value bound[3]);
 
 /* Returns a *new* list of the items of v from the last to the first; the items of a str are its characters. NULL after
- * a failure, and without one if v is a generator or cannot be walked. */
+ * a failure; also NULL, without a failure, if v is a generator or cannot be walked. */
 struct list *value_reversed(struct render *r, struct value v);
 
 /* Returns a *new* list of the items, sorted by their keys (keys[i] is the key of items->v[i]). Items with equal keys

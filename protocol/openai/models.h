@@ -9,7 +9,7 @@
 struct openai_model {
 	const char *id;		/* the name in requests */
 	const char *root;	/* the directory or name from which it was loaded; NULL: the id */
-	int64_t created;	/* seconds since 1970: when it was loaded */
+	int64_t created;	/* seconds since 1970: when the daemon began */
 	uint32_t max_model_len; /* tokens */
 };
 

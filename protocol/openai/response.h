@@ -89,7 +89,7 @@ struct openai_delta {
 	size_t n_tokens;
 	const int32_t *token_ids; /* [n_token_ids] for return_token_ids */
 	size_t n_token_ids;
-	/* this choice's cursor; needed in streams with log-probabilities; else NULL */
+	/* this choice's cursor; needed in streams with log-probabilities, otherwise it may be NULL */
 	struct openai_cursor *cursor;
 	const char *finish_reason; /* "stop", "length"; NULL: the choice has not ended */
 };

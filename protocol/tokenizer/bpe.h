@@ -31,8 +31,8 @@ struct bpe {
 	size_t n_merges;
 };
 
-/* Makes b empty, with room for n_merges merges. vocab must already have all tokens that are found by bytes
- * (vocab_index), and outlive b. -ENOMEM. */
+/* Makes b empty, with room for n_merges merges. Before bpe_finish, vocab must have all tokens that are found by bytes
+ * (vocab_index). vocab must outlive b. -ENOMEM. */
 int bpe_init(struct bpe *b, struct vocab *vocab, size_t n_merges) MUST_CHECK;
 void bpe_release(struct bpe *b);
 
