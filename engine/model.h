@@ -21,8 +21,8 @@ struct model {
 	struct kernels *kernels;	   /* borrowed */
 	struct kernel_shape shape;
 	struct model_layer *layers; /* [n_layers] */
-	/* Buffers that all layers share (engine/layers/layer.h has their numbers): the weights outside all layers
-	 * (embedding, final norm, head), and work space. */
+	/* Buffers that all layers share, by AT_* of kernels/step.h or BUFFER_* of engine/layers/layer.h: the weights
+	 * outside all layers (embedding, final norm, head), the frequencies of RoPE, and work space. */
 	cl_mem at[BUFFERS];
 	bool decode_step; /* a step without prefill can be one launch (engine/decode_work.h) */
 	/* for that launch: the addresses of its buffers on the device (kernels/step.h) */

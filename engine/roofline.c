@@ -137,8 +137,7 @@ static struct roofline_work product(const struct kernel_timing *l, double elemen
 	};
 }
 
-/* Returns the bytes that embed, rms_norm or sample moves for each row: the kernels without a product that belong to no
- * kind of layer. 0: `kernel` is another one. */
+/* Returns the bytes that embed, rms_norm or sample moves for each row. 0: `kernel` is another one. */
 static double bytes_a_row(const struct model_config *c, double element, const char *kernel)
 {
 	struct kernel_shape k = {0};

@@ -38,8 +38,8 @@ int kernels_status(const struct kernels *k, struct err *e) MUST_CHECK;
 uint64_t kernels_launches(const struct kernels *k);
 const struct kernel_shape *kernels_shape(const struct kernels *k);
 
-/* Returns name i in the list of all kernels, as profiles and errors show it; NULL past the last. Kernels of different
- * programs may have the same name. */
+/* Returns name i in the list of all kernels, as profiles and errors show it; NULL past the last. Several kernels
+ * may have the same name. */
 const char *kernels_name(size_t i);
 
 /* Turns the noting of launches (profile.h) on or off, and forgets those that were noted. It is off at first. -ENOMEM

@@ -33,8 +33,8 @@ static void try_lock(struct store_dir *d, struct err *ret_why)
 		err_set(ret_why, errno, "%s cannot be written: %s", d->path, strerror(errno));
 		return;
 	}
-	/* DIR is locked too, because a user can delete the lock file. Some file systems cannot lock directories, so
-	 * that DIR cannot be locked is a failure only if another process has locked it. */
+	/* DIR is locked too, because a user can delete the lock file. Some file systems cannot lock directories.
+	 * Therefore it is a failure not to get DIR's lock only if another process has it. */
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0 ||
 	    (flock(d->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)) {
 		if (errno == EWOULDBLOCK)
@@ -175,8 +175,8 @@ static int see_file(struct listing *l, int fd, const char *name)
 	return 0;
 }
 
-/* Calls `step` for every name in the directory at/name, until one returns another number than 0, and returns that.
- * Returns 0 without a call if the directory cannot be opened. */
+/* Calls `step` for every name in the directory at/name, until `step` returns another number than 0, and returns that
+ * number. Returns 0 without a call if the directory cannot be opened. */
 static int each(struct listing *l, int at, const char *name,
 		int (*step)(struct listing *l, int fd, const char *name))
 {

@@ -18,8 +18,8 @@
  *     136   4 n   the tokens, int32
  *       .    16   SHA-256 of everything above, cut to 16 bytes
  *
- * Numbers are little endian. A file with another version than 1 is refused. The store builds its index of items
- * (index.h) from the names of the files, without opening them. A name is
+ * Numbers are little endian. A file with another version than 1 is refused. When the store is opened, it lists the
+ * items on disk by the names of their files, without opening the files. A name is
  *
  *     <key, 32 hex>-<origin, 16>-<origin of the page before, 16>-<depth, 8>.kv or .state
  *

@@ -120,8 +120,8 @@ struct store_block *store_end_job(struct store *s, struct store_job *job)
 		s->beside_bytes -= b->bytes;
 	if (job->entry)
 		job->entry->job = NULL;
-	/* The caller is likely to have several puts to make, so it is not woken before half of the queue's budget is
-	 * free. */
+	/* The engine thread is likely to have several puts to make, so it is not woken before half of the queue's
+	 * budget is free. */
 	if (s->puts_wait && s->beside_bytes <= s->config.queue_bytes / 2) {
 		s->puts_wait = false;
 		s->news = true;

@@ -58,7 +58,8 @@ struct store {
 	bool failing;	       /* the last write failed */
 	uint32_t n_given_up;   /* items given up because of their own file */
 	bool forget_found;     /* the store was cleared while the disk tier was being opened */
-	bool puts_wait;	       /* store_ready returned false, and the caller was not woken since */
+	/* store_ready returned false; the caller is to be woken when half of the queue's budget is free */
+	bool puts_wait;
 	bool closing, writer_ended;
 	bool news;		  /* store_unlock is to call config.wake */
 	struct store_stats stats; /* the counts; store_stats fills in the rest */

@@ -13,8 +13,8 @@
  * evicted (index.h has the order). A block that is evicted before it is written stays in the queue, as long as such
  * blocks have at most `queue_bytes` (one of any size may stay); else it is lost unwritten.
  *
- * Disk. A directory has one owner, which holds its locks (dir.h). Only the owner writes, deletes and evicts files, also
- * those of other identities. Another process on the same directory reads the files that it finds when it starts.
+ * Disk. A directory has one owner, which holds its locks (dir.h). Only the owner writes and deletes files; it evicts
+ * files of other identities too. Another process on the same directory reads the files that it finds when it starts.
  *
  * Files are written in the order of the puts, under a temporary name, and then renamed. Usually a file is there less
  * than a second after its put. If the disk is slower than the puts, the queue fills; without a host tier store_ready

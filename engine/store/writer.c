@@ -266,8 +266,9 @@ static void note_written(struct store *s, struct store_job *job, uint64_t cost)
 	s->stats.written_bytes += job->block->bytes;
 }
 
-/* Notes that a job's file could not be written. Gives the item up if the error concerns this file only. Otherwise
- * pauses writing and, after the job's first failure, queues it again. Returns whether the job is in the queue again. */
+/* Notes that a job's file could not be written. Gives the item up if the error concerns this file only. Any other error
+ * pauses writing, unless writing was cancelled. After its first such error the job is queued again, unless the item was
+ * forgotten or the store is closing. Returns whether the job is in the queue again. */
 static bool note_unwritten(struct store *s, struct store_job *job, int error, const struct err *why)
 {
 	if (concerns_one_file(error)) {

@@ -19,7 +19,7 @@
  *
  * Sums and their precision: as in the files that are included. Global size: any number of groups; `address`: one group.
  * Options: those of the included files (kernels/programs.c). Reference: separate launches, bit by bit
- * (tests/test_runner.c), and the references of the included files. */
+ * (tests/test_invariance.c), and the references of the included files. */
 #define STEP /* leaves out the __kernels of the included files: only their functions are needed */
 #include "embed.cl"
 #include "norm.cl"
@@ -71,7 +71,7 @@ struct part {
 	LOCAL float *scratch;
 };
 
-/* Buffer i of all layers, and buffer i of the layer of a part p. */
+/* Buffer i of the model, and buffer i of the layer of part p (AT_* of kernels/step.h). */
 #define GLOBAL_AT(type, i) ((__global type *)p->at[i])
 #define LAYER_AT(type, i)  ((__global type *)p->layer[i])
 
@@ -256,8 +256,8 @@ GROUP_FUNCTION void do_part(const struct part *p, int op)
 #define MEMORY MEMORY_1
 #endif
 
-/* Waits until all tickets before `first` are done. If the operation is a product, part p's weights are prefetched
- * meanwhile: they do not depend on these tickets. */
+/* Waits until all tickets before `first` are done. p: the first part of the group's ticket. If the ticket's operation
+ * is a product, its weights are prefetched meanwhile, because they do not depend on the tickets before. */
 GROUP_FUNCTION void wait_for(volatile __global int *done, int first, const struct part *p, __global const int *phase)
 {
 	__global const elem_t *W = product_weights(p, phase[PHASE_OP]);

@@ -26,12 +26,12 @@
  */
 #include "delta_chunk.clh"
 
-#define SLICE	 32	 /* dimensions of q and k that delta_scan has in local memory at a time */
+#define SLICE	 32	 /* dimensions of q and k that delta_scan has in local memory together */
 #define SLICE_LD (SLICE + 4)
 #define HALF_SLICE 16 /* dimensions of q and k that delta_chunk has in local memory at a time */
 #define HALF_LD	 (HALF_SLICE + 4)
 #define BLOCK	 16
-#define ROWS	 4 /* rows of a lane, in a tile of C rows and 16 columns */
+#define ROWS	 4 /* rows of a lane, of the C rows of a chunk; in delta_chunk also columns of a lane */
 #define WORK	 (2 * C * C + C)
 #define LOCAL_2  (2 * C * SLICE_LD) /* two slices, or one [C][C] */
 

@@ -42,7 +42,7 @@
 
 /*
  * Computes acc[i][j] = sum_k a[i][k] * b[k * b_row + column j], k from 0 to n - 1, for a tile of DELTA_ROWS rows and
- * the SLAB columns from c0 on. Columns from n_cols on do not exist; what is computed for them is not used.
+ * the SLAB columns from c0 on. Columns from n_cols on do not exist, and their results are not used.
  */
 static inline void tile_product(floatv acc[DELTA_ROWS][COL_BLOCKS], __global const float *const a[DELTA_ROWS],
 				__global const float *b, uint b_row, uint n, uint c0, uint n_cols)
@@ -149,8 +149,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 				FOR_ITEMS (d, DK)
 					kt[d * C + i] = i < n ? k[i * HK * DK + d] : 0.0f;
 			BARRIER();
-			/* Computes A and P, four rows of each at a time. Elements above their diagonals are not
-			 * used. */
+			/* Computes A and P, four rows of each at a time. Above the diagonal only zeros are used. */
 			for (uint i0 = 0; i0 < n; i0 += HALF) {
 				uint rows = MIN_(n - i0, (uint)HALF);
 

@@ -28,7 +28,7 @@
 #define EXPERT_QUADS CEIL_(EXPERTS, 4)
 
 #if EXPERTS > 0
-/* Computes the router logits of token t in ROUTER_BLOCKS column blocks, which are part gx of OP_ROUTER
+/* Computes the router logits of token t in ROUTER_BLOCKS * WIDTH columns, which are part gx of OP_ROUTER
  * (kernels/step.h). The sums are the same chains over k as in a matrix product in float (gemm_core.clh), which computes
  * them for prompts. */
 #define ROUTER_BLOCKS 4

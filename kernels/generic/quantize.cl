@@ -58,7 +58,7 @@
 			inverse = amax < INFINITY ? 127.0f / amax : 0;                             \
 			if (amax < INT8_TINY)                                                      \
 				scale = inverse = 0;                                               \
-			mask = inverse > 0 ? 0xffu : 0; /* a NaN there becomes zero too */         \
+			mask = inverse > 0 ? 0xffu : 0; /* a NaN of x becomes zero too */          \
 			if (LANE == 0)                                                             \
 				*q = as_uint(scale);                                               \
 			FOR_COLUMNS(c, n) {                                                        \

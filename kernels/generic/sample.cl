@@ -392,7 +392,8 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 			       warm && d[DRAW_TOP_K] > 0 && d[DRAW_TOP_K] < VOCAB ? d[DRAW_TOP_K] : 0};
 	const struct view raw = view_of(x, VOCAB);
 	struct view v = raw;
-	/* Lists of the blocks' numbers (vocabulary.clh). The raw logits have their own lists only if these differ. */
+	/* Lists of the blocks' numbers (vocabulary.clh). The raw logits have lists of their own only if the report
+	 * needs other numbers. */
 	__global float *best = w + SAMPLE_BEST(VOCAB), *sum = warm && needs_sum(&k) ? w + SAMPLE_SUM(VOCAB) : 0;
 	__global float *raw_best = extra && changed ? w + SAMPLE_RAW_BEST(VOCAB) : best;
 	__global float *raw_sum = extra && (changed || !sum || temperature != 1.0f) ? w + SAMPLE_RAW_SUM(VOCAB) : sum;
