@@ -9,8 +9,8 @@
  * because fused kernels need not move them. The sizes of a step are the model's, without the padding of its layout.
  *
  * FLOP are two for each multiply-add of a product with weights, and those of attention and recurrences (`flops` of
- * struct layer_ops). FLOP that a kernel computes beyond the plain formula do not count, as those of Gated DeltaNet in
- * chunks. So they do not raise the share of the roofline that the kernel reaches. */
+ * struct layer_ops). FLOP that a kernel computes beyond the plain formula, such as those of Gated DeltaNet in chunks,
+ * do not count. So they do not raise the share of the roofline that the kernel reaches. */
 #pragma once
 
 #include <stdbool.h>

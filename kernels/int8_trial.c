@@ -90,9 +90,8 @@ void int8_trial_close(struct int8_trial *t)
 	free(t);
 }
 
-/* Queues the filling of a buffer with random words. Read as a float, a word has a magnitude between 0.007 and 0.5; read
- * as two bf16, both have. Products read scales and activations from such buffers, and subnormal numbers would be
- * slow. */
+/* Queues the filling of a buffer with random words. Read as a float or as two bf16, a word has magnitudes between 0.007
+ * and 0.5. Products read scales and activations from such buffers, and subnormal numbers would be slow. */
 static cl_int fill(struct int8_trial *t, const struct store *s)
 {
 	uint32_t words[PATTERN_BYTES / 4], random = 1;

@@ -1,7 +1,7 @@
 /*
- * The bytes of one item in host memory. References are counted, because the store's host tier, its queue to the disk
- * and the caller share a block; the block is freed with its last reference. The bytes are written once, before the
- * block is put into the store or handed out by it.
+ * The bytes of one item in host memory. References are counted, because the store's index, its queue to the disk and
+ * the caller share a block; the block is freed with its last reference. The bytes are written once, before the block is
+ * put into the store or handed out by it.
  */
 #pragma once
 

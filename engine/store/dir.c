@@ -33,8 +33,8 @@ static void try_lock(struct store_dir *d, struct err *ret_why)
 		err_set(ret_why, errno, "%s cannot be written: %s", d->path, strerror(errno));
 		return;
 	}
-	/* DIR is locked too, because a user can delete the lock file. Some file systems cannot lock directories.
-	 * Therefore it is a failure not to get DIR's lock only if another process has it. */
+	/* DIR is locked too, because a user can delete the lock file. Some file systems cannot lock directories. If
+	 * DIR cannot be locked, that is a failure only if another process has locked it. */
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0 ||
 	    (flock(d->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)) {
 		if (errno == EWOULDBLOCK)

@@ -8,7 +8,8 @@
  * ticket waits for lower tickets alone, and groups that already run have taken all lower tickets. So any number of
  * groups suffices, even one, and no group has to be resident for another.
  *
- * A part is done by the functions of the other kernels, so the bits are those of separate launches.
+ * A part is done by the functions of the other kernels. Only the router's product has a function of its own, with the
+ * same sums (moe_route.cl). So the bits are those of separate launches.
  *
  * A kernel has far fewer arguments than a model has matrices. So buffers are passed as addresses, which the kernel
  * `address` writes once: at[i] is the address of buffer i. The address of a buffer does not change while it lives.

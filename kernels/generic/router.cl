@@ -106,7 +106,7 @@ __kernel GROUP_SIZE void router(__global const float *restrict A, uint lda, __gl
 #define FEW_ROWS 4
 #define SIDE	 (LANES / 16) /* parts side by side */
 
-/* Adds four terms of each of `rows` rows. In every call `rows` is a constant to the compiler. */
+/* Adds four terms of each of `rows` rows. `rows` is a constant where this function is inlined. */
 GROUP_FUNCTION void add_terms(float *part, uint rows, __global const float *A, uint lda, __global const float *w, uint k)
 {
 	float w0 = w[k * 16], w1 = w[k * 16 + 16], w2 = w[k * 16 + 32], w3 = w[k * 16 + 48];
