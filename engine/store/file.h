@@ -23,7 +23,8 @@
  *
  *     <key, 32 hex>-<origin, 16>-<origin of the page before, 16>-<depth, 8>.kv or .state
  *
- * The name lacks the key of the page before, so that key is not known for a file that was found at the start.
+ * The name lacks the key of the page before, so that key is not known for a file that was found at the start. Of a
+ * state, the page before is the one before the page at whose end the state is.
  *
  * A header or a name is checked as a whole before any of its fields is handed out. Pure: no system calls. */
 #pragma once

@@ -77,7 +77,9 @@ void store_close(struct store *s, uint64_t timeout_ns);
 
 struct store_put {
 	struct tier_item item;
-	struct content_key parent; /* key of the page before; of the first page: of its space */
+	/* Key of the page before the item's page, or of the space if that is the first page. A state's page is the one
+	 * at whose end the state is. */
+	struct content_key parent;
 	uint32_t depth;		   /* tokens from the prompt's beginning to the item's end */
 	const int32_t *tokens;	   /* [page_tokens] of a page, copied; NULL for a state */
 	struct store_block *block; /* taken, also on failure */
