@@ -2,17 +2,17 @@
  * and decodes. This file has what the schedulers of both workers do for that. It handles ids and counts only;
  * daemon/steps/handoff.h and the transfer thread move the bytes.
  *
- * Receiving. A request with enough tokens to compute (handoff_wanted) gets memory for its whole prompt at once, in the
- * same transaction as any other request. Then it waits (Receiving) until pages, state and first tokens have arrived. No
- * plan contains any of its rows before that, so late or missing data can neither delay nor damage a step. The request
- * uses only prefilled pages of the cache. So the whole prompt has the bits of a prefill without a cache, and is
- * published as prefilled. A Receiving request neither leads nor follows another one, and is not retracted.
+ * Receiving. A request with enough tokens to compute (handoff_wanted) gets memory for its whole prompt at once, in a
+ * transaction like that of any other request. Then it waits (Receiving) until pages, state and first tokens have
+ * arrived. No plan contains any of its rows before that, so late or missing data can neither delay nor damage a step.
+ * The request uses only prefilled pages of the cache. So the whole prompt has the bits of a prefill without a cache,
+ * and is published as prefilled. A Receiving request neither leads nor follows another one, and is not retracted.
  *
  * Sending. The prompt is resumed only from prefilled pages and states, too. Plans list with the prompt's rows the data
- * for the other worker (struct plan_ship): each page that the other worker lacks once, as soon as the page is whole,
- * also when it was found in the cache; with the prompt's last row also the partial page and the state behind the
- * prompt. The bytes may be read long after the step. Therefore the request keeps its trunk when its tokens are drawn
- * (Shipping). The trunk holds
+ * for the other worker (struct plan_ship). Each page that the other worker lacks is listed once, as soon as the page is
+ * whole, also when it was found in the cache. With the prompt's last row the partial page and the state behind the
+ * prompt are listed, too. The bytes may be read long after the step. Therefore the request keeps its trunk when its
+ * tokens are drawn (Shipping). The trunk holds
  *     - a lock on the path of the tree with its pages
  *     - its own pages
  *     - a reference to each page to be sent that it has handed to the tree, because the tree may use an equal page

@@ -55,7 +55,7 @@ static int check_tokens(const int32_t *ids, uint32_t n, uint32_t vocab_size, con
 	return 0;
 }
 
-/* Checks lengths, and the memory that they need. */
+/* Checks lengths and the number of choices, and the memory that they need. */
 static int check_sizes(const struct scheduler_config *c, const struct scheduler_request *q,
 		       struct err *e)
 {

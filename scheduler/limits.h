@@ -1,5 +1,5 @@
-/* Refuses configurations that cannot work, and requests that could never run. Where a number is too large or too small,
- * the error text has it and the limit. */
+/* Refuses configurations that cannot work, and requests that could never run. Most error texts about a number that is
+ * too large or too small have the number and the limit. */
 #pragma once
 
 #include "scheduler/scheduler.h"

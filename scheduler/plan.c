@@ -153,7 +153,8 @@ static void add_window(struct plan_builder *b, struct request *r, uint32_t n_tok
 
 		if (q->ended)
 			continue;
-		/* Choices that draw nothing here use this plan too: the fork copies the page that this row writes. */
+		/* Choices that draw nothing in this plan count as used by it, too. So their decode rows, and the fork
+		 * that copies the page that this row writes, are left to a later plan. */
 		q->last_plan = b->number;
 		if (!q->n_generated)
 			add_draw(b, q);
@@ -161,9 +162,9 @@ static void add_window(struct plan_builder *b, struct request *r, uint32_t n_tok
 	end_prompt(b, r);
 }
 
-/* Handles the first request of the queue: it is admitted, becomes a follower, waits for a load, or waits for its prompt
- * from another worker (Receiving). Sets *admitted to whether it was admitted. False: it stays in the queue, and all
- * requests behind it wait too. */
+/* Handles the first request of the queue: it is admitted to compute its prompt, becomes a follower, waits for a load,
+ * or waits for its prompt from another worker (Receiving). Sets *admitted to whether it was admitted to compute its
+ * prompt. False: it stays in the queue, and all requests behind it wait too. */
 static bool admit_first(struct plan_builder *b, struct request *r, bool *admitted)
 {
 	struct prefix_match m;
@@ -243,7 +244,7 @@ static void plan_receives(struct plan_builder *b)
 
 /* ---- decoding ---- */
 
-/* Whether q can have a decode row in this plan: the plan does not use it yet, and q has another token to run. */
+/* Whether q can have a decode row in this plan: the plan does not use q yet, and q has another token to run. */
 static bool can_decode(const struct plan_builder *b, const struct sequence *q)
 {
 	return !q->ended && q->last_plan != b->number &&

@@ -22,7 +22,8 @@ enum {
 	SNAPSHOTS_MAX = 4,
 };
 
-#define STATE_ZERO (-1) /* state_src: the sequence begins, its state is zero */
+/* state_src: the sequence begins with a zero state, or the model has no states */
+#define STATE_ZERO (-1)
 
 /* The parameters of a draw. The drawn token depends only on the logits, these parameters, (choice, position) and banned
  * ids of the struct plan_draw, and, with penalties, the seat's token counts. */
@@ -96,8 +97,8 @@ struct plan_score {
  * the row has run; and with the row that ends the prompt the partial page and the state behind the prompt. No page of a
  * prompt is in two ships, and pages that the other worker has already (n_have of the request) are in none. Pages and
  * slot keep their content, also after the plan is committed, until scheduler_shipped or scheduler_abort is called for
- * the request, or scheduler_fail is called. Before such a call, reads of pages and slot must be queued on the
- * device. */
+ * the request, or scheduler_fail is called. The caller may queue reads of pages and slot on the device only before such
+ * a call. */
 struct plan_ship {
 	uint64_t request;    /* the request's id */
 	uint32_t row;	     /* a prefill row; one ship a row at most */
@@ -129,7 +130,7 @@ struct plan {
 	const struct plan_copy *page_copies;  /* whole KV pages, all layers */
 	const struct plan_copy *state_copies; /* whole state slots, all layers */
 	uint32_t n_rows, n_prefill_rows;
-	uint32_t n_prefill_tokens; /* tokens of the prefill rows; each decode row adds one more */
+	uint32_t n_prefill_tokens; /* tokens of the prefill rows together */
 	uint32_t n_draws, n_resets, n_page_copies, n_state_copies;
 	uint32_t n_scores, n_scored_tokens; /* n_scored_tokens: the tokens of all scores */
 	uint32_t n_ships;

@@ -49,8 +49,8 @@ static bool extend_to(struct scheduler *s, struct sequence *q, uint32_t depth)
 	return true;
 }
 
-/* Hands a slot over as a checkpoint at position `depth`. If the tree does not have q's pages up to that position
- * (!there), puts the slot back instead. */
+/* Hands a slot over as a checkpoint at position `depth`. Puts the slot back instead if the tree does not have q's pages
+ * up to that position (!there), or if q's path does not end at that position. */
 static void add_checkpoint(struct scheduler *s, struct sequence *q, uint32_t depth, uint32_t slot,
 			   enum prefix_checkpoint kind, bool there)
 {

@@ -13,12 +13,12 @@
 void publish_row(struct scheduler *s, const struct plan_row *row, const struct step_row *more,
 		 bool computed);
 
-/* Takes from q the slot with the state that its next row reads, to make a checkpoint of it. The slot is pinned for that
- * row, and q gets another one to write. Returns the slot, which is the caller's now; POOL_NONE, and nothing changed: no
- * other slot can be had. */
+/* Takes from q the slot with the state that its next row reads, to make a checkpoint of that state. The slot is pinned
+ * for that row, and q gets another slot to write. Returns the slot with the state, which is the caller's now;
+ * POOL_NONE, and nothing changed: no other slot can be had. */
 uint32_t publish_give_slot(struct scheduler *s, struct sequence *q) MUST_CHECK;
 
 /* Publishes the whole pages of q's prompt, which another worker prefilled. If the prompt ends at a multiple of
- * state_tokens, and there is another slot for q to write, the state behind it becomes a checkpoint. Does nothing if the
- * request does not use the cache. */
+ * state_tokens, and there is another slot for q to write, the state behind the prompt becomes a checkpoint. Does
+ * nothing if the request does not use the cache. */
 void publish_received(struct scheduler *s, struct sequence *q);

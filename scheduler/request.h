@@ -20,11 +20,12 @@
  *     PrefillDone   -           -             -           Shipping    -
  *     Shipping      -           -             -           -           Finished
  *
- * A request has n choices, each a `sequence` with the tokens that it drew and, while it is admitted, a seat, a state
- * slot and a block table. One of them, the *trunk*, computes the prompt: the first choice that is alive at admission.
- * The others have a slot, and pages for the tokens behind the prompt's last whole page. The *fork*, planned with the
- * first decode rows, gives them the trunk's whole pages and copies its partial page and its state. A trunk that ends
- * before the fork keeps its pages and slot until the fork, or until its request is over.
+ * A request has n choices, each a `sequence` with the tokens that it drew. At admission each living choice gets a seat,
+ * a block table and, if the model has states, a slot. One of them, the *trunk*, computes the prompt: the first choice
+ * that is alive at admission. The other choices get pages for the tokens behind the prompt's last whole page. The
+ * *fork*, planned with the request's first decode rows, gives them the prompt's whole pages, and copies of the trunk's
+ * partial page and state. A trunk that ends before the fork keeps its pages and slot until the fork, or until its
+ * request is over.
  *
  * The pages of a sequence:
  *
@@ -69,9 +70,9 @@ enum request_event {
  *
  * Slots: the next row reads `source` and writes `slot`, which the sequence owns. These differ in two cases. Before the
  * first row of a sequence the source may be a slot of the tree, or POOL_NONE for a zero state. And when the state of a
- * row becomes a checkpoint, the slot with that state is the source of the next row, which writes another slot. A slot
- * that is the source and not the sequence's own is pinned until the row that reads it is committed, or until the
- * sequence is released. */
+ * row, or of a received prompt, becomes a checkpoint, the slot with that state is the source of the next row, which
+ * writes another slot. A slot that is the source and not the sequence's own is pinned until the row that reads it is
+ * committed, or until the sequence is released. */
 struct sequence {
 	struct list node; /* in scheduler.decoding or scheduler.ending, or in no list */
 	struct request *request;
@@ -82,8 +83,11 @@ struct sequence {
 	bool ended;
 	uint32_t *pages;  /* [n_pages] block table, in the memory of the seat */
 	uint32_t n_pages; /* pages in the table */
-	uint32_t n_tree;  /* how many of them, from the first on, the tree owns */
-	/* end of the locked path of the tree that has n_tree pages; NULL: the tree gets no pages of this sequence */
+	/* how many of them, from the first on, the tree owns; before the fork, of a choice that is not the trunk: how
+	 * many the fork will set */
+	uint32_t n_tree;
+	/* end of the locked path of the tree that has n_tree pages; NULL: the tree gets no pages of this sequence, or
+	 * the sequence is not the trunk and waits for the fork */
 	struct prefix_node *path;
 	/* node of the path with the newest checkpoint that this sequence left while decoding; or NULL */
 	struct prefix_node *decoded;
@@ -127,11 +131,13 @@ struct request {
 	struct list receiving; /* in scheduler.receiving while Receiving, else in no list */
 	enum request_state state;
 	struct tier_load *load; /* the load that it waits for outside of the queue, or NULL */
-	uint32_t n_loads;	/* number of loads that it has waited for */
+	uint32_t n_loads;	/* number of loads so far, with the one that it waits for */
 	bool loads_over;	/* it waits for no more loads */
-	/* the item that a failed load lacked: PREFIX_MISS_EVICTED_PAGE or _EVICTED_STATE; else PREFIX_MISS_NONE */
+	/* the kind of item that a failed load lacked: PREFIX_MISS_EVICTED_PAGE or _EVICTED_STATE; else _NONE */
 	enum prefix_miss lost;
-	bool admitted;	/* it was admitted at least once, now or earlier: `hit` is known */
+	/* it was admitted to compute its prompt here, or its prompt has arrived from another worker, now or earlier:
+	 * `hit` is known */
+	bool admitted;
 	bool retracted; /* it was retracted and not admitted since */
 	struct scheduler_hit hit;
 	/* At its first admission all pages of its prompt were prefilled or still to be computed (origin 0). So after a
@@ -141,8 +147,7 @@ struct request {
 	bool prepared; /* Receiving: scheduler_next_prepare has returned it */
 	/* index of the page behind the last page in a ship so far; 0: there was no ship */
 	uint32_t n_shipped;
-	/* prompt_logprobs: number of tokens of the prompt in the rows planned so far, which report their scores
-	 * (plan_score) */
+	/* prompt_logprobs: number of tokens of the prompt in the rows planned so far */
 	uint32_t n_scored;
 	struct sequence *trunk;
 	/* states behind this position of its prompt can still be asked for: the plan that computes them is not made */
@@ -196,8 +201,8 @@ int request_reserve_first_draws(struct request *r) MUST_CHECK;
  * FINISH_NONE. */
 enum finish_reason request_draw(struct sequence *q, int32_t token);
 
-/* Whether the request wants log-probabilities of its prompt and they are not all planned yet. Until then every token of
- * the prompt has to be computed. */
+/* Whether the request wants log-probabilities of its prompt and some of them are not planned yet. Until all of them
+ * are planned, every token of the prompt has to be computed. */
 static inline bool request_scores(const struct request *r)
 {
 	return r->ask.prompt_logprobs && r->n_scored < r->ask.n_prompt;

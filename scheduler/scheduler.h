@@ -51,8 +51,8 @@
  * memory of an ordinary one. No plan uses this memory until another worker has sent the prompt's pages, its state and
  * the first tokens; then the prompt counts as prefilled here. For the worker that prefills (HANDOFF_SEND) it is an
  * ordinary request of one token a choice. Its plans list the pages and the state to send, and the request keeps them
- * until scheduler_shipped. The prefill worker may fail at any time; then the request begins again, on another one or
- * here.
+ * until scheduler_shipped. The prefill worker may fail at any time; then the request begins again, with another prefill
+ * worker or in the decode worker alone.
  *
  *     Submitted ──> Receiving ──> PrefillDone ...          ... PrefillDone ──> Shipping ──> Finished
  *         └<────────────┘ failed
@@ -96,7 +96,7 @@ struct scheduler_config {
 	uint32_t vocab_size;
 };
 
-/* The role of this worker for a request whose prompt one worker computes and another one decodes. */
+/* The role of this worker for a request, when one worker computes the prompt and another worker decodes. */
 enum scheduler_handoff {
 	HANDOFF_NONE,
 	HANDOFF_RECEIVE, /* another worker may compute the prompt: scheduler_next_prepare */
@@ -166,7 +166,7 @@ struct scheduler_event {
 struct scheduler_stats {
 	/* sequences that hold a seat: prefilling, decoding, receiving, shipping */
 	uint32_t running;
-	/* requests that were not admitted yet, or were retracted and wait again */
+	/* requests that wait for admission, for the first time or again */
 	uint32_t waiting;
 	uint64_t stores_waiting; /* items in the queue of scheduler_next_store */
 	/* All members below, except `cache`, count from the start. */
@@ -177,7 +177,8 @@ struct scheduler_stats {
 	uint64_t misses[PREFIX_MISS_N]; /* first admissions by reason of the miss */
 	/* times that a request began to wait for items of the store (tiering.h), and how often that failed */
 	uint64_t loads_begun, loads_failed;
-	/* queued items that left the device before they were stored */
+	/* queued items whose page or slot left the cache before they were stored; those that scheduler_flush or
+	 * scheduler_fail takes out of the queue are not counted */
 	uint64_t stores_dropped;
 	uint64_t shared_waits; /* times that a request waited for another one's prefill */
 	/* times that a request began to wait for a prompt from another worker, and how often that failed */
@@ -217,8 +218,8 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_request *r, uin
 void scheduler_abort(struct scheduler *s, uint64_t id);
 void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice);
 
-/* Makes the next plan. NULL: nothing can run until another call changes that (a commit, a new request, an abort, a
- * loaded item, a received prompt). Not to be called while max_plans_out plans are out. */
+/* Makes the next plan. NULL: nothing can run until another call changes that (such as a commit, a new request, an
+ * abort, a loaded item or a received prompt). Not to be called while max_plans_out plans are out. */
 const struct plan *scheduler_plan(struct scheduler *s);
 
 /* Commits the oldest plan that is out, which has run with these results [n_draws + n_scored_tokens of the plan]. Writes

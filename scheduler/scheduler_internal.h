@@ -57,7 +57,7 @@ struct scheduler {
 	struct arena memory; /* memory of the arrays below */
 	struct prefix_cache *cache;
 	struct pool *seats;
-	/* windows end at its multiples: the larger of page_tokens and state_tokens */
+	/* windows end at its multiples, or with their prompt: the larger of page_tokens and state_tokens */
 	uint32_t align;
 	uint32_t *tables;     /* [max_seqs][table_pages] block tables, one for each seat */
 	uint32_t table_pages; /* pages of the longest sequence */
@@ -78,7 +78,7 @@ struct scheduler {
 	struct list receiving;
 	struct step steps[STEPS_OUT_MAX];
 	uint64_t planned, committed;
-	/* For tiering.c, down to tier_origins. tiers NULL: there are no tiers below the device. */
+	/* The tiers below the device, down to tier_origins (tiering.h). tiers NULL: there are none. */
 	struct tiers *tiers;
 	bool tiers_ready;
 	/* [n_pages + n_slots] one for each page, then one for each slot */
@@ -127,8 +127,8 @@ bool scheduler_draw(struct sequence *q, const struct draw_result *result,
  * other lists too, and is freed if it holds no memory. */
 void scheduler_note_ended(struct scheduler *s, struct request *r);
 
-/* Releases ended sequences that no plan that is out, no fork and no shipment needs, and frees requests that are over
- * and hold no memory. */
+/* Releases ended sequences that no plan that is out, no fork and no ship needs, and frees requests that are over and
+ * hold no memory. */
 void scheduler_settle(struct scheduler *s);
 
 /* plan.c: admits requests and fills the next step; false: there is nothing to run. */

@@ -59,7 +59,7 @@ static uint32_t planned_checkpoint(struct scheduler *s, const struct request *le
 	return best;
 }
 
-/* Asks the leader to leave a state at `at`; false: it has been asked for WANTED_MAX other states already. */
+/* Asks the leader to leave a state at `at`; false: WANTED_MAX other states of it are wanted already. */
 static bool ask_for_state(struct request *leader, uint32_t at)
 {
 	uint32_t i;
@@ -96,8 +96,9 @@ bool sharing_follow(struct scheduler *s, struct request *r, const struct prefix_
 		if (leader->ask.cache_disabled || !leader->trunk || !leader->trunk->path ||
 		    !same_space(r, leader))
 			continue;
-		/* A request that was retracted must get its earlier bits again, and one whose pages are sent must get
-		 * the bits of a prefill. Neither can use the pages of a leader whose prompt was not all prefilled. */
+		/* A retracted request with origin_known must get its earlier bits again, and a request whose pages are
+		 * sent must get the bits of a prefill. Neither can use the pages of a leader whose prompt was not all
+		 * prefilled. */
 		if (((r->admitted && r->origin_known) || r->ask.handoff == HANDOFF_SEND) &&
 		    leader->trunk->prompt_origin != PREFIX_PREFILLED)
 			continue;

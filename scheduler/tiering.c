@@ -304,7 +304,8 @@ bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret)
 	return false;
 }
 
-/* All items have come, or one failed: ends the load, and hands the items to the tree if all are good. */
+/* To be called when all items have come, or one will not come and the others that were asked for have been answered:
+ * hands the items to the tree if all are good, and ends the load. */
 static void finish_load(struct scheduler *s, struct tier_load *l)
 {
 	struct request *r = l->request;

@@ -11,7 +11,7 @@
  * the store than with the device alone, and there is memory, it gets pages and a slot for them and waits outside of the
  * queue. When all items have come they are handed to the tree; the request queues again in its place, to resume from
  * them. If an item does not come (it is damaged or gone), it is removed from the index and the request queues again;
- * then it may wait for another, shorter load.
+ * then the request may wait for another, shorter load.
  *
  * Uses. An item that a request resumes on the device should count as used in the store too. The caller takes these uses
  * (scheduler_take_uses) and tells the store. */
@@ -39,7 +39,7 @@ struct tier_load {
 	uint32_t slot; /* slot of the state at their end; POOL_NONE: none, or the tree has it now */
 	/* items in all; items that scheduler_next_load has given out; items for which scheduler_loaded was called */
 	uint32_t n_items, n_asked, n_came;
-	bool failed; /* an item will not come */
+	bool failed; /* an item will not come, or the device has failed */
 	struct load_page {
 		uint32_t id;
 		uint64_t origin;
@@ -52,13 +52,13 @@ static inline bool tiering(const struct scheduler *s, const struct request *r)
 	return s->tiers && r->ask.page_keys && !r->ask.cache_disabled && !s->config.cache_disabled;
 }
 
-/* Queues pages [first, first + n) of the sequence, which have this origin and were just handed to the tree, to be
- * stored. Does nothing if the request does not use the tiers. */
+/* Queues pages [first, first + n) of the sequence to be stored, except those that the store has. The pages have this
+ * origin and were just handed to the tree. Does nothing if the request does not use the tiers. */
 void tiering_published(struct scheduler *s, struct sequence *q, uint32_t first, uint32_t n,
 		       uint64_t origin);
 
-/* Queues the state at `node` to be stored, if the request uses the tiers, the state still exists and q's pages in the
- * tree end there. */
+/* Queues the state at `node` to be stored, if the request uses the tiers, the state still exists, the store does not
+ * have it, and q's pages in the tree end at `node`. */
 void tiering_checkpoint(struct scheduler *s, struct sequence *q, const struct prefix_node *node);
 
 /* Notes that the sequence resumes behind n_pages pages, the last with `origin`: sets q->tree_key and q->tree_origin,
