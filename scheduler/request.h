@@ -11,8 +11,9 @@
  * are final; calls for such requests are ignored. A request that resumes behind its prompt has nothing to prefill and
  * leaves Prefilling at once.
  *
- * When prefill and decode are apart (scheduler/handoff.h) there are two more states, Receiving and Shipping. Both may
- * abort. Receiving may finish; in Shipping the event "finish" cannot come, because no choice is alive:
+ * When prefill and decode are apart (scheduler/handoff.h) there are two more states, Receiving and Shipping. In both
+ * states a request may be aborted. In Receiving it may finish; in Shipping the event "finish" cannot come, because no
+ * choice is alive:
  *
  *     state         receive     arrive        give back   sent        shipped
  *     Submitted     Receiving   -             -           -           -
