@@ -1,4 +1,5 @@
-/* The splitter, in tokenizer.json the pre-tokenizer: cuts text into words, which merges never cross.
+/* The splitter, in tokenizer.json the pre-tokenizer: cuts text into words. Byte pair encoding (bpe.h) encodes each
+ * word by itself.
  *
  * A splitter is a list of stages. The first gets the whole text, each further one the pieces that the stage before it
  * made. A stage handles a piece as if it were the whole text, like Hugging Face's Sequence: the stage cuts the piece,
@@ -47,8 +48,8 @@ void splitter_free(struct splitter *s);
 int splitter_add_pattern(struct splitter *s, const char *pattern, enum splitter_behavior behavior,
 			 bool invert, struct err *e) MUST_CHECK;
 
-/* Like splitter_add_pattern, but PCRE2 always runs the pattern, also one that has code of its own: tests compare the
- * two. */
+/* Like splitter_add_pattern, but PCRE2 always runs the pattern, also one that has code of its own: tests compare that
+ * code with PCRE2. */
 int splitter_add_pcre(struct splitter *s, const char *pattern, enum splitter_behavior behavior,
 		      bool invert, struct err *e) MUST_CHECK;
 

@@ -24,7 +24,7 @@ void tokenizer_free(struct tokenizer *t);
 
 /* Appends the ids of text (UTF-8; invalid bytes become U+FFFD), like Hugging Face's encode with
  * add_special_tokens=False. With `added` false the text of added tokens is treated as ordinary text. 0 or -ENOMEM;
- * -E2BIG: PCRE2 gave up on this text. On failure out is unchanged. */
+ * -E2BIG: PCRE2, which runs patterns of the splitter, reached one of its limits. On failure out is unchanged. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool added,
 		     struct ids *out) MUST_CHECK;
 
@@ -39,9 +39,9 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 /* Returns the id of the added or ordinary token with this text (as bytes); -1: there is none. */
 int32_t tokenizer_id(const struct tokenizer *t, const char *text);
 
-/* Like tokenizer_encode, and adds the ids that the file's post-processor puts before and behind a text (Llama 3's BOS,
- * an embedding model's EOS), if any: Hugging Face's encode with add_special_tokens=True. It is for text that no chat
- * template made: a chat template writes these tokens itself. */
+/* Like tokenizer_encode with `added`, and adds the ids that the file's post-processor puts before and behind a text
+ * (Llama 3's BOS, an embedding model's EOS), if any: Hugging Face's encode with add_special_tokens=True. Not for text
+ * that a chat template made: the template writes these tokens itself. */
 int tokenizer_encode_whole(const struct tokenizer *t, const char *text, size_t len,
 			   struct ids *out) MUST_CHECK;
 

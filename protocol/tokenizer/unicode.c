@@ -153,7 +153,7 @@ static void fill(struct unicode *u)
 		if (!is_plain_page(page))
 			for (uint32_t c = page << 8; c < (page + 1) << 8; c++)
 				flag_nfc(u, c);
-	/* Vowels and trailing consonants join the Hangul syllable before them. */
+	/* Hangul vowels and trailing consonants may join the character before them. */
 	for (uint32_t c = 0x1161; c <= 0x1175; c++)
 		u->pages[u->page_of[c >> 8]][c & 255] |= UNICODE_NFC_MAYBE;
 	for (uint32_t c = 0x11a8; c <= 0x11c2; c++)
@@ -163,8 +163,8 @@ static void fill(struct unicode *u)
 			u->pages[u->page_of[c >> 8]][c & 255] &= UNICODE_CLASS;
 }
 
-/* Removes each page that is equal to an earlier one, and lets page_of name that one. Returns the number of pages
- * left. */
+/* Removes each page that is equal to an earlier one, and lets page_of name the earlier one. Returns the number of
+ * pages left. */
 static uint16_t fold_pages(struct unicode *u, uint16_t n_pages)
 {
 	uint16_t kept = 0, moved[UNICODE_END >> 8];
@@ -236,7 +236,7 @@ bool unicode_is_word(const struct unicode *u, uint32_t c)
 /* ---- NFC ---- */
 
 /* The decomposed code points of one unit of normalization (unicode.h): a character without flags (or the first one of
- * the text), and the characters with flags that follow it. */
+ * the text), and the characters with flags that follow it. A first character of `inert` is left out. */
 struct unit {
 	utf8proc_int32_t *v; /* owned */
 	size_t len, cap;

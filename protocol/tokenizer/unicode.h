@@ -12,7 +12,7 @@
 #include "base/buf.h"
 
 enum unicode_class {
-	UNICODE_OTHER,	 /* in none of the others */
+	UNICODE_OTHER,	 /* in none of the other classes */
 	UNICODE_LETTER,	 /* \p{L} */
 	UNICODE_NUMBER,	 /* \p{N} */
 	UNICODE_MARK,	 /* \p{M} */

@@ -35,7 +35,7 @@ struct delivery {
 	/* sender */
 	/* n_out: messages that were allowed to be sent; n_sent: those of them that the transport has taken */
 	uint64_t n_out, n_sent;
-	bool finished; /* delivery_finish was called: no further message is allowed */
+	bool finished; /* the STATUS of success was made: no further message is allowed */
 };
 
 /* ---- ending ---- */
@@ -392,8 +392,8 @@ static void allow_message(struct delivery *d, uint64_t now_ns)
 		d->progress_ns = now_ns;
 }
 
-/* Checks whether a sender may still send. -errno: the delivery has ended, delivery_finish was called, or the delivery
- * fails by this call because PREPARE has not come. */
+/* Checks whether a sender may still send. -errno: the delivery has ended, its STATUS of success was made, or the
+ * delivery fails by this call because PREPARE has not come. */
 static int check_sender(struct delivery *d, uint64_t now_ns, struct err *e)
 {
 	if (!d->n_prompt)

@@ -87,7 +87,7 @@ bool delivery_tick(struct delivery *d, uint64_t now_ns);
 /* Returns the first token of each choice [n_choices], or NULL while they are unknown. Borrowed. */
 const struct draw_result *delivery_draws(const struct delivery *d);
 
-/* ---- receiver. Both return a delivery_verdict, or -errno when the message has just made the delivery fail ---- */
+/* ---- receiver. Its two functions return a delivery_verdict, or -errno: the message has made the delivery fail ---- */
 
 /* Handles a WINDOW whose raw frame has the right size. DELIVERY_TAKEN: all its pieces are new and wanted, so the pieces
  * are to be written to the device. */

@@ -33,7 +33,7 @@ void gossip_add(struct gossip *g, const struct wire_key *keys, uint32_t n);
 /* Takes all keys out, because the cache was emptied. */
 void gossip_clear(struct gossip *g);
 
-/* Fills two members of a PONG to one decode worker: its keys, which are copied to `keys`, and `forgotten`. Moves *told,
- * the place of that worker, behind these keys. */
+/* Fills keys, n_keys and forgotten of a PONG to one decode worker. The keys are copied to the array `keys`. Moves
+ * *told, the place of that worker, behind these keys. */
 void gossip_tell(const struct gossip *g, uint64_t *told, struct wire_key keys[GOSSIP_TOLD],
 		 struct wire_pong *pong);

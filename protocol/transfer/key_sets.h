@@ -1,6 +1,6 @@
-/* 64 sets of content keys (prefix_cache/tiers.h), one set a peer: the keys of the pages that the peer probably has
- * cached. A set is bounded; its least recently added key leaves first. One hash table holds the keys of all sets, so
- * that one look-up tells which sets have a key.
+/* 64 sets of content keys (prefix_cache/tiers.h), one set a peer (peers.h): the keys of the pages that the peer
+ * probably has cached. A set is bounded; its least recently added key leaves first. One hash table holds the keys of
+ * all sets, so that one look-up tells which sets have a key.
  *
  *     entry   a key, a bit for each set that has it, and the list of its nodes
  *     node    the place of a key in the order of one set

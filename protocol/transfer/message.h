@@ -1,11 +1,12 @@
 /*
- * The messages between prefill workers, decode workers and their registry (`tigon registry`), as structs.
+ * The messages between prefill workers, decode workers and their registry (`tigon registry`, which remembers the
+ * addresses of workers), as structs.
  *
  *     HELLO      both ways            the sender's model and the layout of its pages and states
- *     REFUSE     both ways            the sender cannot work with the peer, wants its HELLO first, or shuts down
+ *     REFUSE     both ways            the sender cannot work with the peer, wants the peer's HELLO first, or shuts down
  *     PREPARE    decode -> prefill    compute this prompt; the sender has the pages of the first n_have tokens
  *     WINDOW     prefill -> decode    data of some layers: of some pages, of the state, or of both
- *     STATUS     prefill -> decode    how far a delivery (delivery.h) is, and once the first tokens
+ *     STATUS     prefill -> decode    how far a delivery (delivery.h) is; may have the first tokens
  *     ABORT      decode -> prefill    the delivery is not wanted any more
  *     PING       decode -> prefill    are you there?
  *     PONG       prefill -> decode    yes; the sender's load, and the pages that it has newly cached
@@ -51,7 +52,7 @@ enum {
 	WIRE_KEYS_MAX = 4096, /* keys of one PONG */
 	WIRE_PEERS_MAX = 1024,
 	WIRE_TEXT_MAX = 511,
-	WIRE_ENDPOINT = 192, /* bytes, with the final 0 */
+	WIRE_ENDPOINT = 192, /* bytes of an endpoint (a worker's address), with the final 0 */
 	WIRE_ID = 16,
 	WIRE_CURVE_KEY = 32,
 	WIRE_FRAME_MAX = 1 << 25, /* bytes of a message; a raw frame may be longer */
@@ -80,7 +81,7 @@ enum wire_role { WIRE_PREFILL, WIRE_DECODE };
 enum { WIRE_PARTS = 3 };
 
 /* How far a delivery is; delivery.h describes each status. The status of a delivery only rises; Failed is the
- * highest. Our prefill worker sends only Success and Failed. */
+ * highest. tigond's prefill worker sends only Success and Failed. */
 enum delivery_status {
 	DELIVERY_BOOTSTRAPPING,
 	DELIVERY_BOOTSTRAPPED,

@@ -24,7 +24,7 @@ struct peer {
 	uint64_t last_sent; /* peers.n_sent when a prompt was last sent to it */
 	/* Three counts of tokens, whose sum is the load. told: the queued_tokens of a PONG; before: of prompts that
 	 * were sent before the last PING and are not in `told` yet; since: of prompts that were sent after the last
-	 * PING. */
+	 * PING. peers_done takes tokens off told, then before, then since. */
 	uint64_t told, before, since;
 };
 
@@ -215,7 +215,7 @@ bool peers_lost(struct peers *p, uint32_t peer, uint64_t now_ns)
 	struct peer *x = &p->peers[peer];
 	bool registered = x->state == PEER_REGISTERED;
 
-	/* A peer that refused becomes Dead, and so gets a HELLO soon: it may be another process when it is back. */
+	/* A Refused peer becomes Dead, and so gets a HELLO soon: another process may be at its endpoint then. */
 	if (registered || x->state == PEER_REFUSED)
 		mark_dead(p, x, now_ns);
 	return registered;
@@ -299,7 +299,7 @@ bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n
 		can |= (uint64_t)(x->used && x->state == PEER_REGISTERED && !x->draining) << i;
 	}
 	can &= ~excluded;
-	/* `with`: the peers that have the first i pages. */
+	/* `with`: the candidates that have the first i pages cached. */
 	with = can;
 	for (uint32_t i = 0; i < n && with; i++) {
 		with &= key_sets_with(p->keys, &keys[i]);

@@ -8,7 +8,7 @@
  * unanswered if no message of the peer has come when the next PING is due. Unanswered PINGs are counted, not elapsed
  * time, because the decode worker itself may have been stopped for a while.
  *
- * The cached pages of a peer are a guess from the prompts sent there and from its PONGs. A page is known by its content
+ * The cached pages of a peer are a guess from the prompts sent to it and from its PONGs. A page is known by its content
  * key (prefix_cache/tiers.h). Of each peer at most as many keys are kept as it has pages, and at most PEERS_KEYS_MAX;
  * the least recently added leave first. The first page of a prompt counts as added last, so that the beginning of a
  * prompt is kept longest. A peer that comes back as another process counts as having nothing cached.

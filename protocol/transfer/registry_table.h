@@ -2,10 +2,10 @@
  * The workers that a registry (`tigon registry`) remembers, each for the time that its announcement names, at most
  * REGISTRY_TTL_MAX_NS.
  *
- * A worker is known by its endpoint. An announcement of a known endpoint usually comes from the same process and renews
- * its time. If it comes from another process, which was started in place of the first one, that process replaces the
- * worker. A farewell (an announcement with a time of 0) removes only the process that sent it, so that a late farewell
- * does not remove the process that was started afterwards.
+ * A worker is known by its endpoint (its address). An announcement of a known endpoint usually comes from the same
+ * process and renews its time. If it comes from another process, which was started in place of the first one, that
+ * process replaces the worker. A farewell (an announcement with a time of 0) removes only the process that sent it, so
+ * that a late farewell does not remove the process that was started afterwards.
  *
  * There are at most WIRE_PEERS_MAX workers. In a full table the workers that are there can renew their announcements; a
  * new worker is refused until one of them leaves or its time is over.
