@@ -49,7 +49,7 @@
 #define ROW_SPLITS_AT 15 /* number of its first split in its batch */
 
 #define ROW_SNAPSHOTS_MAX 4
-#define ROW_STATE_ZERO	  (-1) /* the sequence begins: its state is zero */
+#define ROW_STATE_ZERO	  (-1) /* the state is zero: the sequence begins; or the model has no states */
 
 /* ---- a tile: consecutive tokens of a row that attention takes together ---- */
 
