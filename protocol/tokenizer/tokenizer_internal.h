@@ -16,5 +16,5 @@ struct tokenizer {
 	struct splitter *splitter;
 	struct vocab vocab;
 	struct bpe bpe;
-	struct ids prefix, suffix; /* what tokenizer_encode_whole adds */
+	struct ids prefix, suffix; /* the ids that tokenizer_encode_whole adds */
 };

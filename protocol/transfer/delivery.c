@@ -16,8 +16,8 @@ struct delivery {
 	bool sends;
 	enum delivery_status status;
 	struct err error; /* code 0: it has not failed */
-	/* The time from which the timeout runs: that of the last progress, or, of a sender, the time at which a message
-	 * began to wait while no other one waited. After the end: the time of the end. */
+	/* The time from which the timeout runs: that of the last progress. A sender sets it also when a message begins
+	 * to wait while no other one waits. After the end: the time of the end. */
 	uint64_t progress_ns;
 
 	uint32_t n_prompt, n_choices; /* n_prompt 0: a sender without PREPARE */
