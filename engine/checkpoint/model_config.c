@@ -55,7 +55,8 @@ static const struct key {
 #undef KEY
 };
 
-/* Reads the keys of one part of a model (enum part). A missing key leaves the family's default in its field. */
+/* Reads the keys of one part of a model (enum part). A missing key leaves its field as it is: the family's default, or
+ * the value of another key for the same field. */
 static void read_keys(struct config_source *s, enum part part, struct model_config *c)
 {
 	for (const struct key *k = keys; k < keys + ARRAY_SIZE(keys); k++) {
