@@ -93,6 +93,9 @@ static const struct option_def table[] = {
 	 .text = "requests that wait for their first token; further ones get status 429"},
 	{"max-body", "BYTES", OPTION_SIZE, AT(max_body), .min = 1024, .max = 1ull << 30,
 	 .initial = 16u << 20, .text = "largest request body; a larger one gets status 413"},
+	{"trusted-proxy", "ADDRESSES", OPTION_TEXT, AT(trusted_proxy),
+	 .initial_text = "127.0.0.0/8,::1",
+	 .text = "addresses, or ADDRESS/BITS, that may have any number of connections; commas between"},
 	{"role", "ROLE", OPTION_CHOICE, AT(role), .choices = roles,
 	 .text = "prefill computes prompts for decode workers; decode hands long prompts to prefill workers"},
 	{"prefill", "ADDRESS", OPTION_OWN, AT(prefill), .initial_text = "none",
@@ -238,7 +241,7 @@ static int check_together(const struct options *o, struct err *e)
 
 int options_parse(int argc, const char *const *argv, struct options *ret, struct err *e)
 {
-	struct options o = {.host = "127.0.0.1"};
+	struct options o = {.host = "127.0.0.1", .trusted_proxy = "127.0.0.0/8,::1"};
 	int r = option_table_parse(table, ARRAY_SIZE(table), argc, argv, &o, e);
 
 	if (r == 0)

@@ -19,7 +19,7 @@ struct options {
 	bool help; /* the first member, because offset 0 means "none" in option_def.given */
 	bool version, list_devices;
 	const char *model, *tokenizer, *served_model_name;
-	const char *host;
+	const char *host, *trusted_proxy;
 	uint64_t port;
 	unsigned dtype;		  /* enum engine_dtype */
 	unsigned kernels;	  /* enum engine_kernels */

@@ -50,6 +50,18 @@ struct server {
 	_Atomic uint32_t calls;
 	/* calls that wait for their first token or their answer; a visit (endpoint.h) is not counted */
 	_Atomic uint32_t queued;
-	/* bytes of bodies that are being received or wait to be parsed */
+	/* bytes of large bodies that are being received or wait to be parsed */
 	_Atomic uint64_t body_bytes;
 };
+
+/* A body of more bytes is large: its memory is counted, and it waits for a text thread of its own (text.h). */
+enum { SMALL_BODY = 64 << 10 };
+
+/* A body of `from` bytes has `to` bytes now, 0: it was freed; both by the thread that owns the body. */
+static inline void server_count_body(struct server *s, size_t from, size_t to)
+{
+	if (to > SMALL_BODY)
+		atomic_fetch_add(&s->body_bytes, from > SMALL_BODY ? to - from : to);
+	else if (from > SMALL_BODY)
+		atomic_fetch_sub(&s->body_bytes, from);
+}

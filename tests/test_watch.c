@@ -40,6 +40,11 @@ static int aborted_after(struct call *c, int limit)
 	return (int)((clock_now_ns() - begin) / 1000000);
 }
 
+static struct connection *open_watched(int fd)
+{
+	return watch_open(watch, fd, &(struct sockaddr){.sa_family = AF_UNIX});
+}
+
 static void test_hang_up(bool half)
 {
 	struct connection *k;
@@ -47,8 +52,8 @@ static void test_hang_up(bool half)
 	int fds[2], ms;
 
 	check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
-	k = watch_open(watch, fds[0]);
-	watch_receiving(watch, k);
+	k = open_watched(fds[0]);
+	watch_receiving(watch, k, 0);
 	watch_answering(watch, k, c);
 	is_int(aborted_after(c, 50), -1, "a client that stays is left alone");
 	if (half)
@@ -74,7 +79,7 @@ TEST(left_before)
 	int fds[2];
 
 	check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
-	k = watch_open(watch, fds[0]);
+	k = open_watched(fds[0]);
 	watch_answering(watch, k, NULL);
 	watch_idle(watch, k);
 	close(fds[1]);
@@ -97,7 +102,7 @@ TEST(reuse)
 		int fds[2], again[2];
 
 		check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
-		k = watch_open(watch, fds[0]);
+		k = open_watched(fds[0]);
 		watch_answering(watch, k, c);
 		close(fds[1]);
 		if (turn % 3)
@@ -106,7 +111,7 @@ TEST(reuse)
 		watch_close(watch, k);
 		close(fds[0]);
 		check(socketpair(AF_UNIX, SOCK_STREAM, 0, again) == 0);
-		k = watch_open(watch, again[0]);
+		k = open_watched(again[0]);
 		watch_answering(watch, k, next);
 		if (turn % 10 == 0)
 			usleep(3000);
@@ -140,12 +145,12 @@ int main(void)
 					  .max_batched_tokens = 64};
 	check(loop_start(&server, &e) == 0);
 	check(watch_start(&watch, &e) == 0);
+	watch_limit(watch, 1000, &(struct networks){0});
 	ok_all("started");
 	test_hang_up(false);
 	test_hang_up(true);
 	run_tests();
 	watch_free(watch);
-	loop_quit(server.loop);
 	loop_free(server.loop);
 	is_int(atomic_load(&server.calls), 0, "nothing is left");
 	lifecycle_free(server.lifecycle);

@@ -66,7 +66,7 @@ static void connected(void *cls, struct MHD_Connection *mc, void **context,
 		      enum MHD_ConnectionNotificationCode code)
 {
 	struct http *h = cls;
-	const union MHD_ConnectionInfo *info;
+	const union MHD_ConnectionInfo *info, *from;
 
 	role_begin(&role_http);
 	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
@@ -75,7 +75,8 @@ static void connected(void *cls, struct MHD_Connection *mc, void **context,
 		return;
 	}
 	info = MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CONNECTION_FD);
-	*context = info ? watch_open(h->watch, info->connect_fd) : NULL;
+	from = MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	*context = info && from ? watch_open(h->watch, info->connect_fd, from->client_addr) : NULL;
 }
 
 __attribute__((format(printf, 2, 0))) static void library_log(void *cls, const char *fmt,
@@ -146,12 +147,21 @@ static unsigned connection_limit(void)
 
 int http_start(struct server *s, struct watch *w, int fd, struct http **ret, struct err *e)
 {
-	struct http *h = calloc(1, sizeof(*h));
+	const unsigned most = connection_limit();
+	struct networks trusted;
+	struct http *h;
 
+	if (networks_parse(s->options.trusted_proxy, &trusted, e) < 0) {
+		close(fd);
+		err_prefix(e, "--trusted-proxy");
+		return -EINVAL;
+	}
+	h = calloc(1, sizeof(*h));
 	if (!h) {
 		close(fd);
 		return err_no_memory(e);
 	}
+	watch_limit(w, most, &trusted);
 	h->server = s;
 	h->watch = w;
 	h->daemon =
@@ -159,10 +169,10 @@ int http_start(struct server *s, struct watch *w, int fd, struct http **ret, str
 					 MHD_USE_ITC | MHD_USE_ERROR_LOG,
 				 0, NULL, NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, library_log,
 				 NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-				 connection_limit(), MHD_OPTION_CONNECTION_TIMEOUT,
-				 (unsigned)INACTIVE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-				 (size_t)CONNECTION_MEMORY, MHD_OPTION_NOTIFY_COMPLETED, completed,
-				 h, MHD_OPTION_NOTIFY_CONNECTION, connected, h,
+				 most, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)INACTIVE_SECONDS,
+				 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+				 MHD_OPTION_NOTIFY_COMPLETED, completed, h,
+				 MHD_OPTION_NOTIFY_CONNECTION, connected, h,
 				 MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
 	if (!h->daemon) {
 		close(fd);

@@ -9,7 +9,7 @@
 #include "daemon/request/text.h"
 
 enum {
-	/* A request with a body is refused while the bodies in memory have so many times --max-body bytes or more. */
+	/* A request with a large body is refused while the large bodies in memory have so many times --max-body bytes or more. */
 	BODIES_MAX = 16,
 	/* A body that is longer than --max-body is read to its end and dropped. If a body is longer than so many times
 	 * --max-body, the connection is closed instead. */
@@ -59,18 +59,21 @@ static int check_state(const struct server *s, struct err *e)
 	return err_set(e, EIO, "the server has failed and is ending");
 }
 
-static int check_queue(const struct http *h, struct err *e)
+static int check_queue(const struct server *s, struct err *e)
 {
-	const struct options *o = &h->server->options;
+	if (atomic_load(&s->queued) < s->options.max_queued_requests)
+		return 0;
+	return err_set(e, PROBLEM_QUEUE_FULL, "%llu requests are waiting already; try again later",
+		       (unsigned long long)s->options.max_queued_requests);
+}
 
-	if (atomic_load(&h->server->queued) >= o->max_queued_requests)
-		return err_set(e, PROBLEM_QUEUE_FULL,
-			       "%llu requests are waiting already; try again later",
-			       (unsigned long long)o->max_queued_requests);
-	if (atomic_load(&h->server->body_bytes) >= BODIES_MAX * o->max_body)
-		return err_set(e, PROBLEM_QUEUE_FULL,
-			       "too many large bodies are in memory; try again later");
-	return 0;
+/* Checks whether there is memory for a body of len bytes, or for the rest of one that has len bytes by now. */
+static int check_memory(const struct server *s, uint64_t len, struct err *e)
+{
+	if (len <= SMALL_BODY || atomic_load(&s->body_bytes) < BODIES_MAX * s->options.max_body)
+		return 0;
+	return err_set(e, PROBLEM_QUEUE_FULL,
+		       "too many large bodies are in memory; try again later");
 }
 
 /* Checks that there is an endpoint at the path, and that it takes this method from this client on a worker of this role
@@ -110,7 +113,9 @@ static int check_body(struct MHD_Connection *mc, const struct exchange *x, struc
 		return err_set(e, PROBLEM_BODY_TOO_LARGE,
 			       "the body has %llu bytes; at most %llu are allowed",
 			       (unsigned long long)length, (unsigned long long)max);
-	return check_queue(x->http, e);
+	if (check_memory(x->http->server, length, e) < 0)
+		return -e->code;
+	return check_queue(x->http->server, e);
 }
 
 static int ask(struct MHD_Connection *mc, struct exchange *x, struct err *e)
@@ -145,7 +150,7 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 	x->endpoint = endpoints_find(path, &rest);
 	x->options = !strcmp(method, "OPTIONS");
 	buf_init(&x->body, h->server->options.max_body);
-	watch_receiving(h->watch, x->connection);
+	watch_receiving(h->watch, x->connection, 0);
 	if (x->options)
 		return MHD_YES;
 	r = check_endpoint(mc, x, path, method, &x->error);
@@ -163,23 +168,36 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 	return MHD_YES;
 }
 
+/* Frees the part of the body that has arrived. */
+static void drop_body(struct exchange *x)
+{
+	server_count_body(x->http->server, x->body.len, 0);
+	buf_release(&x->body);
+	buf_init(&x->body, x->http->server->options.max_body);
+}
+
 enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t len)
 {
-	uint64_t max = x->http->server->options.max_body;
+	struct server *s = x->http->server;
+	uint64_t max = s->options.max_body;
+	size_t before = x->body.len;
 
 	x->received += len;
+	watch_receiving(x->http->watch, x->connection, x->received);
 	if (x->received / DISCARD_FACTOR > max)
 		return MHD_NO;
 	if (x->error.code || x->options || (x->endpoint && !has_body(x->endpoint)))
 		return MHD_YES;
-	buf_append(&x->body, data, len);
-	if (!x->body.failed) {
-		atomic_fetch_add(&x->http->server->body_bytes, len);
+	if (before <= SMALL_BODY && check_memory(s, before + len, &x->error) < 0) {
+		drop_body(x);
 		return MHD_YES;
 	}
-	atomic_fetch_sub(&x->http->server->body_bytes, x->body.len);
-	buf_release(&x->body);
-	buf_init(&x->body, max);
+	buf_append(&x->body, data, len);
+	if (!x->body.failed) {
+		server_count_body(s, before, x->body.len);
+		return MHD_YES;
+	}
+	drop_body(x);
 	if (x->received > max)
 		err_set(&x->error, PROBLEM_BODY_TOO_LARGE, "the body has more than %llu bytes",
 			(unsigned long long)max);
@@ -233,7 +251,7 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 		if (!p->while_loading)
 			check_state(s, &x->error);
 		if (!x->error.code && has_body(p))
-			check_queue(x->http, &x->error);
+			check_queue(s, &x->error);
 		if (!x->error.code && !p->get)
 			return start_call(mc, x);
 	}
@@ -254,7 +272,7 @@ void exchange_free(struct exchange *x)
 		x->endpoint->release(x->own);
 	answer_free(x->answer);
 	call_unref(x->call);
-	atomic_fetch_sub(&x->http->server->body_bytes, x->body.len);
+	server_count_body(x->http->server, x->body.len, 0);
 	buf_release(&x->body);
 	buf_release(&x->out);
 	free(x);

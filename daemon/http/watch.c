@@ -16,18 +16,28 @@
 
 /* The first three are limits: the connection of a client that takes longer is cut. */
 static const uint64_t headers_ns = 30 * SECOND; /* from accept to the end of the first headers */
-static const uint64_t body_ns = 120 * SECOND;	/* from the headers to the end of the body */
+static const uint64_t piece_ns = 20 * SECOND;	/* for each PIECE bytes of a body */
 static const uint64_t idle_ns = 120 * SECOND;	/* from an answer to the end of the next headers */
 static const uint64_t comment_ns = 15 * SECOND; /* of silence, then a stream gets an SSE comment */
 
-enum { EVENTS_MAX = 64, TICK_MS = 1000 };
+enum {
+	EVENTS_MAX = 64,
+	TICK_MS = 1000,
+	PIECE = 64 << 10,
+	SPARE = 16, /* when fewer connections than that are left, a waiting one gives way to a new one */
+	ADDRESS_SHARE = 8, /* an address may have this part of all connections waiting */
+};
 
 struct connection {
 	uint64_t number;
 	int fd;
+	struct address from;
 	struct call *call; /* borrowed from watch_answering to watch_idle; NULL: none */
-	/* the connection is cut if the headers, or the body, that are awaited have not arrived by then; 0: no limit */
+	/* The connection is cut if the present part of its request has not arrived by then; 0: it does not wait. */
 	uint64_t deadline_ns;
+	uint64_t since_ns; /* the time at which it began to wait */
+	uint64_t pieces;   /* of the body that have arrived */
+	bool left;	   /* the client has hung up */
 };
 
 struct watch {
@@ -38,22 +48,10 @@ struct watch {
 	/* guarded by lock */
 	struct connection **by_fd; /* [n_fds] NULL: no connection */
 	size_t n_fds;
+	size_t n, most; /* connections, and their limit */
+	struct networks trusted;
 	uint64_t last_number;
 };
-
-/* Returns a new reference to the call of the connection to which an event belongs. NULL: the event belongs to a former
- * connection, or the request is completed. */
-static struct call *call_of_event(struct watch *w, int fd, uint64_t number)
-{
-	struct call *call = NULL;
-
-	pthread_mutex_lock(&w->lock);
-	if ((size_t)fd < w->n_fds && w->by_fd[fd] && w->by_fd[fd]->number == number &&
-	    w->by_fd[fd]->call)
-		call = call_ref(w->by_fd[fd]->call);
-	pthread_mutex_unlock(&w->lock);
-	return call;
-}
 
 /* An event's 64 bits have the connection's descriptor in the lower FD_BITS, and its number above them. */
 enum { FD_BITS = 24 };
@@ -63,6 +61,38 @@ static uint64_t event_key(const struct connection *c)
 	return c->number << FD_BITS | (uint64_t)c->fd;
 }
 
+/* Ends a connection whose request is not whole: libmicrohttpd sees the end of file and closes it. Call with the lock
+ * held. */
+static void cut(struct connection *c)
+{
+	shutdown(c->fd, SHUT_RDWR);
+	c->deadline_ns = 0;
+}
+
+/* The client of the connection to which an event belongs has hung up. Returns its call, a new reference; NULL: the
+ * event belongs to a former connection, or the connection has no call.
+ *
+ * A request without a call may be whole already, and its client may read the answer yet. So at first the connection is
+ * only told that no more comes. libmicrohttpd overlooks this now and then; a connection that still waits at the next
+ * tick is cut. */
+static struct call *hang_up(struct watch *w, int fd, uint64_t number)
+{
+	struct connection *c;
+	struct call *call = NULL;
+
+	pthread_mutex_lock(&w->lock);
+	c = (size_t)fd < w->n_fds ? w->by_fd[fd] : NULL;
+	if (c && c->number == number) {
+		c->left = true;
+		if (c->call)
+			call = call_ref(c->call);
+		else
+			shutdown(c->fd, SHUT_RD);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return call;
+}
+
 static void take_event(struct watch *w, const struct epoll_event *ev) ON(role_watch)
 {
 	uint64_t key = ev->data.u64;
@@ -70,7 +100,7 @@ static void take_event(struct watch *w, const struct epoll_event *ev) ON(role_wa
 
 	if (!key) /* the event of wake_fd: no connection has number 0 */
 		return;
-	call = call_of_event(w, (int)(key & ((1u << FD_BITS) - 1)), key >> FD_BITS);
+	call = hang_up(w, (int)(key & ((1u << FD_BITS) - 1)), key >> FD_BITS);
 	if (!call)
 		return;
 	log_debug("%s: the client left", call->id);
@@ -88,11 +118,8 @@ static void tick(struct watch *w) ON(role_watch)
 
 		if (c && c->call)
 			call_tick(c->call, now > comment_ns ? now - comment_ns : 0);
-		if (c && c->deadline_ns && now > c->deadline_ns) {
-			/* libmicrohttpd sees the end of file and closes the connection. */
-			shutdown(c->fd, SHUT_RDWR);
-			c->deadline_ns = 0;
-		}
+		if (c && c->deadline_ns && (c->left || now > c->deadline_ns))
+			cut(c);
 	}
 	pthread_mutex_unlock(&w->lock);
 }
@@ -190,22 +217,76 @@ static int reserve_fd(struct watch *w, int fd)
 	return 0;
 }
 
-struct connection *watch_open(struct watch *w, int fd)
+/* Cuts the connection that has waited longest, of all or of those of one address, if so many of these wait. Call with
+ * the lock held. */
+static void make_room(struct watch *w, const struct address *of, size_t waiting)
+{
+	struct connection *oldest = NULL;
+	size_t n = 0;
+
+	for (size_t fd = 0; fd < w->n_fds; fd++) {
+		struct connection *c = w->by_fd[fd];
+
+		if (!c || !c->deadline_ns || (of && !address_equal(&c->from, of)))
+			continue;
+		n++;
+		if (!oldest || c->since_ns < oldest->since_ns)
+			oldest = c;
+	}
+	if (oldest && n >= waiting)
+		cut(oldest);
+}
+
+/* Begins a wait for the client. Call with the lock held. */
+static void begin_wait(struct connection *c, uint64_t ns)
+{
+	c->since_ns = clock_now_ns();
+	c->deadline_ns = c->since_ns + ns;
+}
+
+/* Watches for a hang-up. Level-triggered, so that a client that has already left is reported at once. Call with the
+ * lock held. */
+static void arm(struct watch *w, struct connection *c, int operation)
+{
+	struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = event_key(c)};
+
+	/* Adding a socket can fail only for lack of the kernel's memory. Then a client that leaves goes unnoticed until
+	 * data are sent to it. */
+	if (epoll_ctl(w->epoll_fd, operation, c->fd, &ev) < 0)
+		log_warning("cannot watch a connection: %s", strerror(errno));
+}
+
+void watch_limit(struct watch *w, size_t most, const struct networks *trusted)
+{
+	pthread_mutex_lock(&w->lock);
+	w->most = most;
+	w->trusted = *trusted;
+	pthread_mutex_unlock(&w->lock);
+}
+
+struct connection *watch_open(struct watch *w, int fd, const struct sockaddr *from)
 {
 	struct connection *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return NULL;
 	c->fd = fd;
-	c->deadline_ns = clock_now_ns() + headers_ns;
+	c->from = address_of(from);
 	pthread_mutex_lock(&w->lock);
 	if (reserve_fd(w, fd) < 0) {
 		pthread_mutex_unlock(&w->lock);
 		free(c);
 		return NULL;
 	}
+	if (w->n + SPARE >= w->most)
+		make_room(w, NULL, 1);
+	else if (!networks_have(&w->trusted, &c->from))
+		make_room(w, &c->from, MAX(w->most / ADDRESS_SHARE, (size_t)1));
 	c->number = ++w->last_number;
 	w->by_fd[fd] = c;
+	w->n++;
+	begin_wait(c, headers_ns);
+	arm(w, c, EPOLL_CTL_ADD);
 	pthread_mutex_unlock(&w->lock);
 	return c;
 }
@@ -216,40 +297,42 @@ void watch_close(struct watch *w, struct connection *c)
 		return;
 	pthread_mutex_lock(&w->lock);
 	w->by_fd[c->fd] = NULL;
+	w->n--;
 	/* Fails if the descriptor was never added, which does no harm. */
 	epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
 	pthread_mutex_unlock(&w->lock);
 	free(c);
 }
 
-void watch_receiving(struct watch *w, struct connection *c)
+void watch_receiving(struct watch *w, struct connection *c, uint64_t received)
 {
+	/* Only the http thread changes pieces. */
+	if (received && received / PIECE == c->pieces)
+		return;
 	pthread_mutex_lock(&w->lock);
-	c->deadline_ns = clock_now_ns() + body_ns;
+	if (!received)
+		c->since_ns = clock_now_ns();
+	c->deadline_ns = clock_now_ns() + piece_ns;
+	c->pieces = received / PIECE;
 	pthread_mutex_unlock(&w->lock);
 }
 
 void watch_answering(struct watch *w, struct connection *c, struct call *call)
 {
-	struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT};
-
 	pthread_mutex_lock(&w->lock);
 	c->deadline_ns = 0;
 	c->call = call;
-	ev.data.u64 = event_key(c);
-	/* Level-triggered, so that a client that has already left is reported at once. Adding a socket fails if the
-	 * kernel lacks memory or watches. Then a client that leaves goes unnoticed until data are sent to it. */
-	if (call && epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev) < 0 && errno == ENOENT &&
-	    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, c->fd, &ev) < 0)
-		log_warning("cannot watch a connection: %s", strerror(errno));
+	if (call)
+		arm(w, c, EPOLL_CTL_MOD);
 	pthread_mutex_unlock(&w->lock);
 }
 
 void watch_idle(struct watch *w, struct connection *c)
 {
 	pthread_mutex_lock(&w->lock);
-	c->deadline_ns = clock_now_ns() + idle_ns;
+	begin_wait(c, idle_ns);
 	c->call = NULL;
+	arm(w, c, EPOLL_CTL_MOD);
 	pthread_mutex_unlock(&w->lock);
 }
 

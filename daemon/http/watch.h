@@ -1,10 +1,16 @@
-/* The watch thread: notices clients that leave, and silence.
+/* The watch thread: notices clients that leave, that are too slow, or that are too many, and silence.
  *
  * libmicrohttpd has no suspended connection in its epoll set. So a client that leaves while its answer is computed
- * would go unnoticed, and its pages would stay in use. The watch thread has the connections with a call in an epoll set
- * of its own, for EPOLLRDHUP; a hang-up aborts the call at once. Once a second the thread also
+ * would go unnoticed, and its pages would stay in use. It also misses some of the clients that leave within a request.
+ * The watch thread has every connection in an epoll set of its own, for EPOLLRDHUP. If the client of a call hangs up,
+ * the call is aborted at once; any other connection whose request is not whole is cut. Once a second the thread also
  *  - wakes streams that were silent for 15 s, so that an SSE comment is sent,
- *  - cuts connections that take too long to send a request (headers, or a body).
+ *  - cuts connections whose request takes too long: headers that are not whole after 30 s, a body of which 64 KiB take
+ *    more than 20 s, two minutes without a request.
+ *
+ * A connection waits while its request is not whole. Connections that wait give way to others: when there is room for
+ * few more, the one that has waited longest is cut for each new one; and so it is among those of one address, when this
+ * address has an eighth of all connections waiting and is not a trusted one (--trusted-proxy).
  *
  * A table has all connections by descriptor. The system uses descriptors again as soon as they are closed. So an event
  * carries the number of its connection, which is never used twice, and the thread ignores the event unless the table
@@ -16,6 +22,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "daemon/http/address.h"
 #include "daemon/request/call.h"
 
 struct watch;
@@ -26,16 +33,20 @@ int watch_start(struct watch **ret, struct err *e) MUST_CHECK;
 /* main: ends the thread. All connections must be closed. NULL is allowed. */
 void watch_free(struct watch *w);
 
-/* http: puts a new connection into the table. From now on the headers of its first request must arrive in time. NULL:
- * the connection is not in the table and must be refused (no memory, or the descriptor is too large). */
-struct connection *watch_open(struct watch *w, int fd);
+/* http, before the first connection: sets the most connections, and the addresses that may have all of them. */
+void watch_limit(struct watch *w, size_t most, const struct networks *trusted);
+
+/* http: puts a new connection from this address into the table. From now on the headers of its first request must arrive
+ * in time. NULL: the connection is not in the table and must be refused (no memory, or the descriptor is too large). */
+struct connection *watch_open(struct watch *w, int fd, const struct sockaddr *from);
 
 /* http: takes the connection out of the table and frees c, because libmicrohttpd is about to close it. c may be
  * NULL. */
 void watch_close(struct watch *w, struct connection *c);
 
-/* http: sets the time by which the body must arrive. To be called when the headers have arrived. */
-void watch_receiving(struct watch *w, struct connection *c);
+/* http: sets the time by which more of the body must arrive. To be called when the headers have arrived (received 0), and
+ * for each piece of the body: `received` bytes of it have arrived by now. */
+void watch_receiving(struct watch *w, struct connection *c, uint64_t received);
 
 /* http: ends the time limit, because the body has arrived. `call` is borrowed until watch_idle, and is aborted if the
  * client leaves before that. NULL: the request is answered without a call. */

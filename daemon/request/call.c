@@ -167,7 +167,7 @@ void call_unqueue(struct call *c)
 
 void call_drop_body(struct call *c)
 {
-	atomic_fetch_sub(&c->server->body_bytes, c->text.body.len);
+	server_count_body(c->server, c->text.body.len, 0);
 	buf_release(&c->text.body);
 }
 

@@ -1,0 +1,88 @@
+#include "daemon/http/address.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct address mapped(struct in_addr v4)
+{
+	struct address a = {.bytes = {[10] = 0xff, [11] = 0xff}};
+
+	memcpy(a.bytes + 12, &v4, 4);
+	return a;
+}
+
+struct address address_of(const struct sockaddr *from)
+{
+	struct address a = {0};
+
+	if (from->sa_family == AF_INET)
+		return mapped(((const struct sockaddr_in *)from)->sin_addr);
+	if (from->sa_family == AF_INET6)
+		memcpy(a.bytes, &((const struct sockaddr_in6 *)from)->sin6_addr, sizeof(a.bytes));
+	return a;
+}
+
+bool address_equal(const struct address *a, const struct address *b)
+{
+	return !memcmp(a, b, sizeof(*a));
+}
+
+/* Reads "ADDRESS" or "ADDRESS/BITS". */
+static bool parse_network(char *text, struct network *ret)
+{
+	char *slash = strchr(text, '/'), *end = text;
+	unsigned long most = 128, bits;
+	struct in_addr v4;
+
+	if (slash)
+		*slash = 0;
+	if (inet_pton(AF_INET, text, &v4) == 1) {
+		ret->address = mapped(v4);
+		most = 32;
+	} else if (inet_pton(AF_INET6, text, ret->address.bytes) != 1) {
+		return false;
+	}
+	bits = slash ? strtoul(slash + 1, &end, 10) : most;
+	ret->bits = (unsigned)(128 - most + bits);
+	return !slash || (slash[1] >= '0' && slash[1] <= '9' && !*end && bits <= most);
+}
+
+int networks_parse(const char *text, struct networks *ret, struct err *e)
+{
+	struct networks l = {0};
+
+	while (*text) {
+		size_t n = strcspn(text, ",");
+		char one[64];
+
+		if (l.n == NETWORKS_MAX)
+			return err_set(e, EINVAL, "there are more than %d addresses", NETWORKS_MAX);
+		snprintf(one, sizeof(one), "%.*s", (int)MIN(n, sizeof(one)), text);
+		if (n >= sizeof(one) || !parse_network(one, &l.v[l.n++]))
+			return err_set(e, EINVAL,
+				       "\"%.*s\" is neither an IP address nor ADDRESS/BITS",
+				       (int)MIN(n, sizeof(one)), text);
+		text += n;
+		if (*text == ',' && !*++text)
+			return err_set(e, EINVAL, "there is nothing behind the last comma");
+	}
+	*ret = l;
+	return 0;
+}
+
+bool networks_have(const struct networks *l, const struct address *a)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		const struct network *w = &l->v[i];
+		unsigned whole = w->bits / 8, rest = w->bits % 8;
+
+		if (!memcmp(w->address.bytes, a->bytes, whole) &&
+		    (!rest || !((w->address.bytes[whole] ^ a->bytes[whole]) >> (8 - rest))))
+			return true;
+	}
+	return false;
+}

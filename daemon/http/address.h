@@ -1,0 +1,34 @@
+/* Addresses of clients, and lists of networks: "127.0.0.0/8,::1". */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/err.h"
+
+/* An IPv6 address. IPv4's are mapped to ::ffff:0:0/96; all zeros stand for any other kind, a Unix socket's. */
+struct address {
+	uint8_t bytes[16];
+};
+
+struct address address_of(const struct sockaddr *from);
+bool address_equal(const struct address *a, const struct address *b);
+
+enum { NETWORKS_MAX = 64 };
+
+/* Networks: addresses whose first `bits` bits are those of `address`. */
+struct networks {
+	struct network {
+		struct address address;
+		unsigned bits;
+	} v[NETWORKS_MAX];
+	size_t n;
+};
+
+/* Fills *ret with a list of addresses or ADDRESS/BITS, separated by commas; an empty text is an empty list. -EINVAL with
+ * a sentence. */
+int networks_parse(const char *text, struct networks *ret, struct err *e) MUST_CHECK;
+
+bool networks_have(const struct networks *l, const struct address *a);

@@ -1,0 +1,108 @@
+"""Clients that do not finish their requests: they leave, stall, or are too many."""
+import resource
+import socket
+import time
+
+from harness import Server, done, ok, raw_connection, same, wait_for
+
+# The daemon takes 64 descriptors fewer for connections, and one address may have an eighth of these waiting.
+DESCRIPTORS = 600
+MOST = DESCRIPTORS - 64
+SHARE = MOST // 8
+resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+
+
+def sockets(s):
+    """Number of the server's connections, by /proc/net/tcp."""
+    with open("/proc/net/tcp") as f:
+        rows = [line.split() for line in f.readlines()[1:]]
+    # 01: established, 08: the client has shut down its half
+    return sum(int(row[1].split(":")[1], 16) == s.port and row[3] in ("01", "08") for row in rows)
+
+
+def connect(s, address="127.0.0.1"):
+    return socket.create_connection(("127.0.0.1", s.port), source_address=(address, 0))
+
+
+def head(n, path="/v1/completions"):
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {n}\r\n\r\n".encode()
+
+
+s = Server("--max-body", "256K", "--trusted-proxy", "127.0.0.1")
+
+# clients that leave within a request
+for name, data, half in (
+        ("within a body", head(100000) + b"{" * 50, False), ("within a body, half", head(100000) + b"{" * 50, True),
+        ("within a large body, half", head(200000) + b"{" * 150000, True), ("within the headers", head(5)[:40], False),
+        ("within the headers, half", head(5)[:40], True), ("without a byte, half", b"", True)):
+    clients = []
+    for i in range(20):
+        c = connect(s)
+        c.sendall(data)
+        if i % 2:
+            time.sleep(0.005)
+        if half:
+            c.shutdown(socket.SHUT_WR)
+            clients.append(c)
+        else:
+            c.close()
+    ok(wait_for(lambda: sockets(s) == 0, 10), f"20 clients that leave {name}: no connection stays", sockets(s))
+    for c in clients:
+        c.close()
+c = connect(s)
+c.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+c.shutdown(socket.SHUT_WR)
+ok(c.recv(1000).startswith(b"HTTP/1.1 200"), "a whole request whose client shuts down its half is answered")
+c.close()
+
+# bodies that come but for one byte: large ones are refused, small ones are not, and the memory comes back
+stalled = [connect(s) for _ in range(17)]
+for c in stalled:
+    c.sendall(head(256 << 10))
+    c.sendall(b" " * ((256 << 10) - 1))
+wait_for(lambda: s.post("/v1/completions", b" " * 200000)[0] == 429)
+status, answer = s.post("/v1/completions", b" " * 200000)
+ok(status == 429 and "large bodies" in answer["error"]["message"], "a large body beside 17 that stall: 429", answer)
+same(s.complete("a", max_tokens=1)[0], 200, "a small one is served")
+ok(wait_for(lambda: sockets(s) == 0, 60), "bodies that stall are cut", sockets(s))
+same(s.post("/v1/completions", b" " * 200000)[0], 400, "and a large body is read again")
+
+# a body that comes slowly, but comes
+c = connect(s)
+body = b'{"prompt": "a", "max_tokens": 1}'
+c.sendall(head(len(body) + 30))
+for i in range(30):
+    c.sendall(b" ")
+    time.sleep(0.02)
+c.sendall(body)
+ok(c.recv(1000).startswith(b"HTTP/1.1 200"), "a body that comes byte by byte is read")
+c.close()
+
+# too many connections of one address
+crowd = [connect(s, "127.0.0.2") for _ in range(SHARE + 50)]
+ok(wait_for(lambda: sockets(s) == SHARE), f"an address has {SHARE} connections that wait", sockets(s))
+same([crowd[0].recv(1), crowd[49].recv(1)], [b"", b""], "those that waited longest are closed")
+crowd[-1].sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+ok(crowd[-1].recv(1000).startswith(b"HTTP/1.1 200"), "the last one is answered")
+for c in crowd:
+    c.close()
+wait_for(lambda: sockets(s) == 0)
+
+# too many connections at all, of a trusted address
+crowd = [connect(s) for _ in range(MOST - 50)]
+time.sleep(0.5)
+ok(sockets(s) == MOST - 50, "a trusted address may have more", sockets(s))
+idle = []
+for i in range(60):
+    c = connect(s)
+    c.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+    c.settimeout(10)
+    if not c.recv(1000).startswith(b"HTTP/1.1 200"):
+        break
+    idle.append(c)
+    crowd.pop(0).close() if i >= 40 else None
+same(len(idle), 60, "when connections run out, those that waited longest make room")
+for c in crowd + idle:
+    c.close()
+s.stop()
+done()
