@@ -31,6 +31,7 @@ struct lifecycle {
 int lifecycle_new(struct lifecycle **ret, struct err *e)
 {
 	struct lifecycle *l = calloc(1, sizeof(*l));
+	struct sigaction hup;
 	sigset_t set;
 
 	if (!l)
@@ -38,6 +39,9 @@ int lifecycle_new(struct lifecycle **ret, struct err *e)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	/* nohup starts a program with SIGHUP ignored, so that it outlives its terminal. */
+	if (sigaction(SIGHUP, NULL, &hup) == 0 && hup.sa_handler != SIG_IGN)
+		sigaddset(&set, SIGHUP);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	l->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -136,8 +140,7 @@ bool lifecycle_wait(struct lifecycle *l, uint64_t timeout_ns)
 	if (read(l->signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
 		return false;
 	/* The log says why the program ends. A signal of the terminal comes from process 0. */
-	log_info("%s from process %u", info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM",
-		 info.ssi_pid);
+	log_info("SIG%s from process %u", sigabbrev_np((int)info.ssi_signo), info.ssi_pid);
 	return true;
 }
 

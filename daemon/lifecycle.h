@@ -1,7 +1,7 @@
 /* The state of the daemon from start to end; signals; messages to systemd.
  *
- *     LOADING ──> READY ──> DRAINING      SIGTERM, SIGINT: new requests are refused, running ones
- *        │          │           │         may finish
+ *     LOADING ──> READY ──> DRAINING      SIGTERM, SIGINT, SIGHUP: new requests are refused, running
+ *        │          │           │         ones may finish
  *        └──────────┴───────────┴──> FAILED   the model or its tokenizer does not load, the device is lost, ...
  *
  * Any thread reads the state. The text and engine threads, and a prefill worker's transfer thread, report when they
@@ -17,8 +17,9 @@ enum lifecycle_state { LIFECYCLE_LOADING, LIFECYCLE_READY, LIFECYCLE_DRAINING, L
 
 struct lifecycle;
 
-/* Makes a lifecycle, LOADING. Blocks SIGTERM and SIGINT in the calling thread and in every thread that it starts later,
- * so call it before threads are started. lifecycle_wait reads these signals. SIGPIPE is ignored. */
+/* Makes a lifecycle, LOADING. Blocks SIGTERM, SIGINT and SIGHUP in the calling thread and in every thread that it starts later, so call it
+ * before threads are started. lifecycle_wait reads these signals. A SIGHUP that is ignored already stays so; SIGPIPE
+ * is ignored. */
 int lifecycle_new(struct lifecycle **ret, struct err *e) MUST_CHECK;
 void lifecycle_free(struct lifecycle *l);
 

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,18 @@
  * farewell_ns is the longest wait until their clients have got the error. */
 static const uint64_t drain_ns = 15 * SECOND;
 static const uint64_t farewell_ns = 2 * SECOND;
-static const uint64_t stop_ns = 2 * SECOND; /* the longest wait for the engine thread to end */
+/* The longest wait for the threads to end. The engine thread may use 5 s of it to write the cache to disk. */
+static const uint64_t stop_ns = 8 * SECOND;
+
+/* The end of all other threads: what stop_threads needs, and the thread in which it runs. */
+struct stop {
+	struct server *server;
+	struct http *http;
+	struct watch *watch;
+	pthread_t thread;
+	_Atomic(const char *)
+		busy; /* the name of the thread that stop_threads waits for; NULL: all have ended */
+};
 
 static int complain(const struct err *e)
 {
@@ -151,16 +163,21 @@ static void announce(const struct server *s, uint16_t port)
 	lifecycle_tell("READY=1\nSTATUS=Serving %s on %s", s->name, i->device_name);
 }
 
+/* Ends the program, because a signal came while it was ending already. */
+static _Noreturn void end_at_once(void)
+{
+	log_warning("second signal: exiting at once");
+	_exit(EXIT_FAILURE);
+}
+
 /* Waits until no call is left, for at most ns. A signal that comes meanwhile ends the program at once. */
 static void wait_for_calls(struct server *s, uint64_t ns)
 {
 	uint64_t now = clock_now_ns(), until = now + ns;
 
 	while (atomic_load(&s->calls) && now < until) {
-		if (lifecycle_wait(s->lifecycle, until - now)) {
-			log_warning("second signal: exiting at once");
-			_exit(EXIT_FAILURE);
-		}
+		if (lifecycle_wait(s->lifecycle, until - now))
+			end_at_once();
 		now = clock_now_ns();
 	}
 }
@@ -204,28 +221,51 @@ static void drain(struct server *s)
 		wait_for_calls(s, drain_ns);
 	}
 	err_set(&e, ESHUTDOWN, "the server is shutting down");
+	text_fail_all(s->text, &e);
 	loop_fail_all(s->loop, &e);
 	wait_for_calls(s, farewell_ns);
 }
 
-/* Ends the engine thread and frees the loop. The thread may be within a step, or be loading the model. If it does not
- * end within stop_ns, or another signal comes, the process exits without waiting for it. */
-static void stop_engine(struct server *s)
+/* Ends the threads, one after the other. Runs in a thread of its own, so that main can wait for a signal meanwhile. */
+static void *stop_threads(void *arg)
 {
-	uint64_t until = clock_now_ns() + stop_ns;
+	struct stop *p = arg;
 
-	loop_quit(s->loop);
-	while (!loop_ended(s->loop)) {
-		uint64_t now = clock_now_ns();
+	http_stop(p->http);
+	watch_free(p->watch);
+	atomic_store(&p->busy, "text");
+	text_free(p->server->text);
+	atomic_store(&p->busy, "engine");
+	loop_free(p->server->loop);
+	atomic_store(&p->busy, NULL);
+	lifecycle_notify(p->server->lifecycle);
+	return NULL;
+}
 
-		if (now >= until || lifecycle_wait(s->lifecycle, until - now)) {
-			bool failed = lifecycle_state(s->lifecycle) == LIFECYCLE_FAILED;
+/* Ends the threads. One may be within a step or a long text, or still load the model. If they have not all ended within
+ * stop_ns, or another signal comes, the process exits without waiting for them. */
+static void stop(struct server *s, struct http *h, struct watch *w)
+{
+	struct stop p = {.server = s, .http = h, .watch = w, .busy = "http"};
+	uint64_t now = clock_now_ns(), until = now + stop_ns;
 
-			log_warning("the engine is still busy: exiting without it");
-			_exit(failed ? EXIT_FAILURE : EXIT_SUCCESS);
-		}
+	if (pthread_create(&p.thread, NULL, stop_threads, &p)) {
+		stop_threads(&p);
+		return;
 	}
-	loop_free(s->loop);
+	while (atomic_load(&p.busy)) {
+		if (now >= until) {
+			log_warning("the %s thread is still busy: exiting without it",
+				    atomic_load(&p.busy));
+			if (lifecycle_state(s->lifecycle) != LIFECYCLE_FAILED)
+				_exit(EXIT_SUCCESS);
+			_exit(complain(lifecycle_error(s->lifecycle)));
+		}
+		if (lifecycle_wait(s->lifecycle, until - now))
+			end_at_once();
+		now = clock_now_ns();
+	}
+	pthread_join(p.thread, NULL);
 }
 
 static int start_and_serve(struct server *s, int fd, uint16_t port, struct err *e)
@@ -248,11 +288,7 @@ static int start_and_serve(struct server *s, int fd, uint16_t port, struct err *
 		serve(s, port);
 		drain(s);
 	}
-	http_stop(http);
-	watch_free(watch);
-	text_free(s->text);
-	if (s->loop)
-		stop_engine(s);
+	stop(s, http, watch);
 	if (fd >= 0)
 		close(fd);
 	if (!r && lifecycle_state(s->lifecycle) == LIFECYCLE_FAILED) {

@@ -5,15 +5,15 @@
  *     main      signals, start and stop, the drain. Touches no request, but wakes all connections before http stops.
  *     http      libmicrohttpd's own thread (epoll). Reads bodies, writes answers; turns tokens into text (detokenizer,
  *               stop strings, JSON), so that the device never waits for this work.
- *     text      parses bodies, renders templates, tokenizes: a long prompt delays neither a step nor another client's
- *               stream. Also loads tokenizer and template at start.
+ *     text      three threads, which share the work. They parse bodies, render templates, tokenize: a long prompt delays
+ *               neither a step nor another client's stream. One loads tokenizer and template at start.
  *     engine    scheduler and device, which no other thread touches: submit, plan, step, commit.
  *     watch     notices a client that leaves while its connection is suspended, which libmicrohttpd does not notice.
  *               Keeps time: cuts slow senders, wakes a stream that needs a comment after 15 s of silence.
  *     transfer  in a prefill or decode worker: ZeroMQ sockets, peers, deliveries.
  *
  *     queue or event     from               to        carries                               file
- *     text.queue         http               text      calls whose body is complete          text.c (struct text)
+ *     text.small, .large http               text      calls whose body is complete          text.c (struct text)
  *     server.inbox       text, http, watch  engine    submissions, visits, aborts, stops    call.c
  *     shared.tokens      engine             http      a record for each token of a call     call.c
  *     connection resume  any                http      "look at your call again"             call.c
@@ -24,7 +24,7 @@
  *     worker.notes       transfer           engine    prompts, data, ends of attempts       transfer/worker.c
  *     lifecycle.event_fd any                main      new state; last call or engine ended  lifecycle.c
  *
- * Locks that are held together, outermost first: watch.lock, call.shared.lock, a queue's own lock. No thread blocks
+ * Locks that are held together, outermost first: watch.lock or text.lock, call.shared.lock, a queue's own lock. No thread blocks
  * while it holds one of these.
  *
  * The roles are clang capabilities: a function marked ON(role_engine) can only be called from another one so marked,

@@ -83,7 +83,7 @@ static size_t run(const struct choice_config *config, const int32_t *ids, size_t
 static void encode(const char *text, struct ids *out)
 {
 	out->len = 0;
-	check(tokenizer_encode(tokenizer, text, strlen(text), true, out) == 0);
+	check(tokenizer_encode(tokenizer, text, strlen(text), true, NULL, out) == 0);
 }
 
 TEST(plain)

@@ -24,7 +24,7 @@ static int render(const char *text, size_t len, const json_t *context, struct bu
 
 	if (rc < 0)
 		return rc;
-	rc = template_render(t, context, out, e);
+	rc = template_render(t, context, NULL, out, e);
 	template_free(t);
 	return rc;
 }
@@ -135,7 +135,7 @@ TEST(lexis)
 		if (json_object_get(c, "chat_template_kwargs"))
 			json_object_update(context, json_object_get(c, "chat_template_kwargs"));
 		buf_init(&out, OUT_MAX);
-		check(template_render(t, context, &out, &e) == 0);
+		check(template_render(t, context, NULL, &out, &e) == 0);
 		check(same_text(&out, json_object_get(c, "text")));
 		rendered++;
 		buf_release(&out);
@@ -517,7 +517,7 @@ static void *render_often(void *arg)
 	buf_init(&out, OUT_MAX);
 	for (int i = 0; i < ROUNDS; i++) {
 		buf_reset(&out);
-		if (template_render(j->t, j->context, &out, &e) < 0 ||
+		if (template_render(j->t, j->context, NULL, &out, &e) < 0 ||
 		    strcmp(buf_str(&out), j->want))
 			j->wrong++;
 	}

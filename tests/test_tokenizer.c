@@ -70,7 +70,7 @@ TEST(golden)
 		in = in ? in : json_object_get(c, "prompt");
 		ids.len = 0;
 		check(tokenizer_encode(lexis, json_string_value(in), json_string_length(in), true,
-				       &ids) == 0);
+				       NULL, &ids) == 0);
 		check(same_ids(json_object_get(c, "prompt_ids"), &ids));
 		ids.len = 0;
 		for (size_t k = 0; k < json_array_size(out); k++)
@@ -116,7 +116,7 @@ static bool run_case(const struct tokenizer *t, const json_t *c)
 
 	want = want ? want : in;
 	buf_init(&back, 1 << 20);
-	good = tokenizer_encode(t, text, len, true, &ids) == 0;
+	good = tokenizer_encode(t, text, len, true, NULL, &ids) == 0;
 	if (!same_ids(json_array_get(c, 1), &ids))
 		good = false;
 	text_of(t, ids.v, ids.len, &back);
@@ -209,8 +209,8 @@ TEST(fixture)
 			size_t n;
 			struct ids plain = {0}, whole = {0};
 
-			check(tokenizer_encode(t, "a violin", 8, true, &plain) == 0);
-			check(tokenizer_encode_whole(t, "a violin", 8, &whole) == 0);
+			check(tokenizer_encode(t, "a violin", 8, true, NULL, &plain) == 0);
+			check(tokenizer_encode_whole(t, "a violin", 8, NULL, &whole) == 0);
 			ok(whole.len == plain.len + 1 &&
 				   whole.v[0] == tokenizer_id(t, "<|begin_of_text|>") &&
 				   !memcmp(whole.v + 1, plain.v, plain.len * sizeof(*plain.v)),
@@ -376,7 +376,7 @@ TEST(ids_and_bytes)
 	for (int32_t i = 0; i < 8192; i++)
 		check(tokenizer_bytes(lexis, i, &len) && len > 0);
 	ok_all("every id has bytes");
-	check(tokenizer_encode_whole(lexis, "", 0, &ids) == 0);
+	check(tokenizer_encode_whole(lexis, "", 0, NULL, &ids) == 0);
 	is_int(ids.len, 0, "lexis puts nothing around texts");
 	ids_release(&ids);
 }
@@ -388,7 +388,7 @@ TEST(without_added)
 	struct buf back;
 
 	buf_init(&back, 1 << 20);
-	check(tokenizer_encode(lexis, text, strlen(text), false, &ids) == 0);
+	check(tokenizer_encode(lexis, text, strlen(text), false, NULL, &ids) == 0);
 	for (size_t i = 0; i < ids.len; i++)
 		check(ids.v[i] > 8);
 	text_of(lexis, ids.v, ids.len, &back);
@@ -396,9 +396,10 @@ TEST(without_added)
 	ok_all("without added tokens their text is ordinary text");
 	ids.len = 1;
 	ids.v[0] = 42;
-	check(tokenizer_encode(lexis, "of", 2, true, &ids) == 0 && ids.len > 1 && ids.v[0] == 42);
-	check(tokenizer_encode(lexis, "", 0, true, &ids) == 0);
-	check(tokenizer_encode(lexis, NULL, 0, false, &ids) == 0);
+	check(tokenizer_encode(lexis, "of", 2, true, NULL, &ids) == 0 && ids.len > 1 &&
+	      ids.v[0] == 42);
+	check(tokenizer_encode(lexis, "", 0, true, NULL, &ids) == 0);
+	check(tokenizer_encode(lexis, NULL, 0, false, NULL, &ids) == 0);
 	ok_all("ids are appended, and no text adds none");
 	ids_release(&ids);
 	buf_release(&back);
@@ -434,7 +435,7 @@ TEST(hostile)
 
 		for (size_t at = 0; at < LEN; at++)
 			text[at] = runs[i].unit[at % n];
-		ok(tokenizer_encode(lexis, text, LEN, true, &ids) == 0 && ids.len > 100,
+		ok(tokenizer_encode(lexis, text, LEN, true, NULL, &ids) == 0 && ids.len > 100,
 		   "a megabyte of %s", runs[i].what);
 		ids_release(&ids);
 	}
@@ -455,7 +456,7 @@ static void *encode_again(void *arg)
 	for (int i = 0; i < 20; i++) {
 		struct ids ids = {0};
 
-		if (tokenizer_encode(lexis, r->text, strlen(r->text), true, &ids) < 0 ||
+		if (tokenizer_encode(lexis, r->text, strlen(r->text), true, NULL, &ids) < 0 ||
 		    ids.len != r->want->len ||
 		    memcmp(ids.v, r->want->v, ids.len * sizeof(*ids.v)) != 0)
 			r->good = false;
@@ -473,7 +474,7 @@ TEST(threads)
 	pthread_t threads[THREADS];
 	struct ids want = {0};
 
-	check(tokenizer_encode(lexis, text, strlen(text), true, &want) == 0);
+	check(tokenizer_encode(lexis, text, strlen(text), true, NULL, &want) == 0);
 	for (int i = 0; i < THREADS; i++) {
 		readers[i] = (struct reader){.text = text, .want = &want};
 		pthread_create(&threads[i], NULL, encode_again, &readers[i]);

@@ -16,7 +16,7 @@ static int apply_template(struct call *c, struct buf *out, struct err *e)
 	buf_init(&prompt, SIZE_MAX / 2);
 	r = prepare_model(c->server, ask.model, e);
 	if (!r)
-		r = prepare_render(c->server, ask.context, &prompt, e);
+		r = prepare_render(c, ask.context, &prompt, e);
 	if (!r) {
 		buf_puts(out, "{\"prompt\":");
 		writer_string(out, buf_str(&prompt), prompt.len);

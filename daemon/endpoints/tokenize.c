@@ -15,9 +15,10 @@ static int tokenize(struct call *c, struct buf *out, struct err *e)
 		return r;
 	r = prepare_model(s, ask.model, e);
 	if (!r && ask.prompt)
-		r = prepare_encode(s, ask.prompt, ask.prompt_len, ask.add_special_tokens, &ids, e);
+		r = prepare_encode(c, ask.prompt, ask.prompt_len, ask.add_special_tokens, SIZE_MAX,
+				   &ids, e);
 	else if (!r)
-		r = prepare_chat_prompt(s, ask.context, &ids, e);
+		r = prepare_chat_prompt(c, ask.context, SIZE_MAX, &ids, e);
 	if (!r)
 		openai_body_tokenize(s->tokenizer, &ids, s->info.max_model_len,
 				     ask.return_token_strs, out);

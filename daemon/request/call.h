@@ -90,8 +90,8 @@ struct call_http {
 
 /* text: the request as the scheduler will get it. The text thread fills it before call_submit. */
 struct call_text {
-	struct queue_node node; /* in the text thread's queue */
-	struct buf body;	/* dropped once parsed */
+	struct list node; /* in one of the lists of struct text */
+	struct buf body;  /* dropped once parsed */
 	struct arena arena;
 	struct openai_request ask;
 	bool asked;			/* `ask` was filled and must be released */

@@ -18,16 +18,28 @@ enum {
 	SCORED_MAX = 1 << 19,
 };
 
-int prepare_encode(const struct server *s, const char *text, size_t len, bool add_special,
-		   struct ids *out, struct err *e)
+static int given_up(struct err *e)
 {
-	int r = add_special ? tokenizer_encode_whole(s->tokenizer, text, len, out)
-			    : tokenizer_encode(s->tokenizer, text, len, true, out);
+	return err_set(e, ECANCELED, "nobody waits for the answer any more");
+}
 
-	if (r == -E2BIG)
+int prepare_encode(const struct call *c, const char *text, size_t len, bool add_special,
+		   size_t max_ids, struct ids *out, struct err *e)
+{
+	const struct tokenizer *t = c->server->tokenizer;
+	const struct tokenizer_bounds bounds = {.ids = max_ids, .stop = &c->aborted};
+	int r = add_special ? tokenizer_encode_whole(t, text, len, &bounds, out)
+			    : tokenizer_encode(t, text, len, true, &bounds, out);
+
+	switch (r) {
+	case 0:
+	case -EOVERFLOW: return r;
+	case -ECANCELED: return given_up(e);
+	case -E2BIG:
 		return err_set(e, EINVAL,
-			       "the model's tokenizer has a pattern that gives up on this text");
-	return r < 0 ? err_no_memory(e) : 0;
+			       "a pattern of the model's tokenizer takes too long for this text");
+	default: return err_no_memory(e);
+	}
 }
 
 int prepare_model(const struct server *s, const char *name, struct err *e)
@@ -39,37 +51,38 @@ int prepare_model(const struct server *s, const char *name, struct err *e)
 			 s->name);
 }
 
-int prepare_render(const struct server *s, const json_t *context, struct buf *out, struct err *e)
+int prepare_render(const struct call *c, const json_t *context, struct buf *out, struct err *e)
 {
+	const struct template *t = c->server->template;
 	int r;
 
-	if (!s->template)
+	if (!t)
 		return err_set(e, EINVAL, "this model has no chat template; use /v1/completions");
-	r = template_render(s->template, context, out, e);
+	r = template_render(t, context, &c->aborted, out, e);
 	if (r == -EBADMSG || r == -E2BIG)
 		e->code = PROBLEM_TEMPLATE;
 	return r < 0 ? -e->code : 0;
 }
 
-int prepare_chat_prompt(const struct server *s, const json_t *context, struct ids *out,
-			struct err *e)
+int prepare_chat_prompt(const struct call *c, const json_t *context, size_t max_ids,
+			struct ids *out, struct err *e)
 {
 	struct buf text;
 	int r;
 
 	buf_init(&text, SIZE_MAX / 2);
-	r = prepare_render(s, context, &text, e);
+	r = prepare_render(c, context, &text, e);
 	if (!r)
-		r = prepare_encode(s, buf_str(&text), text.len, false, out, e);
+		r = prepare_encode(c, buf_str(&text), text.len, false, max_ids, out, e);
 	buf_release(&text);
 	return r;
 }
 
-static int encode_prompt(struct server *s, const struct openai_prompt *p, bool add_special,
-			 struct ids *out, struct err *e)
+static int encode_prompt(const struct call *c, const struct openai_prompt *p, bool add_special,
+			 size_t max_ids, struct ids *out, struct err *e)
 {
 	if (p->text)
-		return prepare_encode(s, p->text, p->text_len, add_special, out, e);
+		return prepare_encode(c, p->text, p->text_len, add_special, max_ids, out, e);
 	return ids_append(out, p->ids, p->n_ids) < 0 ? err_no_memory(e) : 0;
 }
 
@@ -216,13 +229,20 @@ static int make_part(struct call *c, uint32_t i, struct err *e)
 {
 	const struct openai_request *ask = &c->text.ask;
 	struct call_part *p = &c->text.parts[i];
+	/* A prompt that is twice too long is counted to its end, for the error. */
+	const size_t context = c->server->info.max_model_len, most = 2 * context;
 	int r;
 
 	if (ask->context)
-		r = prepare_chat_prompt(c->server, ask->context, &p->prompt, e);
+		r = prepare_chat_prompt(c, ask->context, most, &p->prompt, e);
 	else
-		r = encode_prompt(c->server, &ask->prompts[i], ask->add_special_tokens, &p->prompt,
+		r = encode_prompt(c, &ask->prompts[i], ask->add_special_tokens, most, &p->prompt,
 				  e);
+	if (r == -EOVERFLOW)
+		r = err_param(
+			e, PROBLEM_CONTEXT_LENGTH, ask->source,
+			"this server's context is %zu tokens, and more than %zu are in the %s",
+			context, most, ask->source);
 	if (!r)
 		r = fit_part(c, p, e);
 	if (!r)

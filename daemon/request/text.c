@@ -4,17 +4,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/log.h"
 #include "daemon/lifecycle.h"
 #include "daemon/threads.h"
 #include "daemon/request/turns.h"
 #include "engine/checkpoint/checkpoint.h"
 
+/* One of them takes small bodies alone, so that these never wait for large ones. */
+enum { THREADS = 3 };
+
+/* One of the threads. */
+struct worker {
+	struct text *text;
+	pthread_t thread;
+	bool small;	   /* it takes small bodies alone; the others take a large one first */
+	struct call *call; /* the call that it works on, or NULL; guarded by text.lock */
+};
+
 struct text {
 	struct server *server;
-	struct queue queue; /* calls, by call.text.node */
-	pthread_t thread;
-	_Atomic bool quit;
+	struct worker workers[THREADS];
+	size_t n_workers;
+	pthread_mutex_t lock;
+	pthread_cond_t ready;
+	/* guarded by lock */
+	struct list small, large; /* calls in the order in which they came, by call.text.node */
+	bool quit;
 };
 
 static int open_tokenizer(struct server *s, const struct checkpoint *k, struct err *e)
@@ -100,73 +116,139 @@ static void prepare_or_answer(struct call *c) ON(role_text)
 	call_drop_body(c);
 	if (r < 0) {
 		call_fail(c, &e);
-		call_count(c, METRICS_ERROR);
+		call_count(c, atomic_load(&c->aborted) ? METRICS_ABORT : METRICS_ERROR);
 		call_unref(c);
 		return;
 	}
 	call_submit(c);
 }
 
+/* The next call for this worker, with its reference; NULL: there is none. Call with the lock held. */
+static struct call *next_call(struct worker *w)
+{
+	struct text *t = w->text;
+	struct call *c = w->small ? NULL : list_first(&t->large, struct call, text.node);
+
+	if (!c)
+		c = list_first(&t->small, struct call, text.node);
+	if (c)
+		list_remove(&c->text.node);
+	return c;
+}
+
+/* Waits for the next call; NULL: the thread ends. */
+static struct call *wait_for_call(struct worker *w)
+{
+	struct text *t = w->text;
+
+	pthread_mutex_lock(&t->lock);
+	for (;;) {
+		w->call = next_call(w);
+		if (w->call || t->quit)
+			break;
+		pthread_cond_wait(&t->ready, &t->lock);
+	}
+	pthread_mutex_unlock(&t->lock);
+	return w->call;
+}
+
 static void *text_main(void *arg)
 {
-	struct text *t = arg;
+	struct worker *w = arg;
+	struct server *s = w->text->server;
 	struct err e = {0};
+	struct call *c;
 
 	role_begin(&role_text);
-	if (open_texts(t->server, &e) < 0)
-		lifecycle_fail(t->server->lifecycle, &e);
-	else
-		lifecycle_loaded(t->server->lifecycle);
-	for (;;) {
-		struct queue_node *node = queue_pop(&t->queue);
-
-		if (node) {
-			struct call *c = container_of(node, struct call, text.node);
-
-			if (atomic_load(&t->quit))
-				call_unref(c);
-			else
-				prepare_or_answer(c);
-		} else if (atomic_load(&t->quit)) {
-			return NULL;
-		} else {
-			queue_wait(&t->queue, 0);
-		}
+	/* No call comes before the server is ready. */
+	if (w->small) {
+		if (open_texts(s, &e) < 0)
+			lifecycle_fail(s->lifecycle, &e);
+		else
+			lifecycle_loaded(s->lifecycle);
 	}
+	while ((c = wait_for_call(w))) {
+		/* A reference of its own: text_fail_all may look at the call until the worker has another. */
+		call_ref(c);
+		prepare_or_answer(c);
+		pthread_mutex_lock(&w->text->lock);
+		w->call = NULL;
+		pthread_mutex_unlock(&w->text->lock);
+		call_unref(c);
+	}
+	return NULL;
 }
 
 int text_start(struct server *s, struct err *e)
 {
 	struct text *t = calloc(1, sizeof(*t));
-	int r;
+	int r = 0;
 
 	if (!t)
 		return err_no_memory(e);
 	t->server = s;
-	queue_init(&t->queue);
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_cond_init(&t->ready, NULL);
+	list_init(&t->small);
+	list_init(&t->large);
 	s->text = t;
-	r = pthread_create(&t->thread, NULL, text_main, t);
-	if (r) {
-		s->text = NULL;
-		queue_release(&t->queue);
-		free(t);
-		return err_set(e, r, "cannot start the text thread: %s", strerror(r));
+	while (!r && t->n_workers < THREADS) {
+		struct worker *w = &t->workers[t->n_workers];
+
+		w->text = t;
+		w->small = t->n_workers == 0;
+		r = pthread_create(&w->thread, NULL, text_main, w);
+		t->n_workers += !r;
 	}
-	return 0;
+	return r ? err_set(e, r, "cannot start a text thread: %s", strerror(r)) : 0;
 }
 
 void text_submit(struct text *t, struct call *c)
 {
-	queue_push(&t->queue, &call_ref(c)->text.node);
+	call_ref(c);
+	pthread_mutex_lock(&t->lock);
+	list_append(c->text.body.len <= SMALL_BODY ? &t->small : &t->large, &c->text.node);
+	/* All, because a worker that a signal wakes alone may not take a large body. */
+	pthread_cond_broadcast(&t->ready);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* Drops the calls of a list, which fail with *e; NULL: nobody waits for their answers any more. Call with the lock
+ * held. */
+static void drop_calls(struct list *calls, const struct err *e)
+{
+	list_for_each (c, calls, struct call, text.node) {
+		list_remove(&c->text.node);
+		if (e)
+			call_fail(c, e);
+		call_unref(c);
+	}
+}
+
+void text_fail_all(struct text *t, const struct err *e)
+{
+	pthread_mutex_lock(&t->lock);
+	drop_calls(&t->small, e);
+	drop_calls(&t->large, e);
+	for (size_t i = 0; i < t->n_workers; i++)
+		if (t->workers[i].call)
+			call_fail(t->workers[i].call, e);
+	pthread_mutex_unlock(&t->lock);
 }
 
 void text_free(struct text *t)
 {
 	if (!t)
 		return;
-	atomic_store(&t->quit, true);
-	queue_wake(&t->queue);
-	pthread_join(t->thread, NULL);
-	queue_release(&t->queue);
+	pthread_mutex_lock(&t->lock);
+	drop_calls(&t->small, NULL);
+	drop_calls(&t->large, NULL);
+	t->quit = true;
+	pthread_cond_broadcast(&t->ready);
+	pthread_mutex_unlock(&t->lock);
+	for (size_t i = 0; i < t->n_workers; i++)
+		pthread_join(t->workers[i].thread, NULL);
+	pthread_cond_destroy(&t->ready);
+	pthread_mutex_destroy(&t->lock);
 	free(t);
 }

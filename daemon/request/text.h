@@ -1,22 +1,28 @@
-/* The text thread: from a body to prompts of token ids.
+/* The text threads: from bodies to prompts of token ids.
  *
- * It opens the tokenizer and the chat template while the engine thread loads the model. Then it takes one call after
- * the other. If the endpoint has `reply`, the thread answers the call. Otherwise it parses the body, checks the model's
- * name, renders the template of a chat, tokenizes, checks that the lengths fit, and hands the call on to the engine
- * thread. So a bad request gets its error before any header of a stream is sent. The scheduler may still refuse a
- * request later, mostly because its queue is full or memory is short. */
+ * One of them opens the tokenizer and the chat template while the engine thread loads the model. Then each takes one
+ * call after the other. If the endpoint has `reply`, it answers the call. Otherwise it parses the body, checks the
+ * model's name, renders the template, tokenizes, checks that the lengths fit, and hands the call on to the engine
+ * thread. So a bad request gets its error before any header of a stream is sent. Only a full queue, or lack of memory,
+ * can still make the scheduler refuse a request later.
+ *
+ * A large body takes seconds. So one thread takes small bodies alone, and the others prefer large ones: neither kind
+ * waits for the other. Work on a call that is aborted ends soon: rendering and tokenizing look at call.aborted. */
 #pragma once
 
 #include "base/err.h"
 #include "daemon/request/call.h"
 
-/* Starts the thread, and sets server->text. */
+/* Starts the threads. Sets server->text, also on failure; text_free frees it. */
 int text_start(struct server *s, struct err *e) MUST_CHECK;
 
 /* http: queues a call whose body is complete, with a new reference to it: the work's (call.h). */
 void text_submit(struct text *t, struct call *c);
 
-/* main: ends the thread and drops the calls in its queue. No other thread may submit any more. NULL is allowed. */
+/* main: the calls that wait for a text thread, or are with one, fail with *e. */
+void text_fail_all(struct text *t, const struct err *e);
+
+/* Ends the threads and drops the calls that wait for them. No other thread may submit any more. NULL is allowed. */
 void text_free(struct text *t);
 
 /* The functions below are in prepare.c. Their errors are worded for clients. */
@@ -28,14 +34,18 @@ int prepare_call(struct call *c, struct err *e) MUST_CHECK;
 /* Checks that `name` is one of the model's two names (server.h). NULL, no name, is accepted, too. */
 int prepare_model(const struct server *s, const char *name, struct err *e) MUST_CHECK;
 
-/* Appends the ids of a text. add_special: with the special tokens that the tokenizer's file puts around texts. */
-int prepare_encode(const struct server *s, const char *text, size_t len, bool add_special,
-		   struct ids *out, struct err *e) MUST_CHECK;
+/* The functions below work for a call, and give up with -ECANCELED when it is aborted. */
+
+/* Appends the ids of a text, at most max_ids. add_special: with the special tokens that the tokenizer's file puts
+ * around texts. -EOVERFLOW, without an error in e: the text has more ids. */
+int prepare_encode(const struct call *c, const char *text, size_t len, bool add_special,
+		   size_t max_ids, struct ids *out, struct err *e) MUST_CHECK;
 
 /* Appends the prompt of a chat as text: the template, rendered with these variables. */
-int prepare_render(const struct server *s, const json_t *context, struct buf *out,
+int prepare_render(const struct call *c, const json_t *context, struct buf *out,
 		   struct err *e) MUST_CHECK;
 
-/* Appends the prompt of a chat as token ids: the rendered template, tokenized. */
-int prepare_chat_prompt(const struct server *s, const json_t *context, struct ids *out,
-			struct err *e) MUST_CHECK;
+/* Appends the prompt of a chat as token ids: the rendered template, tokenized. max_ids and -EOVERFLOW as in
+ * prepare_encode. */
+int prepare_chat_prompt(const struct call *c, const json_t *context, size_t max_ids,
+			struct ids *out, struct err *e) MUST_CHECK;

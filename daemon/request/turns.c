@@ -14,7 +14,7 @@ static int32_t first_special(const struct tokenizer *t, const char *text, size_t
 	struct ids ids = {0};
 	int32_t found = -1;
 
-	if (!tokenizer_encode(t, text, len, true, &ids))
+	if (!tokenizer_encode(t, text, len, true, NULL, &ids))
 		for (size_t i = 0; found < 0 && i < ids.len; i++)
 			if (tokenizer_is_special(t, ids.v[i]))
 				found = ids.v[i];
@@ -34,7 +34,7 @@ int32_t turns_token(const struct template *template, const struct tokenizer *t)
 		return -1;
 	buf_init(&text, 1 << 20);
 	/* A template that needs more variables than a message fails here; then the token is not known. */
-	if (!template_render(template, context, &text, &e)) {
+	if (!template_render(template, context, NULL, &text, &e)) {
 		const char *at = strstr(buf_str(&text), probe);
 
 		if (at) {

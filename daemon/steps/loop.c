@@ -20,8 +20,8 @@
 struct loop {
 	struct server *server;
 	pthread_t thread;
-	_Atomic bool draining, quit, ended; /* each is set once */
-	_Atomic bool failing;		    /* set once: run_steps ends, and every call fails */
+	_Atomic bool draining, quit; /* each is set once */
+	_Atomic bool failing;	     /* set once: run_steps ends with its round, every call fails */
 	pthread_mutex_t failure_lock;
 	struct err failure; /* the reason why the loop is failing; guarded by failure_lock */
 
@@ -381,8 +381,6 @@ static void *engine_main(void *arg)
 	}
 	read_inbox(l);
 	close_all(l);
-	atomic_store(&l->ended, true);
-	lifecycle_notify(lifecycle);
 	return NULL;
 }
 
@@ -431,19 +429,12 @@ void loop_drain(struct loop *l)
 	queue_wake(&l->server->inbox);
 }
 
-void loop_quit(struct loop *l)
-{
-	atomic_store(&l->quit, true);
-	queue_wake(&l->server->inbox);
-}
-
-bool loop_ended(const struct loop *l)
-{
-	return atomic_load(&l->ended);
-}
-
 void loop_free(struct loop *l)
 {
+	if (!l)
+		return;
+	atomic_store(&l->quit, true);
+	queue_wake(&l->server->inbox);
 	pthread_join(l->thread, NULL);
 	release(l);
 }

@@ -14,9 +14,9 @@
  * before it, plans the next step, and queues it behind the running one. In a prefill worker handoff.h takes the place
  * of live.c.
  *
- * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. When the engine
- * cannot be opened, the device is lost or the daemon ends, every live call (live.h) fails with an error, and so does
- * every call that still comes into the inbox.
+ * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. When the device
+ * is lost or the daemon ends, every live call (live.h) fails with an error, and so does every call that still comes,
+ * until loop_free.
  */
 #pragma once
 
@@ -49,9 +49,6 @@ void loop_fail_all(struct loop *l, const struct err *e);
  * workers does nothing. */
 void loop_drain(struct loop *l);
 
-/* Called by main: makes the thread finish the steps that are out, write the cache's files, close the engine and end.
- * After this call no other thread may push into the inbox. When loop_ended becomes true, lifecycle_notify wakes main,
- * which then calls loop_free. */
-void loop_quit(struct loop *l);
-bool loop_ended(const struct loop *l);
+/* Waits until the thread has finished the steps that are out, written the cache's files, closed the engine and ended;
+ * then frees the loop. After this call no other thread may push into the inbox. NULL is allowed. */
 void loop_free(struct loop *l);

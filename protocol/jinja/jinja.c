@@ -73,7 +73,8 @@ static struct value *look_up(struct render *r, const struct template *t, const j
 	return r->rc ? NULL : v;
 }
 
-int template_render(const struct template *t, const json_t *context, struct buf *out, struct err *e)
+int template_render(const struct template *t, const json_t *context, const _Atomic bool *stop,
+		    struct buf *out, struct err *e)
 {
 	size_t before = out->len;
 	bool failed = out->failed;
@@ -82,7 +83,8 @@ int template_render(const struct template *t, const json_t *context, struct buf 
 		.name = t->name,
 		.line = 1,
 		.err = &err,
-		.steps = RENDER_STEPS,
+		.more_steps = RENDER_STEPS,
+		.stop = stop,
 		.out = out,
 		.out_max = before < SIZE_MAX - RENDER_OUTPUT ? before + RENDER_OUTPUT : SIZE_MAX,
 		.find = builtin_find,

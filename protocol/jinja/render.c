@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,9 +23,19 @@ bool render_fail(struct render *r, int code, const char *fmt, ...)
 	return false;
 }
 
-bool render_overspent(struct render *r)
+bool render_overspent(struct render *r, size_t work)
 {
-	return render_fail(r, E2BIG, "the template does too much work");
+	enum { STEPS = 10000 };
+	uint64_t left = r->steps + r->more_steps;
+
+	if (r->stop && atomic_load_explicit(r->stop, memory_order_relaxed))
+		return render_fail(r, ECANCELED, "given up");
+	if (work > left)
+		return render_fail(r, E2BIG, "the template does too much work");
+	left -= work;
+	r->steps = MIN(left, (uint64_t)STEPS);
+	r->more_steps = left - r->steps;
+	return !r->rc;
 }
 
 bool render_too_deep(struct render *r)

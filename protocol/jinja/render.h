@@ -33,7 +33,9 @@ struct render {
 	int rc;		  /* 0, or the negative errno of the first failure */
 	struct err *err;
 	unsigned depth;
-	uint64_t steps; /* steps left */
+	/* steps left until render_overspent looks at `stop`, and steps left after that */
+	uint64_t steps, more_steps;
+	const _Atomic bool *stop; /* rendering ends soon after this becomes true; NULL: never */
 	struct arena arena;
 	/* buffer in which strings are built, one behind the other; a finished one is cut off again (value_take) */
 	struct buf scratch;
@@ -50,8 +52,11 @@ struct render {
 /* Keeps `code` and "template NAME, line N: text" as the error, if it is the first. Returns false. */
 bool render_fail(struct render *r, int code, const char *fmt, ...) PRINTF(3, 4);
 
-/* Make the rendering fail (E2BIG), for render_charge (too much work) and render_enter (too deep). Return false. */
-bool render_overspent(struct render *r);
+/* For render_charge, when r->steps do not suffice for `work`: takes it from r->more_steps. False: these do not suffice
+ * either, or *r->stop is true, and the rendering has failed (E2BIG, ECANCELED). */
+bool render_overspent(struct render *r, size_t work);
+
+/* Makes the rendering fail (E2BIG), for render_enter. Returns false. */
 bool render_too_deep(struct render *r);
 
 /* Takes `work` from the steps that are left (about one for a value, or for 64 bytes of text). False: fewer are left,
@@ -59,7 +64,7 @@ bool render_too_deep(struct render *r);
 static inline bool render_charge(struct render *r, size_t work)
 {
 	if (r->rc || work > r->steps)
-		return render_overspent(r);
+		return render_overspent(r, work);
 	r->steps -= work;
 	return true;
 }

@@ -80,9 +80,16 @@ static int content_string(const json_t *message, const char *where, json_t **ret
 	return r;
 }
 
+/* What the messages of a request share. */
+struct reading {
+	struct buf system; /* the texts of system messages, which become one message */
+	bool any_system;
+	size_t values; /* values that the JSON texts of all arguments together may still have */
+};
+
 /* Makes an object of a tool call's arguments (request.h), so that a template can go over its members. Text that is not
  * JSON of an object, or is beyond the bounds of fields.h, stays text. New; NULL: out of memory. */
-static json_t *arguments_value(json_t *arguments)
+static json_t *arguments_value(struct reading *rd, json_t *arguments)
 {
 	const char *text = json_string_value(arguments);
 	size_t len = json_string_length(arguments);
@@ -92,7 +99,7 @@ static json_t *arguments_value(json_t *arguments)
 		return json_object();
 	if (!text)
 		return json_incref(arguments);
-	if (fields_check_bounds(text, len, NULL) < 0)
+	if (fields_check_bounds(text, len, &rd->values, NULL) < 0)
 		return json_incref(arguments);
 	parsed = fields_parse(text, len, JSON_ALLOW_NUL, NULL);
 	if (json_is_object(parsed))
@@ -101,7 +108,8 @@ static json_t *arguments_value(json_t *arguments)
 	return json_incref(arguments);
 }
 
-static int tool_call(const json_t *call, const char *where, json_t *out, struct err *e)
+static int tool_call(struct reading *rd, const json_t *call, const char *where, json_t *out,
+		     struct err *e)
 {
 	const json_t *function = field_get(call, "function"), *id = NULL, *type = NULL,
 		     *name = NULL;
@@ -132,7 +140,7 @@ static int tool_call(const json_t *call, const char *where, json_t *out, struct 
 	if (arguments && !json_is_string(arguments) && !json_is_object(arguments))
 		return field_wrong(e, path, "arguments", arguments,
 				   "a string of JSON or an object");
-	value = arguments_value(arguments);
+	value = arguments_value(rd, arguments);
 	if (!value)
 		return err_no_memory(e);
 	normal = json_pack("{s:O*, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function",
@@ -142,7 +150,8 @@ static int tool_call(const json_t *call, const char *where, json_t *out, struct 
 	return 0;
 }
 
-static int tool_calls(const json_t *message, const char *where, json_t *out, struct err *e)
+static int tool_calls(struct reading *rd, const json_t *message, const char *where, json_t *out,
+		      struct err *e)
 {
 	const json_t *calls = field_get(message, "tool_calls");
 	char path[ERR_PARAM_MAX];
@@ -157,7 +166,7 @@ static int tool_calls(const json_t *message, const char *where, json_t *out, str
 	r = set_new(out, "tool_calls", list, e);
 	for (size_t i = 0; r == 0 && i < json_array_size(calls); i++) {
 		field_path(path, "%stool_calls[%zu]", where, i);
-		r = tool_call(json_array_get(calls, i), path, list, e);
+		r = tool_call(rd, json_array_get(calls, i), path, list, e);
 	}
 	return r;
 }
@@ -174,7 +183,8 @@ static int copy_string(const json_t *message, const char *where, const char *nam
 	return set_new(out, out_name, json_incref((json_t *)v), e);
 }
 
-static int assistant_members(const json_t *message, const char *where, json_t *out, struct err *e)
+static int assistant_members(struct reading *rd, const json_t *message, const char *where,
+			     json_t *out, struct err *e)
 {
 	static const char *const refused[] = {"audio", "function_call"};
 	int r;
@@ -192,18 +202,12 @@ static int assistant_members(const json_t *message, const char *where, json_t *o
 	if (r == 0) /* reasoning_content counts if both are there */
 		r = copy_string(message, where, "reasoning_content", out, "reasoning_content", e);
 	if (r == 0)
-		r = tool_calls(message, where, out, e);
+		r = tool_calls(rd, message, where, out, e);
 	return r;
 }
 
-/* Gathers the texts of all system messages, which become one message. */
-struct system_text {
-	struct buf text;
-	bool any;
-};
-
-static int one_message(const json_t *message, size_t index, struct system_text *system,
-		       json_t *list, struct err *e)
+static int one_message(struct reading *rd, const json_t *message, size_t index, json_t *list,
+		       struct err *e)
 {
 	const json_t *role = field_get(message, "role");
 	json_t *content CLEANUP_JSON = NULL, *out CLEANUP_JSON = NULL;
@@ -223,10 +227,10 @@ static int one_message(const json_t *message, size_t index, struct system_text *
 	if (r < 0)
 		return r;
 	if (!strcmp(name, "system") || !strcmp(name, "developer")) {
-		system->any = true;
-		if (system->text.len && json_string_length(content))
-			buf_puts(&system->text, "\n\n");
-		buf_append(&system->text, json_string_value(content), json_string_length(content));
+		rd->any_system = true;
+		if (rd->system.len && json_string_length(content))
+			buf_puts(&rd->system, "\n\n");
+		buf_append(&rd->system, json_string_value(content), json_string_length(content));
 		return 0;
 	}
 	out = json_pack("{s:s, s:O}", "role", name, "content", content);
@@ -234,7 +238,7 @@ static int one_message(const json_t *message, size_t index, struct system_text *
 		return err_no_memory(e);
 	r = copy_string(message, where, "name", out, "name", e);
 	if (r == 0 && !strcmp(name, "assistant"))
-		r = assistant_members(message, where, out, e);
+		r = assistant_members(rd, message, where, out, e);
 	if (r == 0 && !strcmp(name, "tool"))
 		r = copy_string(message, where, "tool_call_id", out, "tool_call_id", e);
 	if (r == 0 && json_array_append(list, out) < 0)
@@ -245,7 +249,7 @@ static int one_message(const json_t *message, size_t index, struct system_text *
 static int put_messages(const json_t *body, json_t *context, struct err *e)
 {
 	const json_t *messages = field_get(body, "messages");
-	struct system_text system = {0};
+	struct reading rd = {.values = FIELDS_VALUES_MAX};
 	json_t *list, *first = NULL;
 	int r;
 
@@ -253,17 +257,17 @@ static int put_messages(const json_t *body, json_t *context, struct err *e)
 		return field_wrong(e, "", "messages", messages, "an array of at least one message");
 	list = json_array();
 	r = set_new(context, "messages", list, e);
-	buf_init(&system.text, TEXT_MAX);
+	buf_init(&rd.system, TEXT_MAX);
 	for (size_t i = 0; r == 0 && i < json_array_size(messages); i++)
-		r = one_message(json_array_get(messages, i), i, &system, list, e);
-	if (r == 0 && system.any) {
-		if (!system.text.failed)
+		r = one_message(&rd, json_array_get(messages, i), i, list, e);
+	if (r == 0 && rd.any_system) {
+		if (!rd.system.failed)
 			first = json_pack("{s:s, s:s%}", "role", "system", "content",
-					  buf_str(&system.text), system.text.len);
+					  buf_str(&rd.system), rd.system.len);
 		if (!first || json_array_insert_new(list, 0, first) < 0)
 			r = err_no_memory(e);
 	}
-	buf_release(&system.text);
+	buf_release(&rd.system);
 	return r;
 }
 

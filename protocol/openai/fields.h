@@ -21,9 +21,13 @@ int fields_load(const char *body, size_t len, json_t **ret, struct err *e) MUST_
  * tools have "maximum": 18446744073709551615. New; NULL: *error says why. `error` may be NULL. */
 json_t *fields_parse(const char *text, size_t len, size_t flags, json_error_t *error);
 
-/* Checks JSON text against the bounds on depth and number of values. fields_load does this for the body; JSON text
- * inside a string has to be checked before fields_parse. `e` may be NULL. 0: it may be parsed; -EINVAL. */
-int fields_check_bounds(const char *text, size_t len, struct err *e) MUST_CHECK;
+/* The most values that the JSON of a body may have: objects, arrays, and what is in them. */
+enum { FIELDS_VALUES_MAX = 500000 };
+
+/* Checks JSON text against the bounds on depth and number of values, and takes the number of its values from *values.
+ * fields_load does this for the body; JSON text inside a string has to be checked before fields_parse. `e` may be NULL.
+ * 0: it may be parsed. -EINVAL: it is nested too deeply, or has more values; *values is as before. */
+int fields_check_bounds(const char *text, size_t len, size_t *values, struct err *e) MUST_CHECK;
 
 /* Writes a path such as "messages[3].content[0]"; a path that is too long for a param is cut. */
 void field_path(char out[ERR_PARAM_MAX], const char *fmt, ...) PRINTF(2, 3);

@@ -246,6 +246,11 @@ int bpe_encode(const struct bpe *b, const char *word, size_t len, struct ids *ou
 	return encode_merging(b, word, len, out);
 }
 
+size_t bpe_least(const struct bpe *b, size_t len)
+{
+	return b->dropping ? 0 : CEIL_DIV(len, MAX(b->vocab->longest, 1u));
+}
+
 /* ---- loading ---- */
 
 int bpe_finish(struct bpe *b, bool ignore_merges)
@@ -259,6 +264,7 @@ int bpe_finish(struct bpe *b, bool ignore_merges)
 		const struct vocab_slot *s = vocab_find(v, &byte, 1);
 
 		b->byte_id[i] = s ? (int32_t)s->id : -1;
+		b->dropping |= !s;
 	}
 	for (int i = 0; i < 256; i++)
 		for (int k = 0; k < 256; k++)

@@ -29,6 +29,7 @@ struct bpe {
 	size_t n_pairs;		     /* a power of two, at least twice the number of merges */
 	int32_t *merged;	     /* [n_merges]: by rank, the token that a merge makes; owned */
 	size_t n_merges;
+	bool dropping; /* some byte has no token */
 };
 
 /* Makes b empty, with room for n_merges merges. Before bpe_finish, vocab must have all tokens that are found by bytes
@@ -44,6 +45,9 @@ void bpe_add(struct bpe *b, size_t rank, int32_t left, int32_t right, int32_t me
  * that bpe_encode finds without merging. They are the tokens whose bytes merge into that one token; with
  * `ignore_merges` they are all tokens that are found by bytes. -ENOMEM. */
 int bpe_finish(struct bpe *b, bool ignore_merges) MUST_CHECK;
+
+/* The least number of ids that a word of len bytes has. */
+size_t bpe_least(const struct bpe *b, size_t len);
 
 /* Appends the ids of a word, len > 0 bytes. -ENOMEM. */
 int bpe_encode(const struct bpe *b, const char *word, size_t len, struct ids *out) MUST_CHECK;

@@ -23,7 +23,17 @@
 #include "base/utf8.h"
 #include "protocol/tokenizer/unicode.h"
 
-enum { MAX_STAGES = 16, MAX_PATTERN = 1 << 16 };
+enum {
+	MAX_STAGES = 16,
+	MAX_PATTERN = 1 << 16,
+	WINDOW = 256, /* bytes behind a match's earliest start that PCRE2 sees at first */
+	/* Bytes of larger windows that a run may look at: so many for each byte of the text, and some for a short one. */
+	BUDGET_SHARE = 64,
+	BUDGET_MIN = 1 << 20,
+	/* PCRE2's steps for a match: so many, and some more for each byte of the window. */
+	STEPS_MIN = 20000,
+	STEPS_SHARE = 8,
+};
 
 enum stage_kind { STAGE_QWEN2, STAGE_QWEN35, STAGE_LLAMA3, STAGE_PCRE, STAGE_PREFIX_SPACE };
 
@@ -45,7 +55,10 @@ struct run {
 	const struct splitter *splitter;
 	int (*word)(void *arg, const char *text, size_t len);
 	void *arg;
-	pcre2_match_data *match; /* made when first needed, owned */
+	size_t budget; /* bytes of larger windows that PCRE2 may still see */
+	/* made when first needed, owned */
+	pcre2_match_data *match;
+	pcre2_match_context *context;
 };
 
 static int run_stage(struct run *run, size_t stage, const char *text, size_t len);
@@ -354,7 +367,7 @@ static int add_code(struct splitter *s, const char *pattern, size_t len, uint32_
 		return err_set(e, EINVAL, "the pattern is wrong: %s", why);
 	}
 	/* Without a JIT for this processor PCRE2 interprets, which is slower and gives the same words. */
-	(void)pcre2_jit_compile(stage.code, PCRE2_JIT_COMPLETE);
+	(void)pcre2_jit_compile(stage.code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
 	r = add_stage(s, stage, e);
 	if (r < 0)
 		pcre2_code_free(stage.code);
@@ -413,22 +426,56 @@ int splitter_add_prefix_space(struct splitter *s, struct err *e)
 	return add_stage(s, (struct stage){.kind = STAGE_PREFIX_SPACE}, e);
 }
 
-/* Finds the next match from `from` on. 1: *ret_start and *ret_end are set. 0: there is none. -ENOMEM, -E2BIG. */
+/* Calls pcre2_match on the text before `end`, and returns its result. */
+static int match_before(struct run *run, const pcre2_code *code, const char *text, size_t end,
+			size_t from, uint32_t options)
+{
+	int n;
+
+	options |= PCRE2_NO_UTF_CHECK;
+	pcre2_set_match_limit(run->context,
+			      (uint32_t)MIN(STEPS_MIN + STEPS_SHARE * (end - from), UINT32_MAX));
+	n = pcre2_match(code, (PCRE2_SPTR)text, end, from, options, run->match, run->context);
+	/* The JIT's stack is small and fixed, the interpreter's is on the heap. */
+	if (n == PCRE2_ERROR_JIT_STACKLIMIT)
+		n = pcre2_match(code, (PCRE2_SPTR)text, end, from, options | PCRE2_NO_JIT,
+				run->match, run->context);
+	return n;
+}
+
+/* Finds the next match from `from` on. 1: *ret_start and *ret_end are set. 0: there is none. -ENOMEM, -E2BIG.
+ *
+ * A pattern such as `a+b|.` looks at the rest of the text for each of its matches, which takes a time that grows with
+ * the square of the text's length. So PCRE2 sees a window of the text at first. If it finds nothing there, or has to
+ * look at the window's end before it knows (PCRE2_PARTIAL_HARD), it sees a larger one, which is paid from the budget:
+ * a long word costs twice its length, and only a pattern that looks far ahead again and again runs out. */
 static int next_match(struct run *run, const pcre2_code *code, const char *text, size_t len,
 		      size_t from, size_t *ret_start, size_t *ret_end)
 {
 	const PCRE2_SIZE *span;
+	size_t window = WINDOW, end;
 	int n;
 
 	if (!run->match)
 		run->match = pcre2_match_data_create(1, NULL);
-	if (!run->match)
+	if (!run->context)
+		run->context = pcre2_match_context_create(NULL);
+	if (!run->match || !run->context)
 		return -ENOMEM;
-	n = pcre2_match(code, (PCRE2_SPTR)text, len, from, PCRE2_NO_UTF_CHECK, run->match, NULL);
-	/* The JIT's stack is small and fixed, the interpreter's is on the heap. */
-	if (n == PCRE2_ERROR_JIT_STACKLIMIT)
-		n = pcre2_match(code, (PCRE2_SPTR)text, len, from,
-				PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, run->match, NULL);
+	for (;; window *= 4) {
+		bool whole = len - from <= window;
+
+		end = whole ? len : from + window;
+		while (!whole && ((unsigned char)text[end] & 0xc0) == 0x80)
+			end--;
+		if (window > WINDOW && end - from > run->budget)
+			return -E2BIG;
+		if (window > WINDOW)
+			run->budget -= end - from;
+		n = match_before(run, code, text, end, from, whole ? 0 : PCRE2_PARTIAL_HARD);
+		if (whole || (n != PCRE2_ERROR_PARTIAL && n != PCRE2_ERROR_NOMATCH))
+			break;
+	}
 	if (n == PCRE2_ERROR_NOMATCH)
 		return 0;
 	if (n < 0)
@@ -518,12 +565,17 @@ static int run_stage(struct run *run, size_t stage, const char *text, size_t len
 int splitter_run(const struct splitter *s, const char *text, size_t len,
 		 int (*word)(void *arg, const char *text, size_t len), void *arg)
 {
-	struct run run = {.splitter = s, .word = word, .arg = arg};
+	struct run run = {.splitter = s,
+			  .word = word,
+			  .arg = arg,
+			  .budget = BUDGET_MIN +
+				    MIN(len, SIZE_MAX / 2 / BUDGET_SHARE) * BUDGET_SHARE};
 	int r;
 
 	if (!len)
 		return 0;
 	r = run_stage(&run, 0, text, len);
 	pcre2_match_data_free(run.match);
+	pcre2_match_context_free(run.context);
 	return r;
 }

@@ -2,6 +2,7 @@
 #include "protocol/tokenizer/tokenizer.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,8 @@
 struct encoding {
 	const struct tokenizer *t;
 	struct ids *out;
+	struct tokenizer_bounds bounds;
+	size_t end; /* the most that out->len may be */
 };
 
 void tokenizer_free(struct tokenizer *t)
@@ -31,8 +34,14 @@ void tokenizer_free(struct tokenizer *t)
 static int encode_word(void *arg, const char *word, size_t len)
 {
 	struct encoding *e = arg;
+	int r;
 
-	return bpe_encode(&e->t->bpe, word, len, e->out);
+	if (e->bounds.stop && atomic_load_explicit(e->bounds.stop, memory_order_relaxed))
+		return -ECANCELED;
+	if (bpe_least(&e->t->bpe, len) > e->end - e->out->len)
+		return -EOVERFLOW;
+	r = bpe_encode(&e->t->bpe, word, len, e->out);
+	return !r && e->out->len > e->end ? -EOVERFLOW : r;
 }
 
 static int encode_plain(struct encoding *e, const char *text, size_t len)
@@ -53,6 +62,8 @@ static int encode_around(struct encoding *e, const struct added *set, const char
 	while (!r && added_next(set, text, len, &scan, &m)) {
 		if (m.start > done)
 			r = rest(e, text + done, m.start - done);
+		if (!r && e->out->len == e->end)
+			r = -EOVERFLOW;
 		if (!r)
 			r = ids_push(e->out, m.id);
 		done = scan.done;
@@ -97,12 +108,16 @@ static int encode_valid(struct encoding *e, const char *text, size_t len, bool a
 }
 
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool added,
-		     struct ids *out)
+		     const struct tokenizer_bounds *bounds, struct ids *out)
 {
-	struct encoding e = {.t = t, .out = out};
+	struct encoding e = {.t = t, .out = out, .end = SIZE_MAX};
 	size_t before = out->len;
 	int r;
 
+	if (bounds) {
+		e.bounds = *bounds;
+		e.end = bounds->ids < SIZE_MAX - before ? before + bounds->ids : SIZE_MAX;
+	}
 	if (utf8_valid(text, len) == len) {
 		r = encode_valid(&e, text, len, added);
 	} else {
@@ -118,13 +133,14 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bo
 	return r;
 }
 
-int tokenizer_encode_whole(const struct tokenizer *t, const char *text, size_t len, struct ids *out)
+int tokenizer_encode_whole(const struct tokenizer *t, const char *text, size_t len,
+			   const struct tokenizer_bounds *bounds, struct ids *out)
 {
 	size_t before = out->len;
 	int r = ids_append(out, t->prefix.v, t->prefix.len);
 
 	if (!r)
-		r = tokenizer_encode(t, text, len, true, out);
+		r = tokenizer_encode(t, text, len, true, bounds, out);
 	if (!r)
 		r = ids_append(out, t->suffix.v, t->suffix.len);
 	if (r < 0)

@@ -22,11 +22,19 @@ int tokenizer_parse(const char *name, const char *json, size_t len, struct token
 		    struct err *e) MUST_CHECK;
 void tokenizer_free(struct tokenizer *t);
 
+/* Bounds of an encoding, for texts of clients. */
+struct tokenizer_bounds {
+	size_t ids; /* the most ids */
+	const _Atomic bool
+		*stop; /* the encoding is given up soon after this becomes true; NULL: never */
+};
+
 /* Appends the ids of text (UTF-8; invalid bytes become U+FFFD), like Hugging Face's encode with
- * add_special_tokens=False. With `added` false the text of added tokens is treated as ordinary text. 0 or -ENOMEM;
- * -E2BIG: PCRE2, which runs patterns of the splitter, reached one of its limits. On failure out is unchanged. */
+ * add_special_tokens=False. With `added` false the text of added tokens is treated as ordinary text. bounds NULL: there
+ * are none. 0 or -ENOMEM; -E2BIG: a pattern takes too long for this text; -EOVERFLOW: the text has more than
+ * bounds->ids ids; -ECANCELED: bounds->stop. On failure out is unchanged. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool added,
-		     struct ids *out) MUST_CHECK;
+		     const struct tokenizer_bounds *bounds, struct ids *out) MUST_CHECK;
 
 /* Returns the bytes of a token, *borrowed*; NULL, and *len = 0: the id has none (it is a gap in the vocabulary, or
  * outside of it). */
@@ -43,7 +51,7 @@ int32_t tokenizer_id(const struct tokenizer *t, const char *text);
  * (Llama 3's BOS, an embedding model's EOS), if any: Hugging Face's encode with add_special_tokens=True. Not for text
  * that a chat template made: the template writes these tokens itself. */
 int tokenizer_encode_whole(const struct tokenizer *t, const char *text, size_t len,
-			   struct ids *out) MUST_CHECK;
+			   const struct tokenizer_bounds *bounds, struct ids *out) MUST_CHECK;
 
 /* Returns the largest id that has bytes, plus 1. */
 int32_t tokenizer_size(const struct tokenizer *t);

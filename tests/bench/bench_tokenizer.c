@@ -52,7 +52,7 @@ static int bench(const struct tokenizer *t, const char *path)
 		uint64_t start = clock_now_ns();
 
 		ids.len = 0;
-		r = tokenizer_encode(t, text.data, text.len, true, &ids);
+		r = tokenizer_encode(t, text.data, text.len, true, NULL, &ids);
 		best = MIN(best, clock_now_ns() - start);
 	}
 	if (r < 0)

@@ -76,7 +76,7 @@ static void encode(const struct tokenizer *t, const char *text, size_t len, bool
 	struct detokenizer *d = detokenizer_new(t, NULL, 0);
 	struct ids ids = {0};
 
-	if (!d || tokenizer_encode(t, text, len, added, &ids) < 0)
+	if (!d || tokenizer_encode(t, text, len, added, NULL, &ids) < 0)
 		abort();
 	for (size_t i = 0; i < ids.len; i++) {
 		if (detokenizer_push(d, ids.v[i], back) != 0)

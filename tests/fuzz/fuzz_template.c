@@ -32,7 +32,7 @@ static void render_twice(const struct template *t, const json_t *context)
 	buf_init(&b, 1 << 20);
 	buf_puts(&a, "kept");
 	buf_puts(&b, "kept");
-	rc = template_render(t, context, &a, &e);
+	rc = template_render(t, context, NULL, &a, &e);
 	if (rc < 0) {
 		require(rc == -EINVAL || rc == -EBADMSG || rc == -E2BIG);
 		require(e.text[0] || rc == -EBADMSG);
@@ -41,7 +41,7 @@ static void render_twice(const struct template *t, const json_t *context)
 	} else {
 		require(utf8_valid(a.data, a.len) == a.len && !a.data[a.len]);
 	}
-	again = template_render(t, context, &b, NULL);
+	again = template_render(t, context, NULL, &b, NULL);
 	/* strftime_now may differ by then, so only the lengths of times are compared */
 	require(rc == again);
 	buf_release(&a);

@@ -16,8 +16,8 @@ static void use(const struct tokenizer *t)
 	struct buf out;
 
 	buf_init(&out, 1 << 20);
-	if (tokenizer_encode(t, text, sizeof(text) - 1, true, &ids) < 0 ||
-	    tokenizer_encode(t, text, sizeof(text) - 1, false, &ids) < 0)
+	if (tokenizer_encode(t, text, sizeof(text) - 1, true, NULL, &ids) < 0 ||
+	    tokenizer_encode(t, text, sizeof(text) - 1, false, NULL, &ids) < 0)
 		ids.len = 0;
 	for (size_t i = 0; d && i < ids.len; i++) {
 		size_t len;

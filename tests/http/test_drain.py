@@ -67,6 +67,19 @@ same(refused, [(503, True, "shutting_down")] * 2, "new requests get 503, on old 
 status = s.process.wait(25)
 ok(status == 0 and time.time() - begin < 10, f"then the server ends ({time.time() - begin:.1f} s)", s.text())
 
+# a terminal that is closed
+s = Server(env={"FAKE_STEP_US": "10000"})
+
+
+def hang_up():
+    s.wait_metric("num_requests_running", 1)
+    s.process.send_signal(signal.SIGHUP)
+
+
+whole, _ = parallel([ask(False), hang_up])
+ok(whole[0] == 200 and json.loads(whole[1])["usage"]["completion_tokens"] == 150, "SIGHUP: a running answer finishes", whole)
+same(s.process.wait(25), 0, "then the server ends with status 0")
+
 # requests that cannot finish in time get an error
 s = Server(env={"FAKE_STEP_US": "20000"})
 streams = [raw_connection(s.port) for _ in range(2)]
@@ -137,6 +150,8 @@ taken = socket.create_server(("127.0.0.1", 0))
 port = str(taken.getsockname()[1])
 fails("no options", "--model DIR is required")
 fails("an unknown option", "did you mean --model?", "--modle", "x")
+for wrong in ("localhost", "127.0.0.1/33", "::1/129", "10.0.0.0/", "10.0.0.0/8,"):
+    fails(f"an address that is none: {wrong}", "--trusted-proxy: ", "--model", MODEL, "--port", "0", "--trusted-proxy", wrong)
 fails("a wrong value", "--port: 99999 is not between", "--model", MODEL, "--port", "99999")
 fails("a missing directory", "No such file or directory", "--model", "/nowhere")
 fails("a file for a directory", "not a directory", "--model", MODEL + "/config.json")

@@ -1,0 +1,109 @@
+"""Long texts: they delay no short one, are not read further than is useful, and end when their clients leave."""
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+
+from harness import MODEL, Server, done, ok, parallel, raw_connection, raw_post, same, wait_for
+
+MB = 1 << 20
+WORDS = "the violin is a bowed stringed instrument and the highest member of its family "
+LONG = WORDS * (15 * MB // len(WORDS))
+
+s = Server()
+
+# one thread is left for short bodies
+finished = []
+
+
+def note(name, ask):
+    def run():
+        answer = ask()
+        finished.append(name)
+        return answer
+    return run
+
+
+def tokenize():
+    return s.request("POST", "/tokenize", json.dumps({"prompt": LONG}), timeout=300)[0]
+
+
+def after_a_while():
+    time.sleep(0.5)
+    return s.complete("a", max_tokens=1)[0]
+
+
+answers = parallel([note("long", tokenize)] * 4 + [note("short", after_a_while)])
+same(answers, [200] * 5, "four long texts and a short one are answered")
+same(finished[0], "short", "the short one first")
+
+# a prompt that is surely too long is not read to its end
+status, answer = s.complete(LONG, max_tokens=1)
+ok(status == 400 and answer["error"]["code"] == "context_length_exceeded"
+   and "more than 8192 are in the prompt" in answer["error"]["message"], "a prompt of 15 MB: 400, not counted", answer)
+status, answer = s.complete("a" * (15 * MB), max_tokens=1)
+ok(status == 400 and answer["error"]["code"] == "context_length_exceeded", "one of a single word, too", answer)
+status, answer = s.chat(LONG, max_tokens=1)
+ok(status == 400 and answer["error"]["code"] == "context_length_exceeded" and "in the messages" in answer["error"]["message"],
+   "a chat of 15 MB", answer)
+status, answer = s.complete("word " * 5000, max_tokens=1)
+ok(status == 400 and "5001" in answer["error"]["message"].replace(",", " ").split(), "a prompt that is a little too long is counted",
+   answer)
+
+# JSON that costs more than it says
+for name, body, want in (
+        ("five million objects", b"[" + b"{}," * (5 * MB) + b"{}]", "more than 500000 values"),
+        ("1.9 million numbers in a tool", json.dumps({"messages": [], "tools": [{"function": {"enum": [1] * 1900000}}]}).encode(),
+         "more than 500000 values"),
+        ("65 levels", b'{"prompt":' + b"[" * 64 + b"]" * 64 + b"}", "deeper than 64 levels")):
+    status, answer = s.post("/v1/chat/completions", body)
+    ok(status == 400 and want in answer["error"]["message"], f"{name}: 400", answer)
+status, answer = s.post("/v1/completions", {"prompt": [[7] * 1000] * 499, "max_tokens": 1, "n": 3})
+ok(status == 400 and "answers" in answer["error"]["message"], "500,000 values are read", answer)
+
+# work ends when its client has left
+def queued_after(asks):
+    connections = [raw_connection(s.port) for _ in range(asks)]
+    for c in connections:
+        c.sendall(raw_post("/tokenize", {"prompt": LONG}))
+    time.sleep(0.3)
+    for c in connections:
+        c.close()
+
+
+queued_after(6)
+begin = time.time()
+same(tokenize(), 200, "a long text behind six whose clients left")
+s.stop()
+
+# the end does not wait for texts
+s = Server()
+connections = [raw_connection(s.port) for _ in range(12)]
+for c in connections:
+    c.sendall(raw_post("/tokenize", {"prompt": LONG}))
+s.process.send_signal(signal.SIGTERM)
+time.sleep(0.3)
+begin = time.time()
+s.process.send_signal(signal.SIGINT)
+same(s.process.wait(25), 1, "a second signal while texts are read: status 1")
+ok(time.time() - begin < 5, "at once")
+
+# a pattern that looks at the rest of the text for every character
+folder = tempfile.mkdtemp(prefix="tigon-texts-")
+for name in os.listdir(MODEL):
+    if name != "tokenizer.json" and os.path.isfile(os.path.join(MODEL, name)):
+        os.symlink(os.path.join(MODEL, name), os.path.join(folder, name))
+with open(os.path.join(MODEL, "tokenizer.json")) as f:
+    tokenizer = json.load(f)
+tokenizer["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "a+b|."
+with open(os.path.join(folder, "tokenizer.json"), "w") as f:
+    json.dump(tokenizer, f)
+s = Server("--tokenizer", folder)
+same(s.post("/tokenize", {"prompt": "aab" * 20000 + "a" * 200})[0], 200, "a slow pattern with a text that it likes")
+status, answer = s.post("/tokenize", {"prompt": "a" * MB}, timeout=250)
+ok(status == 400 and "takes too long" in answer["error"]["message"], "and with one that it does not: 400", answer)
+s.stop()
+shutil.rmtree(folder)
+done()
