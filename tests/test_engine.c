@@ -271,6 +271,42 @@ TEST(damaged)
 	ok_all("300 damaged headers");
 }
 
+/* One weight of each tensor is NaN or infinite: the tensor is named. */
+TEST(not_finite)
+{
+	uint64_t data = 8 + header_bytes();
+	json_t *header = json_loadb(weights.data + 8, data - 8, 0, NULL), *tensor;
+	const char *name;
+	int n = 0;
+
+	json_object_foreach(header, name, tensor)
+	{
+		const char *type = json_string_value(json_object_get(tensor, "dtype"));
+		const json_t *span = json_object_get(tensor, "data_offsets");
+		size_t begin = data + (size_t)json_integer_value(json_array_get(span, 0));
+		size_t end = data + (size_t)json_integer_value(json_array_get(span, 1));
+		size_t size = type && !strcmp(type, "BF16") ? 2 : 4, at;
+		struct engine_options o;
+		char old[4], part[200];
+
+		if (!type)
+			continue;
+		at = begin + random_below((end - begin) / size) * size;
+		memcpy(old, weights.data + at, size);
+		weights.data[at + size - 1] = n % 3 ? 0x7f : (char)0xff;
+		weights.data[at + size - 2] = (char)(n % 2 ? 0x80 : 0xc0);
+		make_checkpoint("not_finite", buf_str(&config), weights.len);
+		memcpy(weights.data + at, old, size);
+		snprintf(part, sizeof(part), "tensor %s has a weight that is NaN or infinite",
+			 name);
+		o = run_options(scratch_path("not_finite"), n % 4 ? "float32" : "bfloat16", 4, 128);
+		check(refused(&o, -EINVAL, part));
+		n++;
+	}
+	ok_all("%d tensors with a weight that is not finite", n);
+	json_decref(header);
+}
+
 TEST(index)
 {
 	static const struct {

@@ -1,6 +1,8 @@
 #include "engine/checkpoint/pack_internal.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +84,32 @@ void pack_panel(const void *rows, uint64_t K, bool bf16, enum kernel_packing pac
 		}
 }
 
+/* Returns whether n bf16 or float numbers are all finite. NaN and infinities have the largest exponent. */
+static bool is_finite(const void *numbers, uint64_t n, bool bf16)
+{
+	const uint16_t *narrow = numbers;
+	const uint32_t *wide = numbers;
+	bool bad = false;
+
+	if (bf16)
+		for (uint64_t i = 0; i < n; i++)
+			bad |= (narrow[i] & 0x7f80) == 0x7f80;
+	else
+		for (uint64_t i = 0; i < n; i++)
+			bad |= (wide[i] & 0x7f800000) == 0x7f800000;
+	return !bad;
+}
+
+/* Reads a row of a weight, as weights_row. If a number in it is not finite, notes the tensor. */
+static void read_row(struct packer *p, const struct weight *w, uint32_t layer, uint32_t expert,
+		     uint64_t row, bool bf16, void *out)
+{
+	weights_row(p->weights, w->role, layer, expert, row, bf16, out);
+	if (!is_finite(out, w->cols, bf16))
+		atomic_store(&p->not_finite,
+			     weights_tensor(p->weights, w->role, layer, expert, row));
+}
+
 /* Writes the panels of a part (pack_internal.h) into a matrix that is not coded. */
 static void write_part(struct packer *p, cl_mem buffer, const struct pack_part *part, bool bf16)
 {
@@ -105,8 +133,8 @@ static void write_part(struct packer *p, cl_mem buffer, const struct pack_part *
 	free(scratch);
 }
 
-void pack_part_rows(const struct packer *p, const struct pack_part *part, uint64_t panel,
-		    uint64_t K, bool bf16, void *out)
+void pack_part_rows(struct packer *p, const struct pack_part *part, uint64_t panel, uint64_t K,
+		    bool bf16, void *out)
 {
 	uint64_t row = panel * 16, end = MIN(row + 16, part->rows);
 	const struct weight *w = part->weights;
@@ -115,7 +143,7 @@ void pack_part_rows(const struct packer *p, const struct pack_part *part, uint64
 	for (uint64_t before = 0; row < end; row++, at += K * (bf16 ? 2 : 4)) {
 		while (row - before >= w->rows)
 			before += w++->rows;
-		weights_row(p->weights, w->role, part->layer, part->expert, row - before, bf16, at);
+		read_row(p, w, part->layer, part->expert, row - before, bf16, at);
 	}
 }
 
@@ -155,7 +183,7 @@ static void fill_lookup(struct packer *p, cl_mem buffer, const struct weight *w)
 	for (uint64_t r = 0; m && r < w->rows; r++) {
 		char *row = m + r * K * size;
 
-		weights_row(p->weights, w->role, 0, 0, r, uses_bf16(p), row);
+		read_row(p, w, 0, 0, r, uses_bf16(p), row);
 		memset(row + w->cols * size, 0, (K - w->cols) * size);
 	}
 	if (m)
@@ -172,7 +200,7 @@ static void fill_vector(struct packer *p, cl_mem buffer, const struct weight *w,
 	if (!row)
 		err_no_memory(&p->error);
 	for (uint64_t r = 0; m && r < rows; r++) {
-		weights_row(p->weights, w->role, layer, 0, r, false, row);
+		read_row(p, w, layer, 0, r, false, row);
 		for (uint64_t c = 0; c < cols; c++) {
 			float v = row[c];
 
@@ -291,4 +319,7 @@ void pack_buffer(struct packer *p, cl_mem buffer, const struct weight *w, uint32
 		fill_lookup(p, buffer, w);
 	else
 		fill_vector(p, buffer, w, layer);
+	if (atomic_load(&p->not_finite) && !p->error.code)
+		err_set(&p->error, EINVAL, "tensor %s has a weight that is NaN or infinite",
+			atomic_load(&p->not_finite));
 }

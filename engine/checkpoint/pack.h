@@ -23,8 +23,11 @@ struct packer {
 	cl_command_queue queue;
 	const struct weights *weights;
 	struct kernels *kernels;
-	uint64_t saved;	  /* bytes that coding has saved of the planned buffers */
-	uint64_t plain;	  /* bytes that the weights would take in addition if none were coded */
+	uint64_t saved; /* bytes that coding has saved of the planned buffers */
+	uint64_t plain; /* bytes that the weights would take in addition if none were coded */
+	/* the name of a tensor with a number that is NaN or infinite; NULL: none was found yet. Written by any thread that
+	 * reads rows. */
+	_Atomic(const char *) not_finite;
 	struct err error; /* the first error; code 0: none */
 };
 
@@ -37,8 +40,8 @@ uint32_t pack_sharing(const struct weight *w, uint32_t n);
 uint64_t pack_bytes(const struct kernels *k, const struct weight *w, uint32_t n);
 uint64_t pack_may_save(const struct kernels *k, const struct weight *w, uint32_t n);
 
-/* Fills the buffer that n weights of a layer share; padding is zero. layer: 0 for weights outside all layers. Errors
- * are kept in p->error; after one it does nothing. */
+/* Fills the buffer that n weights of a layer share; padding is zero. A weight that is NaN or infinite is an error. layer:
+ * 0 for weights outside all layers. Errors are kept in p->error; after one it does nothing. */
 void pack_buffer(struct packer *p, cl_mem buffer, const struct weight *w, uint32_t n,
 		 uint32_t layer);
 

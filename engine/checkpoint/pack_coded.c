@@ -16,7 +16,7 @@
 enum { BATCH = 256 };
 
 struct batch {
-	const struct packer *packer;
+	struct packer *packer;
 	const struct pack_part *part;
 	/* the part's panels in KERNEL_PACK_PAIRS, if its weight is synthetic; NULL: its rows are read from the
 	 * checkpoint */

@@ -21,8 +21,8 @@ uint64_t pack_matrix_bytes(const struct kernels *k, uint64_t panels, uint64_t co
 
 /* Reads the rows of panel `panel` of a part into `out`: at most 16 rows of K elements, bf16 or float. `out` holds zeros
  * before, and keeps them as padding. Several threads may call it at the same time. */
-void pack_part_rows(const struct packer *p, const struct pack_part *part, uint64_t panel,
-		    uint64_t K, bool bf16, void *out);
+void pack_part_rows(struct packer *p, const struct pack_part *part, uint64_t panel, uint64_t K,
+		    bool bf16, void *out);
 
 /* Packs 16 rows of K elements, bf16 or float, into one panel (kernels.h has the packings). For KERNEL_PACK_CODED it
  * packs them as for KERNEL_PACK_PAIRS, because the panel is coded later. */

@@ -90,6 +90,7 @@ static int claim(struct resolver *r, const struct tensor *t, const struct layout
 			if (!part)
 				return -ENOMEM;
 			*part = (struct weight_rows){
+				.name = t->name,
 				.data = (const uint8_t *)t->data +
 					(k * l->stride + s->first) * row_bytes,
 				.type = t->type,

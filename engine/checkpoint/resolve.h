@@ -15,7 +15,8 @@
 /* A stretch of a weight's rows inside one tensor. The weight's row start + r is at data + bytes of a row * (r / group *
  * stride + r % group). */
 struct weight_rows {
-	const uint8_t *data; /* borrowed */
+	const char *name; /* of the tensor, borrowed from the checkpoint, as the data are */
+	const uint8_t *data;
 	const struct stored_type *type;
 	uint64_t start, group, stride;
 };

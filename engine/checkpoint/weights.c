@@ -108,23 +108,38 @@ bool weights_synthesis(const struct weights *w, enum weight_role role, uint32_t 
 	return true;
 }
 
-struct weight_view weights_view(const struct weights *w, enum weight_role role, uint32_t layer,
-				uint32_t expert, uint64_t row)
+/* The stretch that has a row; *row becomes its number in the stretch's tensor. */
+static const struct weight_rows *find_rows(const struct weights *w, enum weight_role role,
+					   uint32_t layer, uint32_t expert, uint64_t *row)
 {
 	const struct weight *found = weights_find(w, role, layer);
 	const struct weight_source *s = &w->sources[(size_t)layer * WEIGHT_ROLES + role];
 	const struct weight_rows *part = s->parts;
 
-	assert(found && row < found->rows && expert < found->experts);
+	assert(found && *row < found->rows && expert < found->experts);
 	if (found->experts > 1)
 		part += expert;
 	else
-		while (part + 1 < s->parts + s->n_parts && row >= part[1].start)
+		while (part + 1 < s->parts + s->n_parts && *row >= part[1].start)
 			part++;
-	row -= part->start;
-	row = row / part->group * part->stride + row % part->group;
-	return (struct weight_view){part->type,
-				    part->data + row * stored_bytes(part->type, found->cols)};
+	*row -= part->start;
+	*row = *row / part->group * part->stride + *row % part->group;
+	return part;
+}
+
+struct weight_view weights_view(const struct weights *w, enum weight_role role, uint32_t layer,
+				uint32_t expert, uint64_t row)
+{
+	const struct weight_rows *part = find_rows(w, role, layer, expert, &row);
+	uint64_t cols = weights_find(w, role, layer)->cols;
+
+	return (struct weight_view){part->type, part->data + row * stored_bytes(part->type, cols)};
+}
+
+const char *weights_tensor(const struct weights *w, enum weight_role role, uint32_t layer,
+			   uint32_t expert, uint64_t row)
+{
+	return find_rows(w, role, layer, expert, &row)->name;
 }
 
 void weights_row(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,

@@ -52,6 +52,10 @@ struct weight_view {
 struct weight_view weights_view(const struct weights *w, enum weight_role role, uint32_t layer,
 				uint32_t expert, uint64_t row);
 
+/* Returns the name of the tensor that has a row, borrowed from the checkpoint. Not for synthetic weights. */
+const char *weights_tensor(const struct weights *w, enum weight_role role, uint32_t layer,
+			   uint32_t expert, uint64_t row);
+
 /* Converts a row of stored or synthetic weights to floats, or to bf16, into out [columns]. */
 void weights_row(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
 		 uint64_t row, bool bf16, void *out);
