@@ -63,6 +63,7 @@ struct metrics {
 	struct metrics_steps steps; /* guarded by lock */
 
 	_Atomic uint64_t generation_tokens;
+	_Atomic uint64_t not_finite; /* requests */
 	struct transfer_counters transfer;
 	/* long prompts that were computed here because no prefill worker could */
 	_Atomic uint64_t prompts_missed;

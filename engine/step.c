@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -470,6 +471,8 @@ void step_results(const struct step_draw *draws, uint32_t n_draws, const int32_t
 		if (!draws[i].want_logprobs)
 			continue;
 		read_report(report, draws[i].n_top, &ret[i]);
+		if (isnan(ret[i].logprob))
+			ret[i].token = -1;
 		report += report_ints(draws[i]);
 	}
 }

@@ -245,6 +245,27 @@ bool scheduler_draw(struct sequence *q, const struct draw_result *result,
 	return true;
 }
 
+/* Ends the request of a draw that failed, and makes its last event; false: the choice has ended. */
+static bool fail_draw(struct scheduler *s, struct sequence *q, const struct draw_result *result,
+		      struct scheduler_event *ret)
+{
+	struct request *r = q->request;
+
+	if (q->ended)
+		return false;
+	*ret = (struct scheduler_event){
+		.request = r->id,
+		.user = r->ask.user,
+		.choice = q->choice,
+		.request_finished = true,
+		.hit = r->hit,
+		.draw = result,
+	};
+	request_abort(r);
+	scheduler_note_ended(s, r);
+	return true;
+}
+
 /* Makes an event of a score; false: the request is over. */
 static bool report_score(const struct request *r, const struct plan_row *row,
 			 const struct draw_result *results, uint32_t n, struct scheduler_event *ret)
@@ -262,8 +283,8 @@ static bool report_score(const struct request *r, const struct plan_row *row,
 	return true;
 }
 
-/* Commits row i, which has run or (!ran) never will: publishes the pages and states that it computed, unpins the slot
- * that it read, and queues those followers again that waited for the prompt up to the row's end, or for less. */
+/* Commits row i. If it has run and its results are of use (`ran`), publishes the pages and states that it computed.
+ * Unpins the slot that it read, and queues those followers again that waited for no more than the row has computed. */
 static void commit_row(struct scheduler *s, const struct step *t, uint32_t i, bool ran)
 {
 	const struct plan_row *row = &t->rows[i];
@@ -293,6 +314,8 @@ uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results
 
 	assert(plans_out(s));
 	for (uint32_t i = 0; i < p->n_rows; i++) {
+		bool sound = true;
+
 		for (; k < p->n_scores && p->scores[k].row == i; k++) {
 			n_events += report_score(t->more[i].owner->request, &p->rows[i],
 						 results + scored, p->scores[k].n_tokens,
@@ -302,14 +325,18 @@ uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results
 		for (; d < p->n_draws && p->draws[d].row == i; d++) {
 			struct sequence *q = t->draw_owners[d];
 
-			assert(results[d].token >= 0 &&
-			       (uint32_t)results[d].token < s->config.vocab_size);
 			q->n_drawing--;
+			if (results[d].token < 0) {
+				sound = false;
+				n_events += fail_draw(s, q, &results[d], &events[n_events]);
+				continue;
+			}
+			assert((uint32_t)results[d].token < s->config.vocab_size);
 			n_events += scheduler_draw(q, &results[d], &events[n_events]);
 			if (q->ended)
 				scheduler_note_ended(s, q->request);
 		}
-		commit_row(s, t, i, true);
+		commit_row(s, t, i, sound);
 	}
 	s->committed++;
 	scheduler_settle(s);

@@ -11,7 +11,8 @@
  *
  * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays), FAKE_SLOW (a file: while it exists steps take ten times as long),
  * FAKE_PAGES (size of the KV pool), FAKE_SLOTS (of the state pool), FAKE_FAIL_STEP (that step fails as if the device
- * were lost), FAKE_LOAD_FAILS, FAKE_FAIL_PIECES (that copy of pieces fails, as its callback says). */
+ * were lost), FAKE_LOAD_FAILS, FAKE_FAIL_PIECES (that copy of pieces fails, as its callback says), FAKE_NAN_SEED (a draw
+ * with that seed + n fails at position n, as if logits were NaN). */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -40,7 +41,7 @@ struct engine {
 	struct fake_device *device;
 	struct golden *goldens;
 	size_t n_goldens;
-	uint64_t fail_step, step_us, fail_pieces, n_pieces_calls;
+	uint64_t fail_step, step_us, fail_pieces, n_pieces_calls, nan_seed;
 	bool pieces_failed;
 	const char *slow;
 	/* plans that are out, oldest at head % ENGINE_STEPS_OUT */
@@ -186,6 +187,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	});
 	g->fail_step = setting("FAKE_FAIL_STEP", 0);
 	g->fail_pieces = setting("FAKE_FAIL_PIECES", 0);
+	g->nan_seed = setting("FAKE_NAN_SEED", 0);
 	g->step_us = setting("FAKE_STEP_US", 0);
 	g->slow = getenv("FAKE_SLOW");
 	load_goldens(g, o->model_dir);
@@ -355,6 +357,10 @@ static void run_plan(struct engine *g, const struct plan *plan, struct step *ste
 		draw(g, plan, &plan->draws[i], &step->results[i]);
 	}
 	must_not(fake_device_draw(g->device, plan, NULL, step->results));
+	for (uint32_t i = 0; i < plan->n_draws; i++)
+		if (g->nan_seed &&
+		    plan->draws[i].sampling->seed == g->nan_seed + plan->draws[i].position)
+			step->results[i].token = -1;
 	must(plan->n_scored_tokens <= g->max_prefill_tokens);
 	for (uint32_t i = 0; i < plan->n_scores; i++)
 		results = score(g, plan, &plan->scores[i], results);

@@ -554,6 +554,45 @@ TEST(abort)
 	ok(world_at_baseline(w) && !scheduler_plan(w->s), "abort between prefill and fork");
 }
 
+/* A draw without a token: its request ends, nothing of the row is kept, and the others go on. */
+TEST(failed_draw)
+{
+	struct scheduler_config config = world_config(64, 100, 256);
+	struct scheduler_request r = world_letters('b', 70, 10);
+	struct world *w;
+	uint64_t a, b;
+
+	config.max_plans_out = 2;
+	w = world_new(&config);
+	r.n_choices = 2;
+	b = world_submit_request(w, &r);
+	a = world_submit_letters(w, 'a', 10, 10);
+	plan_is(w, "b0+70^64!! a0+10!", "two requests");
+	w->results[0].token = w->results[1].token = -1;
+	w->results[2].token = 1;
+	w->n_events = scheduler_commit(w->s, w->results, w->events);
+	ok(w->n_events == 2 && w->events[0].request == b && w->events[0].request_finished &&
+		   w->events[0].draw->token == -1 && w->events[1].request == a &&
+		   !w->events[1].request_finished,
+	   "one event ends the request of both failed draws");
+	ok(world_stats(w).running == 1 && world_stats(w).cache.tree_pages == 5,
+	   "the pages of its row are not published, those of the other are");
+
+	plan_is(w, "@10!", "the other goes on");
+	world_plan(w);
+	w->results[0].token = -1;
+	w->n_events = scheduler_commit(w->s, w->results, w->events);
+	ok(w->n_events == 1 && w->events[0].request_finished,
+	   "a decode row, with its next step out");
+	world_commit(w, 1);
+	ok(w->n_events == 0 && world_at_baseline(w), "whose result is dropped; nothing is left");
+	scheduler_abort(w->s, a);
+	scheduler_abort(w->s, b);
+
+	b = world_submit_request(w, &r);
+	plan_is(w, "b0+70^64!!", "the same prompt hits nothing");
+}
+
 TEST(fail)
 {
 	struct world *w = new_world(64, 10, 128);

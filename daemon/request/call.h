@@ -107,9 +107,10 @@ struct call_text {
 
 /* engine: the state of a live call (daemon/steps/live.h). */
 struct call_engine {
-	struct list live;   /* in live.calls */
-	bool touched;	    /* in live.touched: this step has an event of this call */
-	bool broken;	    /* a token could not be pushed, so the call will fail */
+	struct list live; /* in live.calls */
+	bool touched;	  /* in live.touched: live_deliver has found an event of this call */
+	/* why the call will fail: ENOMEM, a token could not be pushed; EDOM, logits were not finite; 0: it will not */
+	int broken;
 	bool plenty;	    /* so many tokens wait that http must take them */
 	uint32_t n_running; /* choices that have not ended; 0: not live */
 };

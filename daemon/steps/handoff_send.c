@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/problem.h"
 #include "daemon/lifecycle.h"
 #include "engine/store/key.h"
 
@@ -226,6 +227,11 @@ void handoff_send_deliver(struct handoff_send *h, const struct scheduler_event *
 	struct shipment *s = ev->user;
 	struct err e = {0};
 
+	if (ev->draw->token < 0) {
+		err_set(&e, PROBLEM_INTERNAL, "the model computed NaN or infinite numbers");
+		transfer_fail(h->transfer, s->attempt, &e);
+		return;
+	}
 	s->n_cached = ev->hit.n_cached;
 	s->draws[ev->choice] = *ev->draw;
 	if (++s->n_drawn < s->n_choices)

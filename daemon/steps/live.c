@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/problem.h"
 
 void live_refuse(struct live *l, struct call *c, const struct err *why)
@@ -209,7 +210,7 @@ static void take_token(struct live *l, const struct scheduler_event *ev, struct 
 		atomic_fetch_add(&c->report.n_generated, 1);
 	}
 	if (call_push(c, choice, ev->finish, ev->draw) < 0)
-		c->engine.broken = true;
+		c->engine.broken = ENOMEM;
 	if (ev->finish != FINISH_NONE)
 		end_choice(l, c, choice, ev->finish == FINISH_STOP ? METRICS_STOP : METRICS_LENGTH,
 			   now);
@@ -229,17 +230,33 @@ static void take_event(struct live *l, const struct scheduler_event *ev, uint64_
 		c->engine.touched = true;
 		l->touched[(*n_touched)++] = c;
 	}
-	if (!ev->scores)
+	if (ev->draw && ev->draw->token < 0)
+		c->engine.broken = EDOM;
+	else if (!ev->scores)
 		take_token(l, ev, p, now);
 	else if (call_push_scores(c, (uint32_t)(p - c->text.parts), ev->scores, ev->n_scores) < 0)
-		c->engine.broken = true;
+		c->engine.broken = ENOMEM;
+}
+
+static void fail_call(struct live *l, struct call *c) ON(role_engine)
+{
+	struct err e;
+
+	if (c->engine.broken == EDOM) {
+		err_set(&e, PROBLEM_INTERNAL,
+			"the model computed NaN or infinite numbers for this request");
+		log_error("%s: %s", c->id, e.text);
+		atomic_fetch_add(&l->server->metrics.not_finite, 1);
+	} else {
+		err_no_memory(&e);
+	}
+	call_fail(c, &e);
 }
 
 void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t n)
 {
 	uint64_t now = clock_now_ns();
 	uint32_t n_touched = 0;
-	struct err e;
 
 	for (uint32_t i = 0; i < n; i++)
 		take_event(l, &events[i], now, &n_touched);
@@ -247,10 +264,8 @@ void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t
 		struct call *c = l->touched[i];
 
 		c->engine.touched = false;
-		if (c->engine.broken) {
-			err_no_memory(&e);
-			call_fail(c, &e);
-		}
+		if (c->engine.broken)
+			fail_call(l, c);
 		if (!c->engine.n_running)
 			finish_call(c);
 		else if (c->engine.broken)

@@ -8,7 +8,7 @@
  * would already move the result by 1e-4.
  *
  *     step       the step table (kernels/step.h): tokens at tokens_at, positions at positions_at; in
- *     drawn      [draws] int, the ids that the step before drew, for tokens that name a draw; in
+ *     drawn      [draws] int, the ids that the step before drew, -1 where a draw failed, for tokens that name a draw; in
  *     table      [vocabulary, LD(HIDDEN)] elem_t; in
  *     inv_freq   [ROT/2] float, the frequencies f; in
  *     x          [T, LD(HIDDEN)] float; out
@@ -23,7 +23,7 @@ GROUP_FUNCTION void embed_group(ulong t, __global const int *step, int tokens_at
 				__global const float *inv_freq, __global float *x, __global float *rope)
 {
 	int token = step[tokens_at + t];
-	ulong id = (ulong)(token < 0 ? drawn[-1 - token] : token);
+	ulong id = (ulong)(token < 0 ? MAX_(drawn[-1 - token], 0) : token);
 	float position = (float)step[positions_at + t];
 
 	FOR_COLUMNS (c, LD(HIDDEN))

@@ -34,7 +34,8 @@
  *     logits    [rows, LD(VOCAB)] float; in. Draw i reads row DRAW_LOGITS, score i row i
  *     work      [draws or scores, SAMPLE_FLOATS] float, scratch (kernels/sample.h)
  *     counts    [seats, VOCAB] uint, bit 31: in the prompt, the rest: times generated; in and out
- *     result    ids [draws] int, reports and scores' results at their offsets (kernels/step.h); out
+ *     result    ids [draws] int, -1 where a logit is NaN or all are infinite; reports and scores' results at
+ *               their offsets (kernels/step.h); out
  *
  * Sums are in float, in an order on which the other draws and the number of groups have no influence. Global size:
  * draws (scores) x parts. A part here is one of the groups that share the blocks of a draw or score; the last one to
@@ -399,6 +400,7 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	__global float *raw_sum = extra && (changed || !sum || temperature != 1.0f) ? w + SAMPLE_RAW_SUM(VOCAB) : sum;
 	float most, value;
 	int block, id = -1;
+	bool finite;
 	GROUP_SCRATCH(scratch);
 	GROUP_INT_SCRATCH(ids);
 	LOCAL int before[1];
@@ -423,12 +425,14 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	pad_list(raw_best, raw_sum);
 	BARRIER();
 	block = best_block(best, &most, scratch, ids);
+	finite = fabs(most) <= FLT_MAX;
 	if (WORTH(warm)) {
 		float u = philox_uniform((uint)d[DRAW_SEED_LOW], (uint)d[DRAW_SEED_HIGH], (uint)d[DRAW_CHOICE],
 					 (uint)d[DRAW_POSITION]);
 		int drawn = draw(&v, w, &k, most, sum, u, scratch, ids);
 
 		id = warm ? drawn : -1;
+		finite = finite && (!warm || drawn >= 0);
 	}
 	if (WORTH(id < 0)) { /* the argmax; also if nothing could be drawn, as with an infinite logit */
 		int first = next_best(&v, (uint)MAX_(block, 0) * BLOCK, block_end((uint)MAX_(block, 0)), INFINITY, -1,
@@ -436,11 +440,10 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 
 		id = id < 0 ? first : id;
 	}
-	if (id < 0)
-		id = 0; /* logits that are not numbers: any id will do */
-	BARRIER(); /* every lane has read the counts */
+	id = MAX_(id, 0); /* if it is not finite, any id will do for the counts and the report */
+	BARRIER();	  /* every lane has read the counts */
 	if (LANE == 0) {
-		result[get_group_id(0)] = id;
+		result[get_group_id(0)] = finite ? id : -1;
 		if (d[DRAW_SEAT] >= 0)
 			seen[id]++;
 	}

@@ -213,7 +213,7 @@ static void greedy(struct kernels *k)
 
 	for (uint32_t i = 0; i < vocab; i++) {
 		x[0 * ld + i] = 1; /* all equal */
-		x[1 * ld + i] = -INFINITY;
+		x[1 * ld + i] = -3e38f;
 		x[2 * ld + i] = (float)(int)random_below(2); /* many equal */
 	}
 	x[3 * ld + vocab - 1] = 50; /* the last */
@@ -224,18 +224,39 @@ static void greedy(struct kernels *k)
 	}
 	check_draws(k, draws, ROWS, x, ROWS, counts, 1);
 	out = run(k, draws, ROWS, x, ROWS, counts, 1);
-	check(out.ids[0] == 0 && out.ids[1] == 0);
+	check(out.ids[0] == 0);
 	check(out.ids[3] == (int32_t)vocab - 1 && out.ids[4] == (int32_t)(vocab / 3));
-	/* Logits that are NaN, or too large for a distribution: any id. */
-	for (uint32_t i = 0; i < vocab; i++)
-		x[5 * ld + i] = NAN;
-	x[4 * ld + 5] = INFINITY;
-	for (uint32_t i = 0; i < 4; i++)
-		draws[i] = plain_draw(i < 2 ? 4 : 5, (float)(i % 2));
-	out = run(k, draws, 4, x, ROWS, counts, 1);
-	check(out.ids[0] == 5 && out.ids[1] == 5);
-	for (uint32_t i = 2; i < 4; i++)
-		check(out.ids[i] >= 0 && out.ids[i] < (int32_t)vocab);
+	case_end();
+}
+
+/* Rows with logits that are not finite: the draw fails, at every temperature. An infinite penalty of single tokens is no
+ * failure. */
+static void not_finite(struct kernels *k)
+{
+	enum { ROWS = 6 };
+	static const float values[ROWS] = {NAN, NAN, INFINITY, -INFINITY, -INFINITY, -NAN};
+	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab);
+	float *x = random_logits(ROWS, vocab);
+	uint32_t *counts = case_alloc(vocab, sizeof(*counts));
+	struct draw draws[4 * ROWS];
+	struct drawn out;
+
+	for (uint32_t r = 0; r < ROWS; r++) {
+		bool all = r == 1 || r == 4; /* the others have one */
+
+		for (uint32_t i = 0; i < vocab; i++)
+			if (all || i == vocab / (r + 1) - 1)
+				x[r * ld + i] = values[r];
+	}
+	for (uint32_t i = 0; i < 4 * ROWS; i++) {
+		draws[i] = plain_draw(i % ROWS, i / ROWS % 2 ? 0.9f : 0);
+		draws[i].top = i / ROWS / 2 ? 5 : -1;
+		draws[i].how.top_k = i / ROWS == 3 ? 7 : 0;
+	}
+	out = run(k, draws, 4 * ROWS, x, ROWS, counts, 1);
+	for (uint32_t i = 0; i < 4 * ROWS; i++)
+		check(i % ROWS == 3 ? out.ids[i] >= 0 && out.ids[i] < (int32_t)vocab
+				    : out.ids[i] == -1);
 	case_end();
 }
 
@@ -533,6 +554,8 @@ static void test(const struct way *w, struct kernels *k)
 	random_seed(vocab);
 	greedy(k);
 	ok_way(w, "greedy, %u tokens", vocab);
+	not_finite(k);
+	ok_way(w, "logits that are not finite, %u tokens", vocab);
 	cuts(k);
 	ok_way(w, "temperature, top_k, top_p, min_p, %u tokens", vocab);
 	penalties(k);

@@ -135,8 +135,8 @@ static int plan(struct replay *p, const json_t *wanted, struct err *e)
 	return 0;
 }
 
-/* Reads recorded tokens into p->draws. -EINVAL: there are more tokens than max_seqs, or one of them is not in the
- * vocabulary. */
+/* Reads recorded tokens into p->draws; -1 stands for a draw that failed. -EINVAL: there are more tokens than
+ * max_seqs, or one of them is not in the vocabulary. */
 static int read_draws(struct replay *p, const json_t *tokens, struct err *e)
 {
 	size_t i;
@@ -148,7 +148,7 @@ static int read_draws(struct replay *p, const json_t *tokens, struct err *e)
 	{
 		json_int_t token = json_integer_value(v);
 
-		if (!json_is_integer(v) || token < 0 || token >= p->vocab_size)
+		if (!json_is_integer(v) || token < -1 || token >= p->vocab_size)
 			return err_set(e, EINVAL, "a drawn number is no token");
 		p->draws[i] = (struct draw_result){.token = (int32_t)token};
 	}

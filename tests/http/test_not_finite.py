@@ -1,0 +1,47 @@
+"""A model that computes NaN: the request fails with a status or an error in its stream, and nothing of it is kept."""
+from harness import Server, done, ok, parallel, prefill_worker, decode_worker, same
+
+NAN = {"FAKE_NAN_SEED": "1300", "FAKE_STEP_US": "3000"}  # with seed 1300 + n token n fails
+PATH = "/v1/completions"
+
+
+def ask(length, **more):
+    """A prompt of so many tokens."""
+    return {"prompt": list(range(100, 100 + length)), "max_tokens": 9, "ignore_eos": True, "temperature": 1, **more}
+
+
+def fails(s, body, name):
+    status, answer = s.post(PATH, body)
+    error = answer.get("error") or {}
+    ok(status == 500 and error.get("type") == "server_error" and "NaN" in error.get("message", ""), f"{name}: 500",
+       (status, answer))
+
+
+s = Server(env={**NAN, "FAKE_STEP_US": "20000"})
+fails(s, ask(100, seed=1300), "the first token")
+fails(s, ask(101, seed=1303), "a later token")
+fails(s, ask(102, seed=1302, n=4), "all choices")
+fails(s, {**ask(102, seed=1301), "prompt": [list(range(8)), list(range(90))]}, "one of two prompts")
+fails(s, ask(300, seed=1300, max_tokens=1, logprobs=2, echo=True), "log-probabilities of the prompt")
+fails(s, ask(100, seed=1300, stream=True), "a stream whose first token fails")
+events = s.stream(PATH, ask(97, seed=1304))
+ok(len(events) > 2 and "NaN" in events[-2]["error"]["message"] and events[-1] == "[DONE]", "a stream that has begun", events)
+
+answers = parallel([lambda: s.post(PATH, ask(101, seed=1305, max_tokens=60)), lambda: s.post(PATH, ask(101, seed=7, max_tokens=60))])
+same([status for status, _ in answers], [500, 200], "a request beside one that fails goes on")
+same(answers[1][1]["usage"]["completion_tokens"], 60, "to its end")
+m = s.metrics()
+ok(m["requests_not_finite_total"] == 8 and m["num_requests_running"] == 0, "/metrics counts them", m)
+ok(s.text().count(" error: cmpl-") == 8, "and the log names them", s.text()[-2000:])
+same(s.post(PATH, ask(100, seed=7))[1]["usage"]["prompt_tokens_details"]["cached_tokens"], 64,
+     "pages of the prompts that were right are used again")
+s.stop()
+
+# apart: the prefill worker's draw fails, and so do the further tries
+p = prefill_worker(env=NAN)
+d = decode_worker([p.endpoint], "--disaggregation-min-tokens", "16", env=NAN)
+fails(d, ask(100, seed=1300), "a prompt that another worker computed")
+same(d.post(PATH, ask(100, seed=7))[0], 200, "another request goes on")
+d.stop("the decode worker ends with status 0")
+p.stop("the prefill worker, too")
+done()
