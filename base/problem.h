@@ -10,6 +10,7 @@ enum problem {
 	/* a known parameter that this server does not support */
 	PROBLEM_UNSUPPORTED = 1000,
 	PROBLEM_TEMPLATE,	/* the chat template raised an exception, or reached a bound */
+	PROBLEM_FRAMING,	/* the headers do not say in one way where the request ends */
 	PROBLEM_CONTEXT_LENGTH, /* prompt and max_tokens do not fit into context or KV cache */
 	PROBLEM_API_KEY,	/* the key is wrong or missing */
 	PROBLEM_CROSS_ORIGIN,	/* a web page sent the request */
@@ -19,6 +20,7 @@ enum problem {
 	PROBLEM_REQUESTS_RUNNING,
 	PROBLEM_BODY_TOO_LARGE,
 	PROBLEM_MEDIA_TYPE, /* the body's type is not JSON */
+	PROBLEM_HEADERS_TOO_LARGE,
 	PROBLEM_QUEUE_FULL,
 	PROBLEM_MODEL_LOADING,
 	PROBLEM_INTERNAL, /* a fault of this program */

@@ -195,6 +195,8 @@ static const struct row rows[] = {
 	 LIVE(finished), .label = "finished_reason", .n = METRICS_FINISHES, .name_of = finish_name},
 	{"http_responses_total", "counter", "HTTP responses, by status code.", LIVE(responses),
 	 .label = "code", .n = ARRAY_SIZE(codes), .name_of = code_name},
+	{"http_malformed_requests_total", "counter",
+	 "Requests that are no HTTP: the connection was closed.", LIVE(malformed)},
 	{"log_dropped_lines_total", "counter", "Lines of the log that nobody read in time.",
 	 LIVE(log_dropped)},
 	{"device_steps_total", "counter", "Steps run.", STEPS(device.steps)},

@@ -64,6 +64,7 @@ struct metrics {
 
 	_Atomic uint64_t generation_tokens;
 	_Atomic uint64_t not_finite; /* requests */
+	_Atomic uint64_t malformed;  /* requests that libmicrohttpd refused by itself */
 	struct transfer_counters transfer;
 	/* long prompts that were computed here because no prefill worker could */
 	_Atomic uint64_t prompts_missed;

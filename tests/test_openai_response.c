@@ -702,6 +702,8 @@ TEST(errors)
 		{PROBLEM_CROSS_ORIGIN, 403, "invalid_request_error", "cross_origin"},
 		{PROBLEM_UNKNOWN_MODEL, 404, "invalid_request_error", "model_not_found"},
 		{PROBLEM_UNKNOWN_PATH, 404, "invalid_request_error", "unknown_url"},
+		{PROBLEM_FRAMING, 400, "invalid_request_error", "bad_framing"},
+		{PROBLEM_HEADERS_TOO_LARGE, 431, "invalid_request_error", "headers_too_large"},
 		{PROBLEM_METHOD, 405, "invalid_request_error", "method_not_allowed"},
 		{PROBLEM_REQUESTS_RUNNING, 409, "invalid_request_error", "requests_running"},
 		{PROBLEM_BODY_TOO_LARGE, 413, "invalid_request_error", "request_too_large"},

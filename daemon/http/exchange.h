@@ -52,7 +52,8 @@ static inline const char *exchange_methods(const struct endpoint *e)
  * connection was resumed before its answer has begun. exchange_respond answers the request at once, or makes the
  * request's call, if there is none yet, and sends what the call has ready. MHD_NO: close the connection. */
 enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const char *path,
-			       const char *method, struct exchange **ret) ON(role_http);
+			       const char *method, const char *version, struct exchange **ret)
+	ON(role_http);
 enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t len) ON(role_http);
 enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, const char *path)
 	ON(role_http);

@@ -32,7 +32,7 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *mc, const char *
 
 	role_begin(&role_http);
 	if (!x) {
-		enum MHD_Result r = exchange_begin(cls, mc, path, method, &x);
+		enum MHD_Result r = exchange_begin(cls, mc, path, method, version, &x);
 
 		*state = x;
 		return r;
@@ -79,11 +79,16 @@ static void connected(void *cls, struct MHD_Connection *mc, void **context,
 	*context = info && from ? watch_open(h->watch, info->connect_fd, from->client_addr) : NULL;
 }
 
+/* libmicrohttpd says in no other way that it has refused a request by itself. */
 __attribute__((format(printf, 2, 0))) static void library_log(void *cls, const char *fmt,
 							      va_list ap)
 {
+	static const char refused[] = "Error processing request";
+	struct http *h = cls;
 	char text[512];
 
+	if (!strncmp(fmt, refused, sizeof(refused) - 1))
+		atomic_fetch_add(&h->server->metrics.malformed, 1);
 	if (!log_enabled(LOG_LEVEL_DEBUG))
 		return;
 	vsnprintf(text, sizeof(text), fmt, ap);
@@ -168,8 +173,8 @@ int http_start(struct server *s, struct watch *w, int fd, struct http **ret, str
 		MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
 					 MHD_USE_ITC | MHD_USE_ERROR_LOG,
 				 0, NULL, NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, library_log,
-				 NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-				 most, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)INACTIVE_SECONDS,
+				 h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, most,
+				 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)INACTIVE_SECONDS,
 				 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
 				 MHD_OPTION_NOTIFY_COMPLETED, completed, h,
 				 MHD_OPTION_NOTIFY_CONNECTION, connected, h,

@@ -5,6 +5,7 @@
 
 #include "base/problem.h"
 #include "daemon/http/exchange.h"
+#include "daemon/http/framing.h"
 #include "daemon/lifecycle.h"
 #include "daemon/request/text.h"
 
@@ -76,6 +77,21 @@ static int check_memory(const struct server *s, uint64_t len, struct err *e)
 		       "too many large bodies are in memory; try again later");
 }
 
+static enum MHD_Result add_header(void *cls, enum MHD_ValueKind kind, const char *name,
+				  size_t name_len, const char *value, size_t value_len)
+{
+	framing_add(cls, name, name_len, value, value_len);
+	return MHD_YES;
+}
+
+static int check_framing(struct MHD_Connection *mc, const char *version, struct err *e)
+{
+	struct framing f = {0};
+
+	MHD_get_connection_values_n(mc, MHD_HEADER_KIND, add_header, &f);
+	return framing_check(&f, version, e);
+}
+
 /* Checks that there is an endpoint at the path, and that it takes this method from this client on a worker of this role
  * and in this state. */
 static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, const char *path,
@@ -131,7 +147,7 @@ static int ask(struct MHD_Connection *mc, struct exchange *x, struct err *e)
 /* ---- requests ---- */
 
 enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const char *path,
-			       const char *method, struct exchange **ret)
+			       const char *method, const char *version, struct exchange **ret)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(mc, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -151,6 +167,10 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 	x->options = !strcmp(method, "OPTIONS");
 	buf_init(&x->body, h->server->options.max_body);
 	watch_receiving(h->watch, x->connection, 0);
+	if (check_framing(mc, version, &x->error) < 0) {
+		x->close = true;
+		return send_error(mc, x, &x->error);
+	}
 	if (x->options)
 		return MHD_YES;
 	r = check_endpoint(mc, x, path, method, &x->error);

@@ -1,0 +1,81 @@
+#include "daemon/http/framing.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/problem.h"
+
+/* Whether all characters of a name are those of a token (RFC 9110, section 5.6.2). */
+static bool is_token(const char *name, size_t len)
+{
+	static const char marks[] = "!#$%&'*+-.^_`|~";
+
+	for (size_t i = 0; i < len; i++) {
+		char c = name[i];
+		bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+
+		if (!letter && !(c >= '0' && c <= '9') && (!c || !strchr(marks, c)))
+			return false;
+	}
+	return len;
+}
+
+/* Whether the name is `want`, case aside. *ret_bad becomes true if `want` is only its beginning. */
+static bool is_name(const char *name, size_t len, const char *want, bool *ret_bad)
+{
+	size_t n = strlen(want);
+
+	if (len < n || strncasecmp(name, want, n))
+		return false;
+	*ret_bad |= len > n;
+	return len == n;
+}
+
+void framing_add(struct framing *f, const char *name, size_t name_len, const char *value,
+		 size_t value_len)
+{
+	bool unused = false;
+
+	f->bytes += name_len + value_len;
+	f->bad_name |= !is_token(name, name_len);
+	f->n_hosts += is_name(name, name_len, "Host", &unused);
+	f->n_lengths += is_name(name, name_len, "Content-Length", &f->bad_name);
+	if (is_name(name, name_len, "Content-Encoding", &unused))
+		f->content_encoding |= value_len != 8 || strncasecmp(value, "identity", 8);
+	if (is_name(name, name_len, "Transfer-Encoding", &f->bad_name)) {
+		f->n_codings++;
+		f->not_chunked |= value_len != 7 || strncasecmp(value, "chunked", 7);
+	}
+}
+
+int framing_check(const struct framing *f, const char *version, struct err *e)
+{
+	const bool old = !strcmp(version, "HTTP/1.0");
+
+	if (f->bytes > FRAMING_HEADERS_MAX)
+		return err_set(e, PROBLEM_HEADERS_TOO_LARGE,
+			       "the headers have %zu bytes; at most %d are allowed", f->bytes,
+			       FRAMING_HEADERS_MAX);
+	if (f->bad_name)
+		return err_set(e, PROBLEM_FRAMING,
+			       "a header's name has a character that is not allowed, or its value "
+			       "has several lines");
+	if (f->n_lengths > 1)
+		return err_set(e, PROBLEM_FRAMING, "there are %u Content-Length headers",
+			       f->n_lengths);
+	if (f->n_lengths && f->n_codings)
+		return err_set(e, PROBLEM_FRAMING,
+			       "there is a Content-Length and a Transfer-Encoding");
+	if (f->n_codings && (old || f->n_codings > 1 || f->not_chunked))
+		return err_set(e, PROBLEM_FRAMING,
+			       "the only Transfer-Encoding that is supported is \"chunked\", with "
+			       "HTTP/1.1");
+	if (f->n_hosts > 1 || (!f->n_hosts && !old))
+		return err_set(e, PROBLEM_FRAMING, "there are %u Host headers; one is needed",
+			       f->n_hosts);
+	if (f->content_encoding)
+		return err_set(e, PROBLEM_MEDIA_TYPE,
+			       "a body with a Content-Encoding is not supported; send it as it is");
+	return 0;
+}
