@@ -141,6 +141,14 @@ TEST(sampling)
 	      "limits");
 	ok(r.sampling.seed == INT64_MAX && r.n_stops == 1 && !strcmp(r.stops[0], "x"),
 	   "largest seed, one stop string");
+	takes(true,
+	      "'stop':['a','b','c','d','e','f','g','h','i','j','k','l','m','n','o','p','q','r','s','t','u',"
+	      "'v','w','x','y','z','a','b','c','d','e','f','g','h','i','j','k','l','m','n','o','p','q','r',"
+	      "'s','t','u','v','w','x','y','z','a','b','c','d','e','f','g','h','i','j','k','l']",
+	      "many stop strings");
+	ok(r.n_stops == 64 && !strcmp(r.stops[63], "l"), "64 stop strings");
+	takes(true, "'max_tokens':3,'max_completion_tokens':5,'temperature':1e-30,'top_p':1e-60",
+	      "limits");
 	ok(r.max_tokens == 5, "max_completion_tokens wins over max_tokens");
 	ok(r.sampling.temperature == 0, "a temperature near 0 is greedy");
 	ok(r.sampling.top_p > 0, "a tiny top_p stays above 0");
@@ -484,12 +492,17 @@ static const struct bad bads[] = {
 	{'c', "'min_tokens':5,'max_tokens':4", "min_tokens",
 	 "min_tokens is 5, but may be at most max_tokens, 4"},
 	{'c', "'ignore_eos':1", "ignore_eos", "ignore_eos is 1, but must be true or false"},
-	{'c', "'stop':5", "stop", "stop is 5, but must be a string or an array of up to 4 strings"},
+	{'c', "'stop':5", "stop",
+	 "stop is 5, but must be a string or an array of up to 64 strings"},
 	{'c', "'stop':''", "stop", NULL},
 	{'c', "'stop':['a','']", "stop[1]",
 	 "stop[1] is \"\", but must be a string that is not empty"},
 	{'c', "'stop':[null]", "stop[0]", NULL},
-	{'c', "'stop':['a','b','c','d','e']", "stop", "stop has 5 strings, but may have at most 4"},
+	{'c',
+	 "'stop':['a','b','c','d','e','f','g','h','i','j','k','l','m','n','o','p','q','r','s','t','u','v','w','x','y',"
+	 "'z','a','b','c','d','e','f','g','h','i','j','k','l','m','n','o','p','q','r','s','t','u','v','w','x','y','z',"
+	 "'a','b','c','d','e','f','g','h','i','j','k','l','m']",
+	 "stop", "stop has 65 strings, but may have at most 64"},
 	{'c', "'seed':18446744073709551615", "seed", NULL},
 	{'c', "'stop_token_ids':[1,1000]", "stop_token_ids[1]",
 	 "stop_token_ids[1] is 1000, but must be a token id of the vocabulary, from 0 to 999"},

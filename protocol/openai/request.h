@@ -36,7 +36,7 @@
 #include "scheduler/plan.h"
 
 enum {
-	STOPS_MAX = 4,
+	STOPS_MAX = 64,
 	/* bytes of one stop string; every choice has a table with an entry for each byte of each stop string */
 	STOP_BYTES_MAX = 1024,
 	STOP_TOKEN_IDS_MAX = 256,

@@ -84,7 +84,7 @@ static int parse_stops(const json_t *body, struct arena *arena, struct openai_re
 	if (!stop)
 		return 0;
 	if (!one && !json_is_array(stop))
-		return field_wrong(e, "", "stop", stop, "a string or an array of up to 4 strings");
+		return field_wrong(e, "", "stop", stop, "a string or an array of up to 64 strings");
 	if (n > STOPS_MAX)
 		return err_param(e, EINVAL, "stop", "stop has %zu strings, but may have at most %d",
 				 n, STOPS_MAX);

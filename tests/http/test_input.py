@@ -21,7 +21,7 @@ for key, value in (
         ("temperature", -0.1), ("temperature", 2.1), ("temperature", "hot"), ("top_p", 0), ("top_p", 1.1),
         ("top_p", []), ("min_p", -1), ("min_p", 2), ("top_k", -5), ("n", 0), ("n", 65), ("n", 1.5), ("n", "1"),
         ("max_tokens", 0), ("max_tokens", -1), ("max_tokens", "x"), ("min_tokens", -1), ("seed", "x"),
-        ("stop", 5), ("stop", ["a", "b", "c", "d", "e"]), ("stop", [1]), ("presence_penalty", 3),
+        ("stop", 5), ("stop", ["a"] * 65), ("stop", [1]), ("presence_penalty", 3),
         ("frequency_penalty", -3), ("repetition_penalty", 0), ("logprobs", "yes"), ("stream_options", 1),
         ("stop_token_ids", [8192]), ("stop_token_ids", "x"), ("ignore_eos", 1), ("model", 5)):
     refused(CHAT, {**HELLO, key: value}, key, f"chat: {key} = {value!r}")
