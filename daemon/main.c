@@ -4,7 +4,7 @@
  *     options ─> signals ─> socket ─> watch, engine, text threads ─> http ─> wait ─> drain ─> stop
  *
  * The socket exists before anything slow begins: while the model is being loaded, a valid request gets 503 with
- * Retry-After (or its answer, from /metrics and /version), not "connection refused". The threads are stopped in the
+ * Retry-After (or its answer, from /livez, /metrics and /version), not "connection refused". The threads are stopped in the
  * order http, watch, text, engine.
  */
 #include <errno.h>
@@ -128,12 +128,8 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 	if (r < 0)
 		return r;
 	warn_unused(o);
-	if (o->served_model_name && strlen(o->served_model_name) >= sizeof(s->name))
-		return err_set(e, EINVAL, "--served-model-name: the name has more than %zu bytes",
-			       sizeof(s->name) - 1);
 	base_name(o->model, s->base_name, sizeof(s->base_name));
-	snprintf(s->name, sizeof(s->name), "%s",
-		 o->served_model_name ? o->served_model_name : s->base_name);
+	s->name = o->served_model_name.n ? o->served_model_name.v[0] : s->base_name;
 	o->program_cache = program_cache_choose(o->program_cache, cache, cache_size);
 	engine_settle_environment(o->program_cache);
 	return 0;

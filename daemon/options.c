@@ -31,6 +31,23 @@ static int take_peer(const struct option_def *d, const char *value, void *member
 	return 0;
 }
 
+static int take_name(const struct option_def *d, const char *value, void *member, struct err *e)
+{
+	struct option_names *names = member;
+
+	if (!value[0])
+		return err_set(e, EINVAL, "--served-model-name: the name is empty");
+	if (!strcmp(value, "*")) {
+		names->any = true;
+		return 0;
+	}
+	if (names->n == SERVED_NAMES_MAX)
+		return err_set(e, EINVAL, "--served-model-name: there are more than %d",
+			       SERVED_NAMES_MAX);
+	names->v[names->n++] = value;
+	return 0;
+}
+
 #define AT(member) offsetof(struct options, member)
 
 static const struct option_def table[] = {
@@ -38,8 +55,9 @@ static const struct option_def table[] = {
 	 .text = "the model: config.json, tokenizer.json and *.safetensors"},
 	{"tokenizer", "DIR", OPTION_TEXT, AT(tokenizer), .initial_text = "the model's",
 	 .text = "where tokenizer.json and the chat template are"},
-	{"served-model-name", "NAME", OPTION_TEXT, AT(served_model_name),
-	 .initial_text = "the base name of --model", .text = "the name that clients use"},
+	{"served-model-name", "NAME", OPTION_OWN, AT(served_model_name),
+	 .initial_text = "the base name of --model",
+	 .text = "a name that clients use; may be repeated; '*' takes any name", .take = take_name},
 	{"host", "ADDRESS", OPTION_TEXT, AT(host), .initial_text = "127.0.0.1",
 	 .text = "address or name to listen on"},
 	{"port", "N", OPTION_NUMBER, AT(port), .max = 65535, .initial = 8080,
@@ -48,6 +66,8 @@ static const struct option_def table[] = {
 	 .text = "number format of weights, KV cache and GEMM inputs"},
 	{"max-model-len", "TOKENS", OPTION_NUMBER, AT(max_model_len), .min = 2, .max = 1u << 24,
 	 .initial_text = "the model's", .text = "longest sequence, prompt and answer together"},
+	{"clamp-max-tokens", NULL, OPTION_FLAG, AT(clamp_max_tokens),
+	 .text = "generate as much as fits when max_tokens is larger, instead of status 400"},
 	{"max-num-seqs", "N", OPTION_NUMBER, AT(max_num_seqs), .min = 1, .max = 4096, .initial = 64,
 	 .text = "sequences that run at the same time"},
 	{"max-batched-tokens", "TOKENS", OPTION_NUMBER, AT(max_batched_tokens), .min = CHUNK_TOKENS,
@@ -222,8 +242,6 @@ static int check_together(const struct options *o, struct err *e)
 		return 0;
 	if (!o->model || !o->model[0])
 		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
-	if (o->served_model_name && !o->served_model_name[0])
-		return err_set(e, EINVAL, "--served-model-name: the name is empty");
 	if (o->cache_dir && !o->cache_dir[0])
 		return err_set(e, EINVAL, "--cache-dir: the name is empty");
 	if (o->record && options_want_tiers(o))

@@ -7,7 +7,7 @@
 
 enum worker_role { ROLE_UNIFIED, ROLE_PREFILL, ROLE_DECODE };
 
-enum { PREFILL_PEERS_MAX = 64 };
+enum { PREFILL_PEERS_MAX = 64, SERVED_NAMES_MAX = 64 };
 
 /* Addresses of --prefill, which may be repeated. */
 struct option_peers {
@@ -15,10 +15,18 @@ struct option_peers {
 	size_t n;
 };
 
+/* Names of --served-model-name, which may be repeated. */
+struct option_names {
+	const char *v[SERVED_NAMES_MAX];
+	size_t n;
+	bool any; /* "*" was given, which is not in v */
+};
+
 struct options {
 	bool help; /* the first member, because offset 0 means "none" in option_def.given */
 	bool version, list_devices;
-	const char *model, *tokenizer, *served_model_name;
+	const char *model, *tokenizer;
+	struct option_names served_model_name;
 	const char *host, *trusted_proxy;
 	uint64_t port;
 	unsigned dtype;		  /* enum engine_dtype */
@@ -26,6 +34,7 @@ struct options {
 	unsigned batch_invariant; /* enum option_switch */
 	const char *tuning;
 	uint64_t max_model_len, max_num_seqs, max_batched_tokens, page_size;
+	bool clamp_max_tokens;
 	uint64_t max_queued_requests, max_body;
 	const char *device, *program_cache, *dump_activations;
 	struct option_memory device_memory, cache_memory;

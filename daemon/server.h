@@ -20,7 +20,8 @@ struct text;
 struct server {
 	/* main, before the http thread starts */
 	struct options options;
-	char name[256]; /* the model's name for clients: --served-model-name, or base_name */
+	/* the model's name in answers: the first of --served-model-name, or base_name; borrowed */
+	const char *name;
 	/* last component of the path of --model; requests may use this name, too */
 	char base_name[256];
 	int64_t started;	     /* seconds since 1970 */

@@ -132,8 +132,17 @@ TEST(sampling)
 	   "stop token ids");
 	ok(r.n_stops == 2 && !strcmp(r.stops[0], "a") && !strcmp(r.stops[1], "\xc3\xa9\n"),
 	   "stop strings");
-	ok(r.stream && r.include_usage && r.return_token_ids, "stream and its options");
+	ok(r.stream && r.include_usage && !r.continuous_usage && r.return_token_ids,
+	   "stream and its options");
 	ok(r.sampling.want_logprobs && r.sampling.n_logprobs == 20, "log-probabilities");
+
+	takes(true, "'stream':true,'stream_options':{'continuous_usage_stats':true}",
+	      "usage all along");
+	ok(r.include_usage && r.continuous_usage, "is usage at the end, too");
+	takes(true,
+	      "'stream':true,'stream_options':{'continuous_usage_stats':true,'include_usage':false}",
+	      "usage all along, but none");
+	ok(!r.include_usage && !r.continuous_usage, "is none");
 
 	takes(true,
 	      "'seed':9223372036854775807,'stop':'x','max_tokens':3,'max_completion_tokens':5,"
@@ -312,6 +321,17 @@ TEST(messages)
 		 "'function':{'name':'j','arguments':{}}},{'type':'function','function':{'name':"
 		 "'k','arguments':'[1]'}}]},{'role':'tool','content':'ok','tool_call_id':'c1'}]",
 		 "tool calls: arguments are parsed when they are an object's text");
+	messages("[{'role':'function','name':'f','content':'3'}]",
+		 "[{'role':'tool','content':'3','name':'f'}]", "function is a tool's older name");
+	messages("[{'role':'assistant','content':[{'type':'thinking','thinking':'so '},{'type':"
+		 "'text','text':'a'},{'type':'thinking','thinking':'it is'},{'type':'refusal',"
+		 "'refusal':'b'}]},{'role':'assistant','content':[{'type':'thinking','thinking':"
+		 "'x'}],'reasoning':'y'},{'role':'assistant','content':[{'type':'refusal',"
+		 "'refusal':'no'}]}]",
+		 "[{'role':'assistant','content':'ab','reasoning_content':'so it is'},"
+		 "{'role':'assistant','content':'','reasoning_content':'y'},"
+		 "{'role':'assistant','content':'no'}]",
+		 "parts with a refusal or with thinking");
 }
 
 /* Members of the order they came in matter to templates that print them. */
@@ -373,13 +393,12 @@ TEST(tools)
 {
 #define TOOLS \
 	"'tools':[{'type':'function','function':{'name':'f'}},{'function':{'name':'g','parameters':{}}}]"
-	static const char *const choices[] = {"'auto'", "'required'", "null",
-					      "{'type':'function','function':{'name':'g'}}"};
+	static const char *const choices[] = {"'auto'", "null"};
 	char members[512];
 
 	for (size_t i = 0; i < ARRAY_SIZE(choices); i++) {
 		snprintf(members, sizeof(members),
-			 TOOLS ",'parallel_tool_calls':false,'tool_choice':%s", choices[i]);
+			 TOOLS ",'parallel_tool_calls':true,'tool_choice':%s", choices[i]);
 		takes(true, members, choices[i]);
 		is_int(json_array_size(json_object_get(r.context, "tools")), 2, "keeps the tools");
 	}
@@ -420,14 +439,15 @@ static const struct bad bads[] = {
 	{'C', "{'a\\u0000':1}", "", NULL},
 	{'C', "{'a':'x", "", NULL},
 	{'C', "{}", "messages", "messages is missing: it must be an array of at least one message"},
-	{'C', "{'messages':[]}", "messages", NULL},
+	{'C', "{'messages':[]}", "messages",
+	 "messages is empty, but must have at least one message"},
 	{'C', "{'messages':'hi'}", "messages",
 	 "messages is \"hi\", but must be an array of at least one message"},
 	{'C', "{'messages':[1]}", "messages[0]", NULL},
 	{'C', "{'messages':[{}]}", "messages[0].role",
-	 "messages[0].role is missing: it must be one of system, developer, user, assistant and tool"},
+	 "messages[0].role is missing: it must be one of system, developer, user, assistant, tool and function"},
 	{'C', "{'messages':[{'role':'user'},{'role':'alien'}]}", "messages[1].role",
-	 "messages[1].role is \"alien\", but must be one of system, developer, user, assistant and tool"},
+	 "messages[1].role is \"alien\", but must be one of system, developer, user, assistant, tool and function"},
 	{'C', "{'messages':[{'role':7}]}", "messages[0].role", NULL},
 	{'C', "{'messages':[{'role':'user','content':5}]}", "messages[0].content",
 	 "messages[0].content is 5, but must be a string, null or an array of text parts"},
@@ -436,6 +456,13 @@ static const struct bad bads[] = {
 	 "{'messages':[{'role':'user','content':[{'type':'text','text':'a'},{'type':'image_url','image_url':{}}]}]}",
 	 "messages[0].content[1].type",
 	 "messages[0].content[1].type is \"image_url\", but must be \"text\": this server takes no other parts"},
+	{'C', "{'messages':[{'role':'user','content':[{'type':'refusal','refusal':'no'}]}]}",
+	 "messages[0].content[0].type", NULL},
+	{'C', "{'messages':[{'role':'assistant','content':[{'type':'thinking','text':'a'}]}]}",
+	 "messages[0].content[0].thinking", NULL},
+	{'C', "{'messages':[{'role':'assistant','content':[{'type':'image_url'}]}]}",
+	 "messages[0].content[0].type",
+	 "messages[0].content[0].type is \"image_url\", but must be \"text\", \"refusal\" or \"thinking\""},
 	{'C', "{'messages':[{'role':'user','content':[{'type':'text'}]}]}",
 	 "messages[0].content[0].text", NULL},
 	{'C', "{'messages':[{'role':'user','content':[{'type':'text','text':[]}]}]}",
@@ -515,6 +542,8 @@ static const struct bad bads[] = {
 	{'c', "'stream':true,'stream_options':[]", "stream_options", NULL},
 	{'c', "'stream':true,'stream_options':{'include_usage':1}", "stream_options.include_usage",
 	 NULL},
+	{'c', "'stream':true,'stream_options':{'continuous_usage_stats':1}",
+	 "stream_options.continuous_usage_stats", NULL},
 	{'c', "'logprobs':3", "logprobs", NULL},
 	{'c', "'logprobs':true,'top_logprobs':21", "top_logprobs", NULL},
 	{'c', "'logprobs':true,'top_logprobs':-1", "top_logprobs", NULL},
@@ -534,11 +563,20 @@ static const struct bad bads[] = {
 	{'c', "'tools':[{'function':{'name':''}}]", "tools[0].function.name", NULL},
 	{'c', "'tools':[{'function':{'name':'f','parameters':'x'}}]",
 	 "tools[0].function.parameters", NULL},
-	{'c', "'tool_choice':'required'", "tool_choice", NULL},
-	{'c', "'tool_choice':'sometimes'", "tool_choice", NULL},
+	{'c', "'tool_choice':'required'", "tool_choice", NULL, PROBLEM_UNSUPPORTED},
+	{'c', "'tool_choice':'sometimes'", "tool_choice",
+	 "tool_choice is \"sometimes\", but must be \"none\" or \"auto\""},
 	{'c', "'tool_choice':5", "tool_choice", NULL},
-	{'c', "'tools':[{'function':{'name':'f'}}],'tool_choice':{'function':{'name':'g'}}",
-	 "tool_choice", "tool_choice names the function \"g\", which is not in tools"},
+	{'c', "'tools':[{'function':{'name':'f'}}],'tool_choice':{'function':{'name':'f'}}",
+	 "tool_choice",
+	 "tool_choice may be \"none\" or \"auto\": this server cannot force a tool call",
+	 PROBLEM_UNSUPPORTED},
+	{'c', "'tools':[{'function':{'name':'f'}}],'parallel_tool_calls':false",
+	 "parallel_tool_calls", "parallel_tool_calls false is not supported by this server",
+	 PROBLEM_UNSUPPORTED},
+	{'c', "'parallel_tool_calls':1", "parallel_tool_calls", NULL},
+	{'c', "'function_call':'auto'", "function_call",
+	 "function_call is not supported by this server", PROBLEM_UNSUPPORTED},
 	{'c', "'response_format':{'type':'json_object'}", "response_format",
 	 "response_format json_object is not supported by this server, only text is",
 	 PROBLEM_UNSUPPORTED},

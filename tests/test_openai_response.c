@@ -168,6 +168,15 @@ TEST(chat_stream)
 			"'prompt_tokens_details':{'cached_tokens':2},'completion_tokens_details':"
 			"{'reasoning_tokens':1}}}\n\ndata: [DONE]\n\n",
 	      "usage chunk");
+	h.return_token_ids = false;
+	h.so_far = &u;
+	d = (struct openai_delta){.content = "x", .content_len = 1};
+	openai_stream_delta(&h, &d, &out);
+	wrote(CHAT_NULL "{'index':0,'delta':{'content':'x'},'logprobs':null,'finish_reason':null}],"
+			"'usage':{'prompt_tokens':7,'completion_tokens':3,'total_tokens':10,"
+			"'prompt_tokens_details':{'cached_tokens':2},'completion_tokens_details':"
+			"{'reasoning_tokens':1}}}\n\n",
+	      "a chunk with the usage so far");
 }
 
 TEST(completion_stream)

@@ -31,8 +31,8 @@ TEST(defaults)
 	is_int(o.max_queued_requests, 1024, "queue");
 	is_int(o.log_level, 2, "log level is info");
 	ok(!o.synthetic && !o.help && !o.version && !o.list_devices, "flags are off");
-	ok(!o.tokenizer && !o.served_model_name && !o.device && !o.program_cache,
-	   "texts are absent");
+	ok(!o.tokenizer && !o.device && !o.program_cache, "texts are absent");
+	ok(!o.served_model_name.n && !o.served_model_name.any, "so are names");
 	ok(o.prefix_cache == OPTION_ON && o.cache_decoded == OPTION_ON, "the cache is on");
 	ok(o.batch_invariant == OPTION_ON && !o.tuning, "bits stay, and there is no table");
 	ok(o.cache_memory.bytes == 0 && o.cache_memory.share == 0, "cache memory is absent");
@@ -64,6 +64,11 @@ TEST(values)
 	ok(o.batch_invariant == OPTION_OFF && !strcmp(o.tuning, "t.tsv"), "as given");
 	is_int(PARSE(&o, &e, "--model=m", "--cache-memory=3M", "--prefix-cache=on"), 0, "or bytes");
 	ok(o.cache_memory.bytes == 3 << 20 && o.prefix_cache == OPTION_ON, "as given");
+	is_int(PARSE(&o, &e, "--model=m", "--served-model-name", "a", "--served-model-name=*",
+		     "--served-model-name", "b/c"),
+	       0, "several names");
+	ok(o.served_model_name.n == 2 && o.served_model_name.any, "'*' is not one of them");
+	is_str(o.served_model_name.v[1], "b/c", "in their order");
 	is_int(PARSE(&o, &e, "--help"), 0, "--help needs no model");
 	ok(o.help, "--help");
 	is_int(PARSE(&o, &e, "--list-devices"), 0, "--list-devices needs no model");

@@ -1,4 +1,5 @@
-/* GET /health: status 200 while requests are served, else 503. check_state (http/receive.c) decides which. */
+/* GET /health, with two more names, /readyz and /ping: status 200 while requests are served, else 503. check_state
+ * (http/receive.c) decides which. GET /livez: status 200 as long as the process answers. */
 #include "daemon/request/endpoint.h"
 #include "protocol/openai/models.h"
 
@@ -11,5 +12,25 @@ static int health(struct server *s, const char *rest, struct buf *out, struct er
 const struct endpoint endpoint_health = {
 	.path = "/health",
 	.worker = true,
+	.get = health,
+};
+
+const struct endpoint endpoint_ready = {
+	.path = "/readyz",
+	.worker = true,
+	.get = health,
+};
+
+/* The name in Amazon SageMaker. */
+const struct endpoint endpoint_ping = {
+	.path = "/ping",
+	.worker = true,
+	.get = health,
+};
+
+const struct endpoint endpoint_live = {
+	.path = "/livez",
+	.worker = true,
+	.while_loading = true,
 	.get = health,
 };

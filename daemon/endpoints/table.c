@@ -15,6 +15,9 @@
 	row(models) \
 	row(model) \
 	row(health) \
+	row(ready) \
+	row(ping) \
+	row(live) \
 	row(version) \
 	row(metrics)
 
@@ -27,16 +30,27 @@ ENDPOINTS(DECLARE)
 
 static const struct endpoint *const endpoints[] = {ENDPOINTS(ADDRESS)};
 
+/* Whether the path is `own`, an endpoint's; or, with named, begins with it and has more. */
+static bool is_path(const char *path, const char *own, bool named, const char **ret_rest)
+{
+	size_t len = strlen(own);
+
+	*ret_rest = path + MIN(len, strlen(path));
+	return named ? !strncmp(path, own, len) && path[len] : !strcmp(path, own);
+}
+
 const struct endpoint *endpoints_find(const char *path, const char **ret_rest)
 {
+	static const char version[] = "/v1";
+	const size_t skip = sizeof(version) - 1;
+
 	for (size_t i = 0; i < ARRAY_SIZE(endpoints); i++) {
 		const struct endpoint *e = endpoints[i];
-		size_t len = strlen(e->path);
+		bool versioned = !strncmp(e->path, version, skip);
 
-		if (e->named ? !strncmp(path, e->path, len) && path[len] : !strcmp(path, e->path)) {
-			*ret_rest = path + len;
+		if (is_path(path, e->path, e->named, ret_rest) ||
+		    (versioned && is_path(path, e->path + skip, e->named, ret_rest)))
 			return e;
-		}
 	}
 	return NULL;
 }

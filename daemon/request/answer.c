@@ -22,7 +22,8 @@ struct answer {
 		struct draw_result *v;
 		size_t n;
 	} * scores;
-	uint32_t n_open; /* choices that have not ended */
+	uint32_t n_open;	    /* choices that have not ended */
+	struct openai_usage so_far; /* for continuous_usage_stats */
 };
 
 static const struct ids *prompt_of(const struct answer *a, uint32_t choice)
@@ -164,6 +165,7 @@ struct answer *answer_new(struct call *c)
 		.prompt_logprobs = c->text.ask.prompt_logprobs,
 		.n_prompt_logprobs = c->text.ask.n_prompt_logprobs,
 		.include_usage = c->text.ask.include_usage,
+		.so_far = c->text.ask.continuous_usage ? &a->so_far : NULL,
 		.return_token_ids = c->text.ask.return_token_ids,
 		.tokenizer = c->server->tokenizer,
 	};
@@ -221,6 +223,18 @@ static struct openai_delta delta_of(const struct answer *a, uint32_t index)
 	};
 }
 
+static struct openai_usage usage(const struct answer *a)
+{
+	struct openai_usage u = {.prompt_tokens = a->call->text.n_prompt,
+				 .cached_tokens = atomic_load(&a->call->report.n_cached)};
+
+	for (uint32_t i = 0; i < a->call->text.n_choices; i++) {
+		u.completion_tokens += a->choices[i].n_drawn;
+		u.reasoning_tokens += a->choices[i].n_reasoning;
+	}
+	return u;
+}
+
 /* Writes the first chunk of a choice, if that was not done yet, and then the choice's new text. Token ids wait for a
  * chunk that has text, log-probabilities or the finish reason. */
 static void stream_choice(struct answer *a, uint32_t index, struct buf *out)
@@ -229,6 +243,8 @@ static void stream_choice(struct answer *a, uint32_t index, struct buf *out)
 	struct choice *ch = &a->choices[index];
 	struct openai_delta d;
 
+	if (a->head.so_far)
+		a->so_far = usage(a);
 	if (!a->streams[index].begun) {
 		a->call->endpoint->begin(&a->head, index, prompt->v, prompt->len, out);
 		a->streams[index].begun = true;
@@ -302,18 +318,6 @@ int answer_feed(struct answer *a, const struct buf *tokens, struct buf *out)
 			stream_choice(a, index, out);
 	}
 	return 0;
-}
-
-static struct openai_usage usage(const struct answer *a)
-{
-	struct openai_usage u = {.prompt_tokens = a->call->text.n_prompt,
-				 .cached_tokens = atomic_load(&a->call->report.n_cached)};
-
-	for (uint32_t i = 0; i < a->call->text.n_choices; i++) {
-		u.completion_tokens += a->choices[i].n_drawn;
-		u.reasoning_tokens += a->choices[i].n_reasoning;
-	}
-	return u;
 }
 
 void answer_end_stream(const struct answer *a, struct buf *out)

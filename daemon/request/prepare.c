@@ -44,8 +44,13 @@ int prepare_encode(const struct call *c, const char *text, size_t len, bool add_
 
 int prepare_model(const struct server *s, const char *name, struct err *e)
 {
-	if (!name || !strcmp(name, s->name) || !strcmp(name, s->base_name))
+	const struct option_names *names = &s->options.served_model_name;
+
+	if (!name || names->any || !strcmp(name, s->base_name))
 		return 0;
+	for (size_t i = 0; i < names->n; i++)
+		if (!strcmp(name, names->v[i]))
+			return 0;
 	return err_param(e, PROBLEM_UNKNOWN_MODEL, "model",
 			 "the model \"%.100s\" does not exist; this server has \"%s\"", name,
 			 s->name);
@@ -111,14 +116,15 @@ static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
 	return end > n_prompt ? end - n_prompt : 0;
 }
 
-/* Checks that the prompt and the tokens to generate fit, and sets p->max_tokens: as requested, or as many as fit. */
+/* Checks that the prompt and the tokens to generate fit, and sets p->max_tokens: as requested, or as many as fit. With
+ * --clamp-max-tokens a prompt fits if one token does. */
 static int fit_part(struct call *c, struct call_part *p, struct err *e)
 {
 	const struct server *s = c->server;
 	const struct openai_request *ask = &c->text.ask;
 	const char *source = ask->source;
 	unsigned long long n = p->prompt.len, context = s->info.max_model_len, room;
-	unsigned long long more = MAX(ask->max_tokens, 1u);
+	unsigned long long more = s->options.clamp_max_tokens ? 1 : MAX(ask->max_tokens, 1u);
 	unsigned long long pages = pages_beside(s, c->text.n) * s->options.page_size;
 
 	if (!n)
@@ -145,7 +151,8 @@ static int fit_part(struct call *c, struct call_part *p, struct err *e)
 				 "the KV cache holds %llu tokens, too few for %llu in the %s and "
 				 "%llu to generate in each of %u choices",
 				 pages, n, source, more, c->text.n);
-	p->max_tokens = (uint32_t)(ask->max_tokens ? ask->max_tokens : room);
+	p->max_tokens =
+		(uint32_t)(ask->max_tokens ? MIN((unsigned long long)ask->max_tokens, room) : room);
 	return 0;
 }
 

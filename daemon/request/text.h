@@ -31,7 +31,7 @@ void text_free(struct text *t);
  * end tokens and the space. */
 int prepare_call(struct call *c, struct err *e) MUST_CHECK;
 
-/* Checks that `name` is one of the model's two names (server.h). NULL, no name, is accepted, too. */
+/* Checks that `name` is a name of the model: --served-model-name or the base name. NULL, no name, is accepted, too. */
 int prepare_model(const struct server *s, const char *name, struct err *e) MUST_CHECK;
 
 /* The functions below work for a call, and give up with -ECANCELED when it is aborted. */

@@ -27,35 +27,58 @@ static int set_new(json_t *object, const char *name, json_t *value, struct err *
 	return json_object_set_new_nocheck(object, name, value) < 0 ? err_no_memory(e) : 0;
 }
 
-/* Reads the text of one part of a content array. *ret: the string, borrowed. */
-static int part_text(const json_t *part, const char *where, const json_t **ret, struct err *e)
+/* The texts of a message. */
+struct texts {
+	struct buf content, thinking;
+};
+
+/* Adds the text of one part of a content array to *out. */
+static int part_text(const json_t *part, const char *where, bool assistant, struct texts *out,
+		     struct err *e)
 {
-	const json_t *type = field_get(part, "type");
+	const json_t *type = field_get(part, "type"), *text = NULL;
+	const char *name = json_string_value(type);
 	char path[ERR_PARAM_MAX];
+	int r;
 
 	if (!json_is_object(part))
 		return field_wrong(e, where, "", part, "an object with a type");
 	field_path(path, "%s.", where);
-	if (!json_is_string(type))
+	if (!name)
 		return field_wrong(e, path, "type", type, "\"text\"");
-	if (strcmp(json_string_value(type), "text"))
+	if (strcmp(name, "text") &&
+	    !(assistant && (!strcmp(name, "refusal") || !strcmp(name, "thinking"))))
 		return field_wrong(e, path, "type", type,
-				   "\"text\": this server takes no other parts");
-	*ret = NULL;
-	if (!field_get(part, "text"))
-		return field_wrong(e, path, "text", NULL, "a string");
-	return field_string(part, path, "text", ret, e);
+				   assistant ? "\"text\", \"refusal\" or \"thinking\""
+					     : "\"text\": this server takes no other parts");
+	/* The member with the text has the type's name. */
+	r = field_string(part, path, name, &text, e);
+	if (r < 0)
+		return r;
+	if (!text)
+		return field_wrong(e, path, name, NULL, "a string");
+	buf_append(strcmp(name, "thinking") ? &out->content : &out->thinking,
+		   json_string_value(text), json_string_length(text));
+	return 0;
 }
 
-/* Makes one string of a message's content, new. The content is a string, an array of text parts, null or absent. */
-static int content_string(const json_t *message, const char *where, json_t **ret, struct err *e)
+/* Makes a string of a text, new. NULL: out of memory. */
+static json_t *text_string(const struct buf *text)
+{
+	return text->failed ? NULL : json_stringn_nocheck(buf_str(text), text->len);
+}
+
+/* Makes one string of a message's content, new. The content is a string, an array of parts, null or absent. *thinking:
+ * the texts of thinking parts, new; NULL: there are none. */
+static int content_string(const json_t *message, const char *where, bool assistant, json_t **ret,
+			  json_t **thinking, struct err *e)
 {
 	json_t *content = field_get(message, "content");
 	char path[ERR_PARAM_MAX];
-	struct buf text;
-	const json_t *s;
+	struct texts texts;
 	int r = 0;
 
+	*thinking = NULL;
 	if (json_is_string(content)) {
 		*ret = json_incref(content);
 		return 0;
@@ -63,20 +86,23 @@ static int content_string(const json_t *message, const char *where, json_t **ret
 	if (content && !json_is_array(content))
 		return field_wrong(e, where, "content", content,
 				   "a string, null or an array of text parts");
-	buf_init(&text, TEXT_MAX);
-	for (size_t i = 0; i < json_array_size(content); i++) {
+	buf_init(&texts.content, TEXT_MAX);
+	buf_init(&texts.thinking, TEXT_MAX);
+	for (size_t i = 0; r == 0 && i < json_array_size(content); i++) {
 		field_path(path, "%scontent[%zu]", where, i);
-		r = part_text(json_array_get(content, i), path, &s, e);
-		if (r < 0)
-			break;
-		buf_append(&text, json_string_value(s), json_string_length(s));
+		r = part_text(json_array_get(content, i), path, assistant, &texts, e);
 	}
 	if (r == 0) {
-		*ret = text.failed ? NULL : json_stringn_nocheck(buf_str(&text), text.len);
-		if (!*ret)
+		bool thinks = texts.thinking.len || texts.thinking.failed;
+
+		*ret = text_string(&texts.content);
+		if (thinks)
+			*thinking = text_string(&texts.thinking);
+		if (!*ret || (thinks && !*thinking))
 			r = err_no_memory(e);
 	}
-	buf_release(&text);
+	buf_release(&texts.content);
+	buf_release(&texts.thinking);
 	return r;
 }
 
@@ -184,10 +210,10 @@ static int copy_string(const json_t *message, const char *where, const char *nam
 }
 
 static int assistant_members(struct reading *rd, const json_t *message, const char *where,
-			     json_t *out, struct err *e)
+			     json_t *thinking, json_t *out, struct err *e)
 {
 	static const char *const refused[] = {"audio", "function_call"};
-	int r;
+	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
 		char path[ERR_PARAM_MAX];
@@ -198,19 +224,34 @@ static int assistant_members(struct reading *rd, const json_t *message, const ch
 		return err_param(e, PROBLEM_UNSUPPORTED, path, "%s is not supported by this server",
 				 path);
 	}
-	r = copy_string(message, where, "reasoning", out, "reasoning_content", e);
-	if (r == 0) /* reasoning_content counts if both are there */
+	/* The later of these three replaces what the earlier one has set. */
+	if (thinking)
+		r = set_new(out, "reasoning_content", json_incref(thinking), e);
+	if (r == 0)
+		r = copy_string(message, where, "reasoning", out, "reasoning_content", e);
+	if (r == 0)
 		r = copy_string(message, where, "reasoning_content", out, "reasoning_content", e);
 	if (r == 0)
 		r = tool_calls(rd, message, where, out, e);
 	return r;
 }
 
+static bool is_one_of(const char *name, const char *const *names, size_t n)
+{
+	while (n)
+		if (!strcmp(name, names[--n]))
+			return true;
+	return false;
+}
+
 static int one_message(struct reading *rd, const json_t *message, size_t index, json_t *list,
 		       struct err *e)
 {
+	static const char *const roles[] = {"system",	 "developer", "user",
+					    "assistant", "tool",      "function"};
 	const json_t *role = field_get(message, "role");
-	json_t *content CLEANUP_JSON = NULL, *out CLEANUP_JSON = NULL;
+	json_t *content CLEANUP_JSON = NULL, *thinking CLEANUP_JSON = NULL;
+	json_t *out CLEANUP_JSON = NULL;
 	const char *name = json_string_value(role);
 	char where[ERR_PARAM_MAX];
 	int r;
@@ -219,11 +260,12 @@ static int one_message(struct reading *rd, const json_t *message, size_t index, 
 	if (!json_is_object(message))
 		return field_wrong(e, where, "", message, "an object with role and content");
 	field_path(where, "messages[%zu].", index);
-	if (!name || (strcmp(name, "system") && strcmp(name, "developer") && strcmp(name, "user") &&
-		      strcmp(name, "assistant") && strcmp(name, "tool")))
+	if (!name || !is_one_of(name, roles, ARRAY_SIZE(roles)))
 		return field_wrong(e, where, "role", role,
-				   "one of system, developer, user, assistant and tool");
-	r = content_string(message, where, &content, e);
+				   "one of system, developer, user, assistant, tool and function");
+	if (!strcmp(name, "function"))
+		name = "tool";
+	r = content_string(message, where, !strcmp(name, "assistant"), &content, &thinking, e);
 	if (r < 0)
 		return r;
 	if (!strcmp(name, "system") || !strcmp(name, "developer")) {
@@ -238,7 +280,7 @@ static int one_message(struct reading *rd, const json_t *message, size_t index, 
 		return err_no_memory(e);
 	r = copy_string(message, where, "name", out, "name", e);
 	if (r == 0 && !strcmp(name, "assistant"))
-		r = assistant_members(rd, message, where, out, e);
+		r = assistant_members(rd, message, where, thinking, out, e);
 	if (r == 0 && !strcmp(name, "tool"))
 		r = copy_string(message, where, "tool_call_id", out, "tool_call_id", e);
 	if (r == 0 && json_array_append(list, out) < 0)
@@ -253,8 +295,11 @@ static int put_messages(const json_t *body, json_t *context, struct err *e)
 	json_t *list, *first = NULL;
 	int r;
 
-	if (!json_is_array(messages) || !json_array_size(messages))
+	if (!json_is_array(messages))
 		return field_wrong(e, "", "messages", messages, "an array of at least one message");
+	if (!json_array_size(messages))
+		return err_param(e, EINVAL, "messages",
+				 "messages is empty, but must have at least one message");
 	list = json_array();
 	r = set_new(context, "messages", list, e);
 	buf_init(&rd.system, TEXT_MAX);
@@ -299,45 +344,28 @@ static int check_tool(const json_t *tool, size_t index, struct err *e)
 	return 0;
 }
 
-static bool has_tool(const json_t *tools, const char *name)
-{
-	for (size_t i = 0; i < json_array_size(tools); i++) {
-		const json_t *function = json_object_get(json_array_get(tools, i), "function");
-
-		if (!strcmp(json_string_value(json_object_get(function, "name")), name))
-			return true;
-	}
-	return false;
-}
-
-/* Checks tool_choice. *none: it is "none", which removes the tools. If there are tools, "required" and the name of one
- * of the tools are accepted and left to the model, because this server cannot force a call. */
-static int check_tool_choice(const json_t *body, const json_t *tools, bool *none, struct err *e)
+/* Checks tool_choice. *none: it is "none", which removes the tools. A choice that demands a call is refused, because
+ * this server cannot force one. */
+static int check_tool_choice(const json_t *body, bool *none, struct err *e)
 {
 	const json_t *choice = field_get(body, "tool_choice");
-	const char *text = json_string_value(choice), *name;
+	const char *text = json_string_value(choice);
 
 	*none = text && !strcmp(text, "none");
 	if (!choice || *none || (text && !strcmp(text, "auto")))
 		return 0;
-	name = json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
-	if (!(text && !strcmp(text, "required")) && !name)
-		return field_wrong(e, "", "tool_choice", choice,
-				   "\"none\", \"auto\", \"required\" or a function with its name");
-	if (!tools)
-		return err_param(e, EINVAL, "tool_choice",
-				 "tool_choice is given, but only allowed together with tools");
-	if (name && !has_tool(tools, name))
-		return err_param(e, EINVAL, "tool_choice",
-				 "tool_choice names the function \"%.64s\", which is not in tools",
-				 name);
-	return 0;
+	if ((text && !strcmp(text, "required")) || json_is_object(choice))
+		return err_param(
+			e, PROBLEM_UNSUPPORTED, "tool_choice",
+			"tool_choice may be \"none\" or \"auto\": this server cannot force a "
+			"tool call");
+	return field_wrong(e, "", "tool_choice", choice, "\"none\" or \"auto\"");
 }
 
 static int put_tools(const json_t *body, json_t *context, struct err *e)
 {
 	json_t *tools = field_get(body, "tools");
-	bool none, parallel = true;
+	bool none;
 	int r;
 
 	if (tools && !json_is_array(tools))
@@ -349,9 +377,7 @@ static int put_tools(const json_t *body, json_t *context, struct err *e)
 	}
 	if (!json_array_size(tools))
 		tools = NULL;
-	r = field_bool(body, "", "parallel_tool_calls", &parallel, e);
-	if (r == 0)
-		r = check_tool_choice(body, tools, &none, e);
+	r = check_tool_choice(body, &none, e);
 	if (r < 0)
 		return r;
 	return set_new(context, "tools", none || !tools ? json_null() : json_incref(tools), e);

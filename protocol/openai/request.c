@@ -41,7 +41,8 @@ static const char *const refused[] = {
 };
 
 /* Parameters whose default is true; only true is supported. */
-static const char *const always_on[] = {"include_reasoning", "skip_special_tokens"};
+static const char *const always_on[] = {"include_reasoning", "parallel_tool_calls",
+					"skip_special_tokens"};
 
 static bool asks_for_nothing(const json_t *v)
 {
@@ -66,10 +67,6 @@ static int check_refused(const json_t *body, const struct request_kind *kind, st
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
 		const json_t *v = field_get(body, refused[i]);
 
-		/* without `functions` a function_call that is a string ("none", "auto") has no effect */
-		if (v && json_is_string(v) && !strcmp(refused[i], "function_call") &&
-		    !field_get(body, "functions"))
-			continue;
 		if (v && !asks_for_nothing(v))
 			return not_supported(e, refused[i]);
 	}
@@ -142,7 +139,14 @@ static int stream_parse(const json_t *body, struct openai_request *r, struct err
 	if (!r->stream)
 		return err_param(e, EINVAL, "stream_options",
 				 "stream_options is given, but only allowed when stream is true");
-	return field_bool(options, "stream_options.", "include_usage", &r->include_usage, e);
+	ret = field_bool(options, "stream_options.", "continuous_usage_stats", &r->continuous_usage,
+			 e);
+	if (ret < 0)
+		return ret;
+	r->include_usage = r->continuous_usage;
+	ret = field_bool(options, "stream_options.", "include_usage", &r->include_usage, e);
+	r->continuous_usage &= r->include_usage;
+	return ret;
 }
 
 /* Reads llama.cpp's cache_prompt, vLLM's cache_salt and priority. */

@@ -2,19 +2,21 @@
  *
  * Parsing checks types and ranges and names the parameter at fault. null counts as absent, and unknown members are
  * ignored. A known member that would change the answer and that this server does not support (logit_bias, JSON formats,
- * beam search, ...) is refused, unless its value has no effect. Exceptions are parallel_tool_calls and a tool_choice
- * that demands a call: they are checked, and then left to the model.
+ * beam search, a tool_choice that demands a call, ...) is refused, unless its value has no effect.
  *
  * Chat messages are normalised to the form that templates expect:
  *  - `developer` means system. The texts of all system messages, joined by "\n\n" and without the empty ones, become
  *    one system message, the first of all messages: some of Qwen's templates raise an exception at a system message
  *    further on;
+ *  - `function`, the older name of a tool's role, means tool;
  *  - null or absent content becomes "";
  *  - an array of text parts becomes one string, their texts one after another: some templates (Qwen3-Next) drop an
- *    array, and those that take arrays print the same for both forms;
- *  - tool_calls[].function.arguments: JSON text of an object becomes the object, absent or "" becomes {}, other text
- *    stays text;
- *  - `reasoning` is another name for `reasoning_content`; if both are given, reasoning_content counts;
+ *    array, and those that take arrays print the same for both forms. In an assistant's message a refusal part counts
+ *    as text, and the texts of thinking parts become its reasoning_content;
+ *  - tool_calls[].function.arguments becomes an object: JSON text of an object is parsed, absent or "" becomes {}, and
+ *    other text stays text;
+ *  - `reasoning` is another name for `reasoning_content`; if both are given, reasoning_content counts; either counts
+ *    more than thinking parts;
  *  - members that answers of this and other servers have (refusal, annotations, null audio and function_call) are
  *    accepted and left out.
  *
@@ -95,6 +97,7 @@ struct openai_request {
 	const char *stops[STOPS_MAX]; /* 1 to STOP_BYTES_MAX bytes each */
 	size_t n_stops;
 	bool stream, include_usage;
+	bool continuous_usage; /* vLLM's continuous_usage_stats: every chunk has the usage so far */
 	bool return_token_ids;
 
 	int32_t priority; /* lower first; 0 when absent */

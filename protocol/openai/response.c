@@ -73,7 +73,7 @@ static void write_head(const struct openai_head *h, const char *object, struct b
 static void write_usage(const struct openai_usage *u, struct buf *out)
 {
 	buf_printf(out,
-		   "],\"usage\":{\"prompt_tokens\":%" PRIu32 ",\"completion_tokens\":%" PRIu32
+		   ",\"usage\":{\"prompt_tokens\":%" PRIu32 ",\"completion_tokens\":%" PRIu32
 		   ",\"total_tokens\":%" PRIu64
 		   ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu32
 		   "},\"completion_tokens_details\":{\"reasoning_tokens\":%" PRIu32 "}}",
@@ -135,11 +135,15 @@ static void begin_chunk(const struct openai_head *h, struct buf *out)
 	write_head(h, h->shape->chunk, out);
 }
 
-/* Closes the choice and the list of choices. If the request wants usage, the chunks before the one with the usage have
- * "usage":null. */
+/* Closes the choice and the list of choices. If the request wants usage, the chunks before the last one have the usage
+ * so far, or "usage":null. */
 static void end_choices(const struct openai_head *h, struct buf *out)
 {
-	buf_puts(out, h->include_usage ? "}],\"usage\":null" : "}]");
+	buf_puts(out, "}]");
+	if (h->so_far)
+		write_usage(h->so_far, out);
+	else if (h->include_usage)
+		buf_puts(out, ",\"usage\":null");
 }
 
 static void end_chunk(struct buf *out)
@@ -192,6 +196,7 @@ void openai_stream_end(const struct openai_head *h, const struct openai_usage *u
 {
 	if (h->include_usage) {
 		begin_chunk(h, out);
+		buf_putc(out, ']');
 		write_usage(u, out);
 		end_chunk(out);
 	}
@@ -233,6 +238,7 @@ void openai_body(const struct openai_head *h, const struct openai_choice *choice
 			write_prompt_logprobs(h, &choices[i], out);
 		buf_putc(out, '}');
 	}
+	buf_putc(out, ']');
 	write_usage(u, out);
 	if (h->return_token_ids && (in_body || n_prompts == 1))
 		write_prompt_ids(prompt_ids->v, prompt_ids->len, out);

@@ -42,7 +42,11 @@
 /* The differences between chat and completions. */
 extern const struct openai_shape openai_chat, openai_completion;
 
-/* Constant over one response. Borrowed strings. */
+struct openai_usage {
+	uint32_t prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens;
+};
+
+/* Constant over one response, but for the numbers in *so_far. Borrowed strings. */
 struct openai_head {
 	const struct openai_shape *shape;
 	const char *id; /* "chatcmpl-…" or "cmpl-…" */
@@ -50,14 +54,12 @@ struct openai_head {
 	const char *fingerprint; /* identifies program, model and device; NULL: null */
 	int64_t created;	 /* seconds since 1970 */
 	bool logprobs, include_usage, return_token_ids;
+	/* the usage so far, which every chunk has; NULL: only the last one has the usage */
+	const struct openai_usage *so_far;
 	uint32_t n_logprobs;  /* number of best tokens to list */
 	bool prompt_logprobs; /* list the prompt's tokens in whole bodies, in vLLM's form */
 	uint32_t n_prompt_logprobs;
 	const struct tokenizer *tokenizer;
-};
-
-struct openai_usage {
-	uint32_t prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens;
 };
 
 /* A generated or echoed token with its log-probabilities. `cut` bytes at its end do not belong to the text (a stop

@@ -58,6 +58,7 @@ static void check_request(const struct openai_request *r)
 	CHECK(r->n >= 1 && r->n <= CHOICES && r->n_stops <= STOPS_MAX);
 	CHECK(!r->max_tokens || r->min_tokens <= r->max_tokens);
 	CHECK(r->stream || !r->include_usage);
+	CHECK(r->include_usage || !r->continuous_usage);
 	CHECK(r->n_prompt_logprobs <= TOP_LOGPROBS_MAX && !(r->stream && r->prompt_logprobs));
 	CHECK(r->prompt_logprobs || !r->n_prompt_logprobs);
 	CHECK(!r->prompt_only || (r->echo && r->max_tokens == 1 && !r->min_tokens));
