@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "daemon/engine_options.h"
 #include "daemon/http/http.h"
 #include "daemon/lifecycle.h"
 #include "daemon/steps/loop.h"
@@ -130,6 +131,8 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 	warn_unused(o);
 	base_name(o->model, s->base_name, sizeof(s->base_name));
 	s->name = o->served_model_name.n ? o->served_model_name.v[0] : s->base_name;
+	s->metrics.model = s->name;
+	s->metrics.dtype = engine_dtype_names[o->dtype];
 	o->program_cache = program_cache_choose(o->program_cache, cache, cache_size);
 	engine_settle_environment(o->program_cache);
 	return 0;

@@ -2,9 +2,10 @@
  * The daemon's counters, and the text that Prometheus scrapes. A metric that vLLM has too has the same name here,
  * with the prefix tigon_ in place of vLLM's, so that a dashboard needs another prefix only.
  *
- * The tables of metrics.c list all metrics. A metric's values are either members of struct metrics_steps or atomic
- * members of struct metrics. The engine thread publishes a struct metrics_steps as a whole, so that its values in one
- * scrape belong together. Any thread may change an atomic member. Times are kept in nanoseconds and written in seconds.
+ * The tables of metrics.c list all metrics. A metric's values are members of struct metrics_steps, or atomic members of
+ * struct metrics, or are read for each scrape. The engine thread publishes a struct metrics_steps as a whole, so that its
+ * values in one scrape belong together. Any thread changes the atomic ones. Times are kept in nanoseconds and written in
+ * seconds.
  */
 #pragma once
 
@@ -16,9 +17,11 @@
 #include "daemon/transfer/counters.h"
 #include "engine/engine.h"
 #include "engine/store/store.h"
+#include "protocol/openai/errors.h"
 #include "scheduler/scheduler.h"
 
-enum metrics_time {
+/* The histograms: distributions of times, in nanoseconds, and of numbers. */
+enum metrics_distribution {
 	METRICS_TTFT, /* body received -> first token */
 	METRICS_ITL,  /* token -> next token of the same choice */
 	METRICS_E2E,  /* body received -> last choice of a prompt ended */
@@ -26,9 +29,21 @@ enum metrics_time {
 	 * prompt, or at least LIVE_STEPS steps (daemon/steps/live.h) came after that first step: body received -> first
 	 * token. Noted at the first token. */
 	METRICS_QUEUE,
-	METRICS_PREFILL, /* end of the time of METRICS_QUEUE -> first token */
-	METRICS_DECODE,	 /* first token -> last choice of a prompt ended */
-	METRICS_TIMES,
+	METRICS_PREFILL,   /* end of the time of METRICS_QUEUE -> first token */
+	METRICS_DECODE,	   /* first token -> last choice of a prompt ended */
+	METRICS_INFERENCE, /* METRICS_PREFILL and METRICS_DECODE together */
+	/* first token -> last token of a choice, divided by the number of tokens without the first; of choices with two
+	 * tokens or more */
+	METRICS_TOKEN_TIME,
+	/* Noted when the last choice of a prompt has ended: tokens of the prompt, most tokens of a choice, n, and the
+	 * tokens that each choice might have at most. */
+	METRICS_PROMPT_TOKENS,
+	METRICS_MOST_TOKENS,
+	METRICS_N,
+	METRICS_MAX_TOKENS,
+	METRICS_GENERATION_TOKENS, /* tokens of a choice, noted when it has ended */
+	METRICS_STEP_TOKENS,	   /* tokens that a step computes, noted when it is planned */
+	METRICS_DISTRIBUTIONS,
 };
 
 enum metrics_finish {
@@ -39,13 +54,13 @@ enum metrics_finish {
 	METRICS_FINISHES
 };
 
-enum { METRICS_BUCKETS_MAX = 32, METRICS_CODES_MAX = 16 };
+enum { METRICS_BUCKETS_MAX = 32, METRICS_CODES_MAX = 16, METRICS_ROUTES_MAX = 32 };
 
 struct metrics_histogram {
-	/* buckets[i] counts times of at most bound i that are above bound i - 1; the bucket behind the last bound
-	 * counts times above all bounds. */
+	/* buckets[i] counts values of at most bound i that are above bound i - 1; the bucket behind the last bound
+	 * counts values above all bounds. */
 	_Atomic uint64_t buckets[METRICS_BUCKETS_MAX + 1];
-	_Atomic uint64_t sum_ns;
+	_Atomic uint64_t sum;
 };
 
 /* Statistics of scheduler, cache, store and engine, all read at one moment. */
@@ -56,9 +71,17 @@ struct metrics_steps {
 	uint64_t pages, pages_used; /* KV pages; those in use: neither free nor evictable at once */
 	uint64_t tree_tokens;	    /* tokens whose KV pages the prefix cache holds */
 	uint64_t budget_bytes;	    /* the most that pages and states may use */
+	/* Constant from the first publication on. */
+	uint64_t loaded;      /* 1 */
+	uint64_t page_tokens; /* tokens of a page */
+	bool prefix_cache;    /* it is on */
 };
 
 struct metrics {
+	/* set by main before the other threads start; borrowed */
+	const char *model; /* the model's name; NULL: the metrics do not have it */
+	const char *dtype; /* number format of the KV cache */
+	uint64_t started;  /* seconds since 1970 */
 	pthread_mutex_t lock;
 	struct metrics_steps steps; /* guarded by lock */
 
@@ -68,24 +91,30 @@ struct metrics {
 	struct transfer_counters transfer;
 	/* long prompts that were computed here because no prefill worker could */
 	_Atomic uint64_t prompts_missed;
-	/* Choices that ended, by reason. All choices that are left when a call is aborted or fails count as one. */
+	/* Choices that ended, by reason. All choices that are left when a call is aborted or fails count as one.
+	 * METRICS_ERROR counts failures of the server alone, no request that was refused. */
 	_Atomic uint64_t finished[METRICS_FINISHES];
-	_Atomic uint64_t responses[METRICS_CODES_MAX];
-	_Atomic uint64_t log_dropped; /* log_dropped() at the last scrape */
-	struct metrics_histogram times[METRICS_TIMES];
+	/* the paths that metrics_response was given, in the order in which they came; NULL: not used yet */
+	_Atomic(const char *) routes[METRICS_ROUTES_MAX];
+	_Atomic uint64_t responses[METRICS_ROUTES_MAX][METRICS_CODES_MAX];
+	_Atomic uint64_t errors[OPENAI_ERRORS]; /* by openai_error_number */
+	struct metrics_histogram histograms[METRICS_DISTRIBUTIONS];
 };
 
-/* Makes the lock. All other members of *m must be zeros. */
+/* Makes the lock, and notes the time as that of the program's start. All other members of *m must be zeros. */
 void metrics_init(struct metrics *m);
 
 /* engine: copies *steps, for metrics_write. */
 void metrics_publish(struct metrics *m, const struct metrics_steps *steps);
 
-/* Adds a time to a histogram. */
-void metrics_time(struct metrics *m, enum metrics_time which, uint64_t ns);
+/* Adds a value, a time in nanoseconds or a number, to a histogram. */
+void metrics_observe(struct metrics *m, enum metrics_distribution which, uint64_t value);
 
-/* Counts an HTTP response by its status code. */
-void metrics_response(struct metrics *m, unsigned status);
+/* Counts an HTTP response by its endpoint's path, which must be static, and its status code. */
+void metrics_response(struct metrics *m, const char *route, unsigned status);
+
+/* Counts an error that a client gets, as an HTTP response or in its stream, by the code of its struct err. */
+void metrics_error(struct metrics *m, int code);
 
 /* Appends all metrics in Prometheus' text format, version 0.0.4. */
 void metrics_write(struct metrics *m, struct buf *out);

@@ -72,7 +72,8 @@ static enum MHD_Result queue_response(struct MHD_Connection *mc, struct exchange
 
 	add_headers(mc, r, x);
 	add_error_headers(r, x, status);
-	metrics_response(&x->http->server->metrics, status);
+	metrics_response(&x->http->server->metrics, x->endpoint ? x->endpoint->path : "other",
+			 status);
 	ok = MHD_queue_response(mc, status, r);
 	MHD_destroy_response(r);
 	return ok;
@@ -100,6 +101,7 @@ enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const 
 	struct buf body;
 	int status;
 
+	metrics_error(&x->http->server->metrics, e->code);
 	buf_init(&body, 64 << 10);
 	status = openai_error(e, &body);
 	return send_whole(mc, x, (unsigned)status, type_json, &body);
@@ -144,6 +146,7 @@ static void extend_stream(struct exchange *x, const struct buf *tokens,
 		answer_end_stream(x->answer, &x->out);
 		x->stream_over = true;
 	} else if (failure.code) {
+		metrics_error(&x->http->server->metrics, failure.code);
 		openai_stream_error(&failure, &x->out);
 		x->stream_over = true;
 	}

@@ -177,6 +177,14 @@ void call_count(struct call *c, enum metrics_finish why)
 	atomic_fetch_add(&c->report.finished[why], 1);
 }
 
+void call_count_error(struct call *c, int code)
+{
+	if (openai_status(code) >= 500)
+		call_count(c, METRICS_ERROR);
+	else
+		atomic_fetch_add(&c->report.finished[METRICS_ERROR], 1);
+}
+
 static struct call_shared *lock(struct call *c)
 {
 	pthread_mutex_lock(&c->shared.lock);

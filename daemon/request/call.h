@@ -64,14 +64,18 @@ struct call_part {
 		uint64_t id;	    /* id in the scheduler, 0: not submitted */
 		uint32_t n_running; /* choices that have not ended */
 		uint64_t first_ns;  /* time of the first token, 0: none yet */
-		bool hit_known;	    /* call_hit was called for this part */
+		/* With the first token: when the prompt began to be computed, the end of METRICS_QUEUE. */
+		uint64_t begun_ns;
+		uint32_t most_tokens; /* generated in one of the choices that have ended */
+		bool hit_known;	      /* call_hit was called for this part */
 	} run OWNED_BY(role_engine);
 };
 
 /* One choice, as the engine thread sees it. Choice number c belongs to part c / call_text.n. */
 struct call_choice {
 	bool ended;
-	uint64_t last_ns; /* time of its newest token, 0: none yet */
+	uint32_t n_tokens;	    /* generated */
+	uint64_t first_ns, last_ns; /* times of its first and its newest token, 0: none yet */
 };
 
 /* A message to the engine thread, in server.inbox. A call has two: `submit` hands the call over; `control` says that a
@@ -183,6 +187,10 @@ void call_drop_body(struct call *c);
 
 /* Notes the reason for which a choice, or the call as a whole, ended: for metrics and the log. */
 void call_count(struct call *c, enum metrics_finish why);
+
+/* Notes that the call as a whole ended with an error. If its status is below 500, the request was refused, and
+ * the metric request_success_total leaves it out. */
+void call_count_error(struct call *c, int code);
 
 /* text, engine: ends the call with this error, unless it has ended before. A WORKING call is ANSWERED with the error; a
  * RUNNING one is ENDED, and the error ends its stream or is its answer. Wakes. */

@@ -116,7 +116,10 @@ static void prepare_or_answer(struct call *c) ON(role_text)
 	call_drop_body(c);
 	if (r < 0) {
 		call_fail(c, &e);
-		call_count(c, atomic_load(&c->aborted) ? METRICS_ABORT : METRICS_ERROR);
+		if (atomic_load(&c->aborted))
+			call_count(c, METRICS_ABORT);
+		else
+			call_count_error(c, e.code);
 		call_unref(c);
 		return;
 	}

@@ -9,13 +9,7 @@
 void live_refuse(struct live *l, struct call *c, const struct err *why)
 {
 	call_fail(c, why);
-	/* A call that was refused because the queue is full is noted only in its own line of the log (c->report). The
-	 * metric request_success_total leaves such calls out, because http refuses most of them before they become
-	 * calls. */
-	if (why->code == PROBLEM_QUEUE_FULL)
-		atomic_fetch_add(&c->report.finished[METRICS_ERROR], 1);
-	else
-		call_count(c, METRICS_ERROR);
+	call_count_error(c, why->code);
 	call_unref(c);
 }
 
@@ -38,18 +32,30 @@ static void end_choice(struct live *l, struct call *c, uint32_t choice, enum met
 		       uint64_t now) ON(role_engine)
 {
 	struct call_part *p = &c->text.parts[choice / c->text.n];
+	struct call_choice *ch = &c->text.choices[choice];
 	struct metrics *m = &l->server->metrics;
 
-	c->text.choices[choice].ended = true;
+	ch->ended = true;
 	c->engine.n_running--;
 	p->run.n_running--;
+	p->run.most_tokens = MAX(p->run.most_tokens, ch->n_tokens);
 	call_count(c, why);
+	metrics_observe(m, METRICS_GENERATION_TOKENS, ch->n_tokens);
+	if (ch->n_tokens > 1)
+		metrics_observe(m, METRICS_TOKEN_TIME,
+				(ch->last_ns - ch->first_ns) / (ch->n_tokens - 1));
 	if (p->run.n_running)
 		return;
 	handoff_forget(l->handoff, p->run.id);
-	metrics_time(m, METRICS_E2E, now - c->arrived_ns);
-	if (p->run.first_ns)
-		metrics_time(m, METRICS_DECODE, now - p->run.first_ns);
+	metrics_observe(m, METRICS_PROMPT_TOKENS, p->prompt.len);
+	metrics_observe(m, METRICS_MOST_TOKENS, p->run.most_tokens);
+	metrics_observe(m, METRICS_N, c->text.n);
+	metrics_observe(m, METRICS_MAX_TOKENS, p->max_tokens);
+	metrics_observe(m, METRICS_E2E, now - c->arrived_ns);
+	if (!p->run.first_ns)
+		return;
+	metrics_observe(m, METRICS_DECODE, now - p->run.first_ns);
+	metrics_observe(m, METRICS_INFERENCE, now - p->run.begun_ns);
 }
 
 static void abort_part(struct live *l, const struct call_part *p) ON(role_engine)
@@ -180,14 +186,15 @@ static uint64_t planned_ns(const struct live *l, uint64_t step, uint64_t now)
 static void note_first_token(struct live *l, struct call_part *p, uint64_t step, uint64_t now)
 	ON(role_engine)
 {
-	uint64_t admitted = planned_ns(l, step, now), none = 0;
+	uint64_t begun = planned_ns(l, step, now), none = 0;
 	struct metrics *m = &l->server->metrics;
 	struct call *c = p->run.call;
 
 	p->run.first_ns = now;
-	metrics_time(m, METRICS_QUEUE, admitted - c->arrived_ns);
-	metrics_time(m, METRICS_TTFT, now - c->arrived_ns);
-	metrics_time(m, METRICS_PREFILL, now - admitted);
+	p->run.begun_ns = begun;
+	metrics_observe(m, METRICS_QUEUE, begun - c->arrived_ns);
+	metrics_observe(m, METRICS_TTFT, now - c->arrived_ns);
+	metrics_observe(m, METRICS_PREFILL, now - begun);
 	atomic_compare_exchange_strong(&c->report.first_token_ns, &none, now);
 	call_unqueue(c);
 }
@@ -203,9 +210,12 @@ static void take_token(struct live *l, const struct scheduler_event *ev, struct 
 	if (!p->run.first_ns)
 		note_first_token(l, p, ev->hit.step, now);
 	if (ch->last_ns)
-		metrics_time(m, METRICS_ITL, now - ch->last_ns);
+		metrics_observe(m, METRICS_ITL, now - ch->last_ns);
+	else
+		ch->first_ns = now;
 	ch->last_ns = now;
 	if (!c->text.ask.prompt_only) {
+		ch->n_tokens++;
 		atomic_fetch_add(&m->generation_tokens, 1);
 		atomic_fetch_add(&c->report.n_generated, 1);
 	}

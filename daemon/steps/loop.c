@@ -120,6 +120,9 @@ static bool begin_step(struct loop *l) ON(role_engine)
 		return false;
 	l->draws[plan->step % ENGINE_STEPS_OUT] = plan->n_draws;
 	live_planned(&l->live, plan->step);
+	/* A decode row has one token. */
+	metrics_observe(&l->server->metrics, METRICS_STEP_TOKENS,
+			plan->n_prefill_tokens + plan->n_rows - plan->n_prefill_rows);
 	l->n_out++;
 	if (engine_submit(l->engine, plan, &e) < 0)
 		lose_device(l, &e);
@@ -260,6 +263,9 @@ static int open_scheduler(struct loop *l, struct err *e) ON(role_engine)
 		budget = MIN(budget, config.cache_bytes);
 	l->published.budget_bytes = budget;
 	l->published.pages = config.n_pages;
+	l->published.loaded = 1;
+	l->published.page_tokens = config.page_tokens;
+	l->published.prefix_cache = !config.cache_disabled;
 	l->results =
 		calloc((size_t)config.max_seqs + config.max_prefill_tokens, sizeof(*l->results));
 	l->events = calloc(config.max_seqs, 2 * sizeof(*l->events));

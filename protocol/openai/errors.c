@@ -1,5 +1,6 @@
 #include "protocol/openai/errors.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,27 +33,39 @@ static const struct row rows[] = {
 	{ESHUTDOWN, 503, "server_error", "shutting_down"},
 	{EIO, 503, "server_error", "device_error"},
 	{ENOMEM, 503, "server_error", "out_of_memory"},
+	/* the last row: also for every code that has no row */
+	{PROBLEM_INTERNAL, 500, "server_error", "internal_error"},
 };
 
-/* For PROBLEM_INTERNAL and every code that has no row above. */
-static const struct row other = {PROBLEM_INTERNAL, 500, "server_error", "internal_error"};
+static_assert(ARRAY_SIZE(rows) == OPENAI_ERRORS, "errors.h has the number of rows");
 
-static const struct row *row_of(int code)
+size_t openai_error_number(int code)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		if (rows[i].code == abs(code))
-			return &rows[i];
-	return &other;
+	size_t i = 0;
+
+	while (i + 1 < ARRAY_SIZE(rows) && rows[i].code != abs(code))
+		i++;
+	return i;
+}
+
+const char *openai_error_type(size_t i)
+{
+	return rows[i].type;
+}
+
+const char *openai_error_cause(size_t i)
+{
+	return rows[i].name ? rows[i].name : "invalid_value";
 }
 
 int openai_status(int code)
 {
-	return row_of(code)->status;
+	return rows[openai_error_number(code)].status;
 }
 
 int openai_error(const struct err *e, struct buf *out)
 {
-	const struct row *row = row_of(e->code);
+	const struct row *row = &rows[openai_error_number(e->code)];
 
 	buf_puts(out, "{\"error\":{\"message\":");
 	writer_string(out, e->text, strlen(e->text));

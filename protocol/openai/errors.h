@@ -7,6 +7,16 @@
 #include "base/buf.h"
 #include "base/err.h"
 
+/* The errors there are, numbered from 0. */
+enum { OPENAI_ERRORS = 20 };
+
+/* Returns the number of a code's error. */
+size_t openai_error_number(int code);
+
+/* Returns the type of error i, as on the wire, and its cause: its code on the wire, or, if that is null, another name. */
+const char *openai_error_type(size_t i);
+const char *openai_error_cause(size_t i);
+
 /* Returns the HTTP status of a code, which may be positive or negative. */
 int openai_status(int code);
 

@@ -96,7 +96,7 @@ class Link(threading.Thread):
 
 def expected_bytes(metrics):
     return sum(float(v) for n, v in (line.rsplit(" ", 1) for line in metrics.splitlines() if line and line[0] != "#")
-               if n == "tigon_transfer_received_bytes_total")
+               if n.split("{")[0] == "tigon_transfer_received_bytes_total")
 
 
 class Daemon:

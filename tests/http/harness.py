@@ -161,11 +161,12 @@ class Server:
             c.close()
 
     def metrics(self):
-        """Names (with labels) to values."""
+        """Names (with labels, but for the model's name) to values."""
         values = {}
         for line in self.get("/metrics")[1].decode().splitlines():
             if line and not line.startswith("#"):
                 name, value = line.rsplit(" ", 1)
+                name = re.sub(r'model_name="[^"]*",?', "", name).replace("{}", "")
                 values[name.removeprefix("tigon_")] = float(value)
         return values
 

@@ -161,14 +161,17 @@ ok(headers["Content-Type"].startswith("text/event-stream") and headers["Content-
 
 # metrics
 m = s.metrics()
-ok(m['http_responses_total{code="413"}'] == 4 and m['http_responses_total{code="415"}'] == 4,
-   "responses are counted by code", m)
+ok(m[f'http_responses_total{{route="{CHAT}",code="413"}}'] == 4 and m[f'http_responses_total{{route="{CHAT}",code="415"}}'] == 4,
+   "responses are counted by route and code", m)
 ok(m["prompt_tokens_total"] > 0 and m["time_to_first_token_seconds_count"] > 0, "so are tokens and times")
 text = s.get("/metrics")[1].decode()
 for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "prompt_tokens_total",
              "generation_tokens_total", "request_success_total", "time_to_first_token_seconds",
              "inter_token_latency_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds",
-             "request_prefill_time_seconds", "request_decode_time_seconds"):
+             "request_prefill_time_seconds", "request_decode_time_seconds", "request_prompt_tokens",
+             "request_generation_tokens", "request_params_max_tokens", "request_params_n",
+             "request_max_num_generation_tokens", "iteration_tokens_total", "request_inference_time_seconds",
+             "request_time_per_output_token_seconds", "prompt_tokens_cached_total", "cache_config_info"):
     ok(f"# TYPE tigon_{name} " in text, f"/metrics has {name}")
 
 # the log
