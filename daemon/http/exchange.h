@@ -25,6 +25,7 @@ struct exchange {
 	struct err error;
 	/* options: the method is OPTIONS; close: close the connection after the answer */
 	bool options, close;
+	struct access access;  /* moves into the call when the request is completed */
 	struct buf body;       /* moves into the call */
 	uint64_t received;     /* bytes of the body that came, also those that were dropped */
 	void *own;	       /* made by endpoint->ask; moves into the call */
@@ -58,6 +59,9 @@ enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t le
 enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, const char *path)
 	ON(role_http);
 void exchange_free(struct exchange *x) ON(role_http);
+
+/* Writes the line of the log for the request, or leaves it to its call. To be called when the request is completed. */
+void exchange_end(struct exchange *x) ON(role_http);
 
 /* send.c: hands a whole answer to libmicrohttpd. body is taken, also on failure. type: the Content-Type, NULL: none. */
 enum MHD_Result send_whole(struct MHD_Connection *mc, struct exchange *x, unsigned status,

@@ -59,6 +59,7 @@ static void completed(void *cls, struct MHD_Connection *mc, void **state,
 	if (x->call && (code != MHD_REQUEST_TERMINATED_COMPLETED_OK ||
 			(x->answer && !answer_complete(x->answer))))
 		call_abort(x->call); /* the engine thread need not compute the rest */
+	exchange_end(x);
 	exchange_free(x);
 }
 

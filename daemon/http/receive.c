@@ -1,8 +1,11 @@
 #include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/clock.h"
 #include "base/problem.h"
 #include "daemon/http/exchange.h"
 #include "daemon/http/framing.h"
@@ -146,6 +149,23 @@ static int ask(struct MHD_Connection *mc, struct exchange *x, struct err *e)
 
 /* ---- requests ---- */
 
+/* Writes the client's address and port: "127.0.0.1:40000", "[::1]:40000". */
+static void describe_peer(struct MHD_Connection *mc, char *out, size_t size)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	const struct sockaddr *from = info ? info->client_addr : NULL;
+	const bool v6 = from && from->sa_family == AF_INET6;
+	char host[48], port[8];
+
+	if (!from ||
+	    getnameinfo(from, v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in), host,
+			sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
+		snprintf(out, size, "unknown");
+	else
+		snprintf(out, size, v6 ? "[%s]:%s" : "%s:%s", host, port);
+}
+
 enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const char *path,
 			       const char *method, const char *version, struct exchange **ret)
 {
@@ -164,6 +184,10 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 	x->http = h;
 	x->connection = info->socket_context;
 	x->endpoint = endpoints_find(path, &rest);
+	x->access.begun_ns = clock_now_ns();
+	describe_peer(mc, x->access.peer, sizeof(x->access.peer));
+	access_request(&x->access, method, path);
+	access_take_id(&x->access, exchange_header(mc, "X-Request-Id"));
 	x->options = !strcmp(method, "OPTIONS");
 	buf_init(&x->body, h->server->options.max_body);
 	watch_receiving(h->watch, x->connection, 0);
@@ -284,6 +308,20 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 				  &body);
 	buf_release(&body);
 	return send_error(mc, x, &x->error);
+}
+
+void exchange_end(struct exchange *x)
+{
+	char total[48];
+
+	x->access.ended_ns = clock_now_ns();
+	if (x->call) {
+		x->call->http.access = x->access;
+		return;
+	}
+	snprintf(total, sizeof(total), ", total %.1f ms",
+		 (double)(x->access.ended_ns - x->access.begun_ns) / 1e6);
+	access_log(&x->access, total);
 }
 
 void exchange_free(struct exchange *x)

@@ -55,8 +55,9 @@ static void add_headers(struct MHD_Connection *mc, struct MHD_Response *r, const
 		MHD_add_response_header(r, "Access-Control-Expose-Headers",
 					"X-Request-Id, X-Tigon-Cache");
 	}
-	if (x->call)
-		MHD_add_response_header(r, "X-Request-Id", x->call->id);
+	if (x->access.id[0] || x->call)
+		MHD_add_response_header(r, "X-Request-Id",
+					x->access.id[0] ? x->access.id : x->call->id);
 	if (x->call && call_describe_hit(x->call, hit, sizeof(hit)))
 		MHD_add_response_header(r, "X-Tigon-Cache", hit);
 	if (x->close || lifecycle_state(x->http->server->lifecycle) >= LIFECYCLE_DRAINING)
@@ -72,6 +73,7 @@ static enum MHD_Result queue_response(struct MHD_Connection *mc, struct exchange
 
 	add_headers(mc, r, x);
 	add_error_headers(r, x, status);
+	x->access.status = status;
 	metrics_response(&x->http->server->metrics, x->endpoint ? x->endpoint->path : "other",
 			 status);
 	ok = MHD_queue_response(mc, status, r);
@@ -96,12 +98,19 @@ enum MHD_Result send_whole(struct MHD_Connection *mc, struct exchange *x, unsign
 	return queue_response(mc, x, status, r);
 }
 
+/* Notes an error that the client gets, for the log and the metrics. */
+static void note_error(struct exchange *x, const struct err *e)
+{
+	access_fail(&x->access, e);
+	metrics_error(&x->http->server->metrics, e->code);
+}
+
 enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const struct err *e)
 {
 	struct buf body;
 	int status;
 
-	metrics_error(&x->http->server->metrics, e->code);
+	note_error(x, e);
 	buf_init(&body, 64 << 10);
 	status = openai_error(e, &body);
 	return send_whole(mc, x, (unsigned)status, type_json, &body);
@@ -146,7 +155,7 @@ static void extend_stream(struct exchange *x, const struct buf *tokens,
 		answer_end_stream(x->answer, &x->out);
 		x->stream_over = true;
 	} else if (failure.code) {
-		metrics_error(&x->http->server->metrics, failure.code);
+		note_error(x, &failure);
 		openai_stream_error(&failure, &x->out);
 		x->stream_over = true;
 	}

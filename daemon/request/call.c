@@ -103,7 +103,8 @@ bool call_describe_hit(const struct call *c, char *out, size_t size)
 	return true;
 }
 
-static void log_call(struct call *c)
+/* Writes the tokens of a call that draws some, the time of its first one, and the end, for the log. */
+static void describe_tokens(struct call *c, char *out, size_t size)
 {
 	uint64_t first = atomic_load(&c->report.first_token_ns);
 	char finish[48], ttft[32] = "-", cached[64];
@@ -113,9 +114,22 @@ static void log_call(struct call *c)
 		snprintf(ttft, sizeof(ttft), "%.1f", (double)(first - c->arrived_ns) / 1e6);
 	if (!call_describe_hit(c, cached, sizeof(cached)))
 		snprintf(cached, sizeof(cached), "cached=-");
-	log_info("%s: prompt %u tokens (%s), generated %u, ttft %s ms, total %.1f ms, finish %s",
-		 c->id, c->text.n_prompt, cached, atomic_load(&c->report.n_generated), ttft,
-		 (double)(clock_now_ns() - c->arrived_ns) / 1e6, finish);
+	snprintf(out, size, ", prompt %u tokens (%s), generated %u, finish %s, ttft %s ms",
+		 c->text.n_prompt, cached, atomic_load(&c->report.n_generated), finish, ttft);
+}
+
+/* Logs the request. Its first token and its end are timed from the arrival of the body, which took `upload`. */
+static void log_call(struct call *c)
+{
+	const struct access *a = &c->http.access;
+	char tokens[256] = "", middle[384];
+
+	if (c->endpoint->parse)
+		describe_tokens(c, tokens, sizeof(tokens));
+	snprintf(middle, sizeof(middle), ", %s%s, upload %.1f ms, total %.1f ms", c->id, tokens,
+		 (double)(c->arrived_ns - a->begun_ns) / 1e6,
+		 (double)(a->ended_ns - c->arrived_ns) / 1e6);
+	access_log(a, middle);
 }
 
 void call_unref(struct call *c)
@@ -123,7 +137,7 @@ void call_unref(struct call *c)
 	if (!c || atomic_fetch_sub(&c->refs, 1) != 1)
 		return;
 	if (c->arrived_ns) {
-		if (c->endpoint->parse)
+		if (c->http.access.ended_ns)
 			log_call(c);
 		call_unqueue(c);
 		if (atomic_fetch_sub(&c->server->calls, 1) == 1)

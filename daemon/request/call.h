@@ -14,17 +14,17 @@
  *
  * A *part* of a call is one of its prompts, which is one request of the scheduler and has n choices.
  *
- * The members http, text, engine, report and shared of struct call are divided by owner. `http` and `text` are written
- * by the thread of that name before it hands the call on, and are constant afterwards. There are three exceptions: http
- * moves the body into text.body and links text.node into the queue; the engine thread owns text.parts[].run and
- * text.choices; and a visit may write to *http.own. `engine` is the engine thread's. The members of `report` are
+ * Each member struct of struct call has an owner. `http` and `text` are written by the thread of that name before it
+ * hands the call on, and are constant afterwards. There are four exceptions: http moves the body into text.body and
+ * links text.node into the queue; http writes http.access when the request is completed; the engine thread owns
+ * text.parts[].run and text.choices; and a visit may write to *http.own. `engine` is the engine thread's. `report` is
  * atomic. `shared` is guarded by its lock.
  *
  * References keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
  * completed. The work's lasts from text_submit (of a visit: call_submit) until the engine thread (or the text thread)
  * is done with the call. A control message in the inbox has one of its own, and so has the watch thread while it
- * handles a hang-up. The last call_unref frees everything, on the thread that calls it. Before that it logs a line, if
- * the endpoint draws tokens (endpoint->parse) and the body had arrived.
+ * handles a hang-up. The last call_unref frees everything, on the thread that calls it. Before that it writes the
+ * request's line in the log, if http has handed `access` over.
  *
  * Sleeping: the http thread suspends the connection when there is nothing to send (call_take). It holds shared.lock
  * from the moment at which it finds nothing until the connection is suspended, so that no wake is lost. A thread with
@@ -40,6 +40,7 @@
 #include "base/ids.h"
 #include "base/list.h"
 #include "base/queue.h"
+#include "daemon/request/access.h"
 #include "daemon/request/endpoint.h"
 #include "daemon/threads.h"
 #include "scheduler/scheduler.h"
@@ -90,6 +91,8 @@ struct call_http {
 	void *connection; /* struct MHD_Connection */
 	void (*resume)(void *connection);
 	void *own; /* made by endpoint->ask; the engine thread's while endpoint->visit runs */
+	/* of the request; http hands it over when the request is completed (access.ended_ns is not 0) */
+	struct access access;
 };
 
 /* text: the request as the scheduler will get it. The text thread fills it before call_submit. */
