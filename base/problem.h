@@ -23,5 +23,6 @@ enum problem {
 	PROBLEM_HEADERS_TOO_LARGE,
 	PROBLEM_QUEUE_FULL,
 	PROBLEM_MODEL_LOADING,
+	PROBLEM_UNREAD,	  /* clients do not read their answers, which take too much memory */
 	PROBLEM_INTERNAL, /* a fault of this program */
 };

@@ -271,7 +271,7 @@ static int start_and_serve(struct server *s, int fd, uint16_t port, struct err *
 {
 	struct watch *watch = NULL;
 	struct http *http = NULL;
-	int r = watch_start(&watch, e);
+	int r = watch_start(&watch, s, e);
 
 	if (!r)
 		r = loop_start(s, e);

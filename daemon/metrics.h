@@ -86,8 +86,10 @@ struct metrics {
 	struct metrics_steps steps; /* guarded by lock */
 
 	_Atomic uint64_t generation_tokens;
-	_Atomic uint64_t not_finite; /* requests */
-	_Atomic uint64_t malformed;  /* requests that libmicrohttpd refused by itself */
+	_Atomic uint64_t not_finite;   /* requests */
+	_Atomic uint64_t unread_bytes; /* of answers */
+	_Atomic uint64_t unread;       /* answers that were ended for lack of memory */
+	_Atomic uint64_t malformed;    /* requests that libmicrohttpd refused by itself */
 	struct transfer_counters transfer;
 	/* long prompts that were computed here because no prefill worker could */
 	_Atomic uint64_t prompts_missed;

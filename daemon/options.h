@@ -35,7 +35,7 @@ struct options {
 	const char *tuning;
 	uint64_t max_model_len, max_num_seqs, max_batched_tokens, page_size;
 	bool clamp_max_tokens;
-	uint64_t max_queued_requests, max_body;
+	uint64_t max_queued_requests, max_body, answer_memory;
 	const char *device, *program_cache, *dump_activations;
 	struct option_memory device_memory, cache_memory;
 	uint64_t host_cache_memory; /* bytes; 0: none */

@@ -53,6 +53,8 @@ struct server {
 	_Atomic uint32_t queued;
 	/* bytes of large bodies that are being received or wait to be parsed */
 	_Atomic uint64_t body_bytes;
+	/* a large body or answer was freed: the watch thread gives memory back to the system */
+	_Atomic bool trim;
 };
 
 /* A body of more bytes is large: its memory is counted, and it waits for a text thread of its own (text.h). */

@@ -37,14 +37,15 @@ static void sum_release(struct sum *s)
 
 static void sum_add(struct sum *s, struct choice *c)
 {
+	struct openai_token token;
+
 	buf_append(&s->content, buf_str(&c->content), c->content.len);
 	buf_append(&s->reasoning, buf_str(&c->reasoning), c->reasoning.len);
-	for (size_t i = 0; i < c->n_ready; i++) {
+	for (size_t at = 0; openai_tokens_next(&c->ready, &at, &token); s->n_reported++) {
 		size_t len;
-		const char *bytes = tokenizer_bytes(tokenizer, c->tokens[i].draw.token, &len);
+		const char *bytes = tokenizer_bytes(tokenizer, token.draw.token, &len);
 
-		buf_append(&s->tokens, bytes, len - c->tokens[i].cut);
-		s->n_reported++;
+		buf_append(&s->tokens, bytes, len - token.cut);
 	}
 	s->covered &= s->tokens.len <= s->content.len + 3 * s->n_reported;
 	check(ids_append(&s->ids, c->token_ids.v, c->token_ids.len) == 0);
@@ -67,7 +68,7 @@ static size_t run(const struct choice_config *config, const int32_t *ids, size_t
 
 		*ret_last = choice_push(&c, &draw, i + 1 == n ? finish : FINISH_NONE);
 		check(*ret_last >= 0);
-		if (stream && (c.content.len || c.n_ready)) {
+		if (stream && (c.content.len || c.ready.n)) {
 			sum_add(ret, &c);
 			choice_clear(&c);
 		}
@@ -159,12 +160,12 @@ TEST(reasoning)
 
 TEST(stop)
 {
-	const char *stops[] = {" strings", "zzz"};
+	const char *strings[] = {" strings", "zzz"};
+	struct stops *stops = stops_new(strings, 2);
 	struct choice_config config = {.tokenizer = tokenizer,
 				       .reasoning = true,
 				       .logprobs = true,
-				       .stops = stops,
-				       .n_stops = 2};
+				       .stops = stops};
 	struct ids ids = {0};
 	struct sum s;
 	const char *finish;
@@ -180,51 +181,52 @@ TEST(stop)
 	ok(n < ids.len, "and nothing more was taken");
 	sum_release(&s);
 	/* The stop string begins inside a token: " strings" without its space. */
-	stops[0] = "trings";
+	strings[0] = "trings";
+	stops_free(stops);
+	config.stops = stops = stops_new(strings, 2);
 	run(&config, ids.v, ids.len, FINISH_LENGTH, true, &s, &finish, &last);
 	is_str(buf_str(&s.content), "It has four s", "text ends inside a token");
 	is_str(buf_str(&s.tokens), "It has four s", "which is reported in part");
+	stops_free(stops);
 	sum_release(&s);
 	ids_release(&ids);
 }
 
-/* An echoed prompt's tokens come first, and then every one that is drawn. */
-TEST(echo)
+/* With an echo every token that is drawn is reported. */
+TEST(every_token)
 {
 	struct choice_config config = {.tokenizer = tokenizer,
 				       .logprobs = true,
 				       .every_token = true};
-	const struct openai_token prompt[3] = {{.draw = {.token = 94}, .first = true},
-					       {.draw = {.token = 95}},
-					       {.draw = {.token = 96}, .last = true}};
 	struct ids ids = {0};
 
 	encode("A bow", &ids);
 	check(ids_push(&ids, start_token) == 0 && ids_push(&ids, end_token) == 0);
 	for (int stream = 0; stream < 2; stream++) {
+		struct openai_token token = {.cut = 1}, first = {.cut = 1};
 		struct choice c;
 		size_t n = 0;
 
-		check(choice_init(&c, &config) == 0 && choice_echo(&c, prompt, 3) == 0);
-		is_int((long long)c.n_ready, 3, "the prompt's are ready");
+		check(choice_init(&c, &config) == 0);
 		for (size_t i = 0; i < ids.len; i++) {
 			struct draw_result draw = {.token = ids.v[i], .logprob = -1};
 
 			if (stream) {
-				n += c.n_ready;
+				n += c.ready.n;
 				choice_clear(&c);
 			}
 			check(choice_push(&c, &draw,
 					  i + 1 == ids.len ? FINISH_STOP : FINISH_NONE) == 0);
 		}
-		is_int((long long)(n + c.n_ready), (long long)(3 + ids.len),
-		       "each token is reported");
-		ok(c.n_ready && c.tokens[c.n_ready - 1].draw.token == end_token &&
-			   c.tokens[c.n_ready - 1].cut == strlen("<|im_end|>"),
+		is_int((long long)(n + c.ready.n), (long long)ids.len, "each token is reported");
+		for (size_t at = 0; openai_tokens_next(&c.ready, &at, &token);)
+			if (first.cut)
+				first = token;
+		ok(token.draw.token == end_token && token.cut == strlen("<|im_end|>"),
 		   "the end token without its text");
-		ok(stream || (c.tokens[0].first && c.tokens[2].last && !c.tokens[3].cut &&
-			      c.tokens[3].draw.token == ids.v[0]),
-		   "in their order");
+		ok(stream || (!first.cut && first.draw.token == ids.v[0]), "in their order");
+		is_int((long long)choice_bytes(&c), (long long)(c.content.len + c.ready.bytes.len),
+		       "their bytes are counted");
 		is_str(stream ? "A bow" : buf_str(&c.content), "A bow",
 		       "and the text has none of them");
 		choice_release(&c);
@@ -239,11 +241,11 @@ TEST(random)
 					    "<think>", "</think>", "<",	 " of"};
 
 	for (int turn = 0; turn < 4000; turn++) {
-		const char *stops[4], *finish[2];
+		const char *strings[4], *finish[2];
+		size_t n_strings = random_below(3);
+		struct stops *stops;
 		struct choice_config config = {
 			.tokenizer = tokenizer,
-			.stops = stops,
-			.n_stops = random_below(3),
 			.reasoning = random_below(3) != 0,
 			.logprobs = true,
 			.token_ids = true,
@@ -256,8 +258,9 @@ TEST(random)
 		int last[2];
 
 		config.thinking = config.reasoning && random_below(2);
-		for (size_t i = 0; i < config.n_stops; i++)
-			stops[i] = words[random_below(ARRAY_SIZE(words))];
+		for (size_t i = 0; i < n_strings; i++)
+			strings[i] = words[random_below(ARRAY_SIZE(words))];
+		config.stops = stops = stops_new(strings, n_strings);
 		for (size_t i = 0; i < n; i++)
 			ids[i] = random_below(8) ? (int32_t)random_below(600)
 						 : 3 + (int32_t)random_below(2);
@@ -282,6 +285,7 @@ TEST(random)
 				      s[0].tokens.len));
 		sum_release(&s[0]);
 		sum_release(&s[1]);
+		stops_free(stops);
 	}
 	ok_all("random tokens and stops: a stream adds up to the whole");
 }

@@ -165,8 +165,9 @@ static const char *const all_stops[] = {
 static void run_random(void)
 {
 	static struct naive m;
-	const char *stops[4];
+	const char *strings[4];
 	struct detokenizer *d;
+	struct stops *stops;
 	struct buf out;
 	size_t n_ids = random_below(40), most = random_below(2) ? SPECIAL + 2 : 3;
 
@@ -174,10 +175,11 @@ static void run_random(void)
 	m.len = m.out = 0;
 	m.stopped = false;
 	m.n_stops = random_below(5);
-	m.stops = stops;
+	m.stops = strings;
 	for (size_t i = 0; i < m.n_stops; i++)
-		stops[i] = all_stops[random_below(ARRAY_SIZE(all_stops))];
-	d = detokenizer_new(tokenizer, stops, m.n_stops);
+		strings[i] = all_stops[random_below(ARRAY_SIZE(all_stops))];
+	stops = stops_new(strings, m.n_stops);
+	d = detokenizer_new(tokenizer, stops);
 	buf_init(&out, 1 << 20);
 	for (size_t i = 0; i < n_ids; i++) {
 		/* Mostly pieces; now and then any byte, an id past the end or a special one. */
@@ -200,16 +202,18 @@ static void run_random(void)
 	check(out.len == m.out && !memcmp(buf_str(&out), m.text, m.out));
 	check(detokenizer_released(d) == m.raw_end[m.out]);
 	detokenizer_free(d);
+	stops_free(stops);
 	buf_release(&out);
 }
 
 /* ---- by example ---- */
 
 /* Pushes the ids of bytes or pieces and writes the result of each, followed by a bar; ! for a stop. */
-static void example(const char *const *stops, size_t n_stops, const char *const *input, size_t n,
+static void example(const char *const *strings, size_t n_stops, const char *const *input, size_t n,
 		    const char *want, size_t released)
 {
-	struct detokenizer *d = detokenizer_new(tokenizer, stops, n_stops);
+	struct stops *stops = stops_new(strings, n_stops);
+	struct detokenizer *d = detokenizer_new(tokenizer, stops);
 	struct buf out;
 	int r = 0;
 
@@ -222,6 +226,7 @@ static void example(const char *const *stops, size_t n_stops, const char *const 
 	is_str(buf_str(&out), want, "%zu ids, %zu stops", n, n_stops);
 	is_int(detokenizer_released(d), released, "and their released bytes");
 	detokenizer_free(d);
+	stops_free(stops);
 	buf_release(&out);
 }
 
@@ -256,11 +261,11 @@ static void test_examples(void)
 static void test_every_cut(void)
 {
 	static const char text[] = "a\u00e9\u20ac\U0001f600 STOP";
-	static const char *const stops[] = {"STOP"};
+	struct stops *stops = stops_new((const char *const[]){"STOP"}, 1);
 	size_t len = sizeof(text) - 1;
 
 	for (size_t cut = 0; cut <= len; cut++) {
-		struct detokenizer *d = detokenizer_new(tokenizer, stops, 1);
+		struct detokenizer *d = detokenizer_new(tokenizer, stops);
 		struct buf out;
 		int r = 0;
 
@@ -279,6 +284,7 @@ static void test_every_cut(void)
 		detokenizer_free(d);
 		buf_release(&out);
 	}
+	stops_free(stops);
 	ok_all("what is out is whole and true after each byte, and nothing follows a stop");
 }
 
@@ -286,13 +292,14 @@ static void test_every_cut(void)
 static void test_near_stops(void)
 {
 	char *stop = calloc(1, 4097);
-	const char *stops[] = {stop};
 	struct detokenizer *d;
+	struct stops *stops;
 	struct buf out;
 
 	memset(stop, 'a', 4095);
 	stop[4095] = 'b';
-	d = detokenizer_new(tokenizer, stops, 1);
+	stops = stops_new((const char *const[]){stop}, 1);
+	d = detokenizer_new(tokenizer, stops);
 	buf_init(&out, 8 << 20);
 	for (int i = 0; i < 100000; i++)
 		check(detokenizer_push(d, 'a', &out) == 0);
@@ -300,13 +307,14 @@ static void test_near_stops(void)
 	check(detokenizer_push(d, 'b', &out) == 1 && out.len == 100000 - 4095);
 	ok_all("a hundred thousand times nearly a stop");
 	detokenizer_free(d);
+	stops_free(stops);
 	buf_release(&out);
 	free(stop);
 }
 
 static void test_no_room(void)
 {
-	struct detokenizer *d = detokenizer_new(tokenizer, NULL, 0);
+	struct detokenizer *d = detokenizer_new(tokenizer, NULL);
 	struct buf out;
 
 	buf_init(&out, 2);

@@ -76,6 +76,92 @@ static void wrote(const char *want, const char *what)
 	is_str(take(), quoted(want), "%s", what);
 }
 
+static struct buf pieces;
+static size_t cuts = 2000; /* bytes of a text at which a first call ends */
+
+/* Whether `o`, written in calls that append at least `step` bytes each, gives the same text. The first call ends at byte
+ * `first`. */
+static bool same_text(struct openai_output o, size_t first, size_t step, const char *want,
+		      size_t len)
+{
+	size_t enough = first;
+	bool over = false;
+
+	buf_reset(&pieces);
+	while (!over) {
+		over = openai_write(&o, enough, &pieces);
+		check(over || (pieces.len >= enough && pieces.len - enough < 25000));
+		enough = pieces.len + step;
+	}
+	return pieces.len == len && !memcmp(buf_str(&pieces), want, len);
+}
+
+/* Appends all of it to `out`. Checks that it is the same text wherever calls of openai_write end: at every byte of a
+ * text with fewer than `cuts`. */
+static void write_out(struct openai_output *o, struct openai_cursor *cursor)
+{
+	const struct openai_cursor before = cursor ? *cursor : (struct openai_cursor){0};
+	const struct openai_output begun = *o;
+	struct openai_cursor behind;
+	size_t from = out.len, len;
+	bool same = true;
+
+	check(openai_write(o, SIZE_MAX, &out));
+	len = out.len - from;
+	behind = cursor ? *cursor : before;
+	for (size_t first = 1; first <= len; first += len < cuts ? 1 : 1 + len / 4) {
+		for (size_t step = 1; step < 200; step = len < cuts ? step * 3 + 1 : step * 100) {
+			if (cursor)
+				*cursor = before;
+			same = same && same_text(begun, first, step, out.data + from, len);
+			check(!cursor ||
+			      (cursor->offset == behind.offset && cursor->n_held == behind.n_held));
+		}
+	}
+	check(same);
+}
+
+static void stream_role(const struct openai_head *h, uint32_t index, const int32_t *ids, size_t n)
+{
+	const struct ids prompt = {(int32_t *)(uintptr_t)ids, n, n};
+	const struct openai_delta d = {.index = index};
+	struct openai_output o;
+
+	openai_chunks(&o, h, &d, true, &prompt);
+	write_out(&o, NULL);
+}
+
+static void stream_delta(const struct openai_head *h, const struct openai_delta *d)
+{
+	struct openai_output o;
+
+	openai_chunks(&o, h, d, false, NULL);
+	write_out(&o, d->cursor);
+}
+
+static void body_of(const struct openai_head *h, const struct openai_choice *choices, size_t n,
+		    const struct ids *prompts, size_t n_prompts, const struct openai_usage *u)
+{
+	struct openai_output o;
+
+	openai_body(&o, h, choices, n, prompts, n_prompts, u);
+	write_out(&o, NULL);
+}
+
+/* Makes a list of tokens, which is good until 8 more are made. */
+static const struct openai_tokens *list(const struct openai_token *tokens, size_t n)
+{
+	static struct openai_tokens lists[8];
+	static size_t next;
+	struct openai_tokens *t = &lists[next++ % ARRAY_SIZE(lists)];
+
+	openai_tokens_release(t);
+	openai_tokens_init(t);
+	for (size_t i = 0; i < n; i++)
+		check(openai_tokens_add(t, &tokens[i]) == 0);
+	return t;
+}
+
 /* A piece of a text; one with its tokens. */
 static struct openai_delta piece(const char *content)
 {
@@ -87,8 +173,7 @@ static struct openai_delta scored(const char *content, const struct openai_token
 {
 	struct openai_delta d = piece(content);
 
-	d.tokens = tokens;
-	d.n_tokens = n;
+	d.tokens = list(tokens, n);
 	d.cursor = cursor;
 	return d;
 }
@@ -108,20 +193,20 @@ TEST(chat_stream)
 	struct openai_usage u = {7, 3, 2, 1};
 	const int32_t prompt[] = {4, 5}, ids[] = {1, 2};
 
-	openai_stream_role(&h, 1, NULL, 0, &out);
+	stream_role(&h, 1, NULL, 0);
 	wrote("data: " CHAT "{'index':1,'delta':{'role':'assistant','content':'','refusal':null}"
 	      ",'logprobs':null,'finish_reason':null}]}\n\n",
 	      "role chunk");
-	openai_stream_delta(&h, &d, &out);
+	stream_delta(&h, &d);
 	wrote("data: " CHAT "{'index':1,'delta':{'content':'h\xc3\xa9\\'\\n'},'logprobs':null,"
 	      "'finish_reason':null}]}\n\n",
 	      "content chunk");
 	d = (struct openai_delta){.index = 0, .finish_reason = "stop"};
-	openai_stream_delta(&h, &d, &out);
+	stream_delta(&h, &d);
 	wrote("data: " CHAT "{'index':0,'delta':{},'logprobs':null,'finish_reason':'stop'}]}\n\n",
 	      "finish chunk");
 	d = (struct openai_delta){.index = 2};
-	openai_stream_delta(&h, &d, &out);
+	stream_delta(&h, &d);
 	wrote("", "an empty piece writes nothing");
 	openai_stream_end(&h, &u, &out);
 	openai_stream_comment(&out);
@@ -133,7 +218,7 @@ TEST(chat_stream)
 #define CHAT_NULL                                                                         \
 	"data: {'id':'chatcmpl-1','object':'chat.completion.chunk','created':1700000000," \
 	"'model':'lex\\'is','system_fingerprint':null,'choices':["
-	openai_stream_role(&h, 0, prompt, 2, &out);
+	stream_role(&h, 0, prompt, 2);
 	wrote(CHAT_NULL
 	      "{'index':0,'delta':{'role':'assistant','content':'','refusal':null}"
 	      ",'logprobs':null,'finish_reason':null}],'usage':null,'prompt_token_ids':[4,5]}\n\n",
@@ -145,7 +230,7 @@ TEST(chat_stream)
 				  .token_ids = ids,
 				  .n_token_ids = 2,
 				  .finish_reason = "length"};
-	openai_stream_delta(&h, &d, &out);
+	stream_delta(&h, &d);
 	wrote(CHAT_NULL
 	      "{'index':0,'delta':{'reasoning_content':'r','content':'x'},'logprobs':null,"
 	      "'finish_reason':null,'token_ids':[1,2]}],'usage':null}\n\n" CHAT_NULL
@@ -153,12 +238,12 @@ TEST(chat_stream)
 	      "'usage':null}\n\n",
 	      "a last piece is two chunks");
 	d = (struct openai_delta){.token_ids = ids, .n_token_ids = 2};
-	openai_stream_delta(&h, &d, &out);
+	stream_delta(&h, &d);
 	wrote(CHAT_NULL "{'index':0,'delta':{'content':''},'logprobs':null,'finish_reason':null,"
 			"'token_ids':[1,2]}],'usage':null}\n\n",
 	      "ids without text");
 	d.finish_reason = "stop";
-	openai_stream_delta(&h, &d, &out);
+	stream_delta(&h, &d);
 	wrote(CHAT_NULL
 	      "{'index':0,'delta':{},'logprobs':null,'finish_reason':'stop','token_ids':[1,2]}],"
 	      "'usage':null}\n\n",
@@ -171,7 +256,7 @@ TEST(chat_stream)
 	h.return_token_ids = false;
 	h.so_far = &u;
 	d = (struct openai_delta){.content = "x", .content_len = 1};
-	openai_stream_delta(&h, &d, &out);
+	stream_delta(&h, &d);
 	wrote(CHAT_NULL "{'index':0,'delta':{'content':'x'},'logprobs':null,'finish_reason':null}],"
 			"'usage':{'prompt_tokens':7,'completion_tokens':3,'total_tokens':10,"
 			"'prompt_tokens_details':{'cached_tokens':2},'completion_tokens_details':"
@@ -188,15 +273,15 @@ TEST(completion_stream)
 				 .finish_reason = "length"};
 	const int32_t prompt[] = {4, 5}, ids[] = {1};
 
-	openai_stream_role(&h, 3, prompt, 2, &out);
+	stream_role(&h, 3, prompt, 2);
 	wrote("", "completions have no role chunk");
-	openai_stream_delta(&h, &d, &out);
+	stream_delta(&h, &d);
 	wrote("data: " TEXT
 	      "{'index':3,'text':'hi','logprobs':null,'finish_reason':null}]}\n\ndata: " TEXT
 	      "{'index':3,'text':'','logprobs':null,'finish_reason':'length'}]}\n\n",
 	      "a last piece is two chunks");
 	h.return_token_ids = true;
-	openai_stream_role(&h, 3, prompt, 2, &out);
+	stream_role(&h, 3, prompt, 2);
 	wrote("data: " TEXT
 	      "{'index':3,'text':'','logprobs':null,'finish_reason':null,'token_ids':[],"
 	      "'prompt_token_ids':[4,5]}],'prompt_token_ids':[4,5]}\n\n",
@@ -204,7 +289,7 @@ TEST(completion_stream)
 	d.token_ids = ids;
 	d.n_token_ids = 1;
 	d.finish_reason = NULL;
-	openai_stream_delta(&h, &d, &out);
+	stream_delta(&h, &d);
 	wrote("data: " TEXT
 	      "{'index':3,'text':'hi','logprobs':null,'finish_reason':null,'token_ids':[1]}]}\n\n",
 	      "token ids");
@@ -226,7 +311,7 @@ TEST(bodies)
 		{{.index = 1, .reasoning = "r", .reasoning_len = 1, .finish_reason = "length"}},
 	};
 
-	openai_body(&h, c, 2, NULL, 1, &u, &out);
+	body_of(&h, c, 2, NULL, 1, &u);
 	wrote("{'id':'chatcmpl-1','object':'chat.completion','created':1700000000,"
 	      "'model':'lex\\'is','system_fingerprint':'tigon-1','choices':[{'index':0,"
 	      "'message':{'role':'assistant','content':'x','refusal':null},'logprobs':null,"
@@ -237,7 +322,7 @@ TEST(bodies)
 	h.return_token_ids = true;
 	c[0].all.token_ids = drawn;
 	c[0].all.n_token_ids = 2;
-	openai_body(&h, c, 1, prompts, 1, &u, &out);
+	body_of(&h, c, 1, prompts, 1, &u);
 	wrote("{'id':'chatcmpl-1','object':'chat.completion','created':1700000000,"
 	      "'model':'lex\\'is','system_fingerprint':'tigon-1','choices':[{'index':0,"
 	      "'message':{'role':'assistant','content':'x','refusal':null},'logprobs':null,"
@@ -248,7 +333,7 @@ TEST(bodies)
 	for (uint32_t i = 0; i < 4; i++)
 		c[i] = (struct openai_choice){
 			{.index = i, .content = "y", .content_len = 1, .finish_reason = "stop"}};
-	openai_body(&h, c, 4, prompts, 2, &u, &out);
+	body_of(&h, c, 4, prompts, 2, &u);
 #define CHOICE(i, ids)                                                                              \
 	"{'index':" #i                                                                              \
 	",'text':'y','logprobs':null,'finish_reason':'stop','token_ids':[],'prompt_token_ids':" ids \
@@ -263,13 +348,14 @@ TEST(chat_logprobs)
 	struct openai_head h = head(true);
 	struct openai_token tokens[2] = {token(A, -0.5f), token(QUOTE, -INFINITY)};
 	struct openai_cursor cursor = {.n_held = 0};
-	struct openai_delta d = scored("a\"", tokens, 2, &cursor);
+	struct openai_delta d;
 
 	h.logprobs = true;
 	h.n_logprobs = 2;
 	best(&tokens[0].draw, 3, (int32_t[]){A, FF, BC}, (float[]){-0.5f, -1.25f, -2});
 	tokens[1].cut = 2;
-	openai_stream_delta(&h, &d, &out);
+	d = scored("a\"", tokens, 2, &cursor);
+	stream_delta(&h, &d);
 	wrote("data: " CHAT
 	      "{'index':0,'delta':{'content':'a\\''},'logprobs':{'content':[{'token':'a',"
 	      "'logprob':-0.5,'bytes':[97],'top_logprobs':[{'token':'a','logprob':-0.5,"
@@ -278,13 +364,13 @@ TEST(chat_logprobs)
 	      "'finish_reason':null}]}\n\n",
 	      "chat: best tokens, a cut token, no infinities");
 	d = piece("b");
-	openai_stream_delta(&h, &d, &out);
+	stream_delta(&h, &d);
 	wrote("data: " CHAT
 	      "{'index':0,'delta':{'content':'b'},'logprobs':{'content':[],'refusal':null},"
 	      "'finish_reason':null}]}\n\n",
 	      "text whose token is not complete");
 	d = (struct openai_delta){.reasoning = "b", .reasoning_len = 1};
-	openai_stream_delta(&h, &d, &out);
+	stream_delta(&h, &d);
 	wrote("data: " CHAT "{'index':0,'delta':{'reasoning_content':'b'},'logprobs':null,"
 	      "'finish_reason':null}]}\n\n",
 	      "reasoning has none");
@@ -327,38 +413,37 @@ TEST(split_characters)
 	struct openai_token tokens[] = {token(C3, -1),	 token(A9E2, -1), token(X82AC, -1),
 					token(F09F, -1), token(X99, -1),  token(X82, -1),
 					token(FF, -1),	 token(C3, -1)};
-	struct openai_choice c = {{.content = "",
-				   .tokens = tokens,
-				   .n_tokens = ARRAY_SIZE(tokens),
-				   .finish_reason = "length"}};
+	struct openai_choice c = {{.content = "", .finish_reason = "length"}};
 	struct openai_cursor cursor = {.n_held = 0};
-	struct openai_delta d = scored("", tokens, 1, &cursor);
+	struct openai_delta d;
 	char text[256];
 
 	h.logprobs = true;
 	h.n_logprobs = 1;
 	best(&tokens[0].draw, 1, (int32_t[]){C3}, (float[]){0});
 	best(&tokens[1].draw, 1, (int32_t[]){A9}, (float[]){0});
-	openai_body(&h, &c, 1, NULL, 1, &u, &out);
+	c.all.tokens = list(tokens, ARRAY_SIZE(tokens));
+	d = scored("", tokens, 1, &cursor);
+	body_of(&h, &c, 1, NULL, 1, &u);
 	join(take(), text, sizeof(text));
 	is_str(text,
 	       "|c3 \xc3\xa9|a9e2 \xe2\x82\xac|82ac |f09f |99 \xf0\x9f\x99\x82|82 \xef\xbf\xbd|ff "
 	       "\xef\xbf\xbd|c3 ",
 	       "a character belongs to the token that completes it, bytes to their own");
-	openai_stream_delta(&h, &d, &out);
+	stream_delta(&h, &d);
 	ok(strstr(take(),
 		  quoted("{'token':'','logprob':-1.0,'bytes':[195],'top_logprobs':[{'token':'',"
 			 "'logprob':0.0,'bytes':[195]}]}")),
 	   "the drawn token reads the same among the best");
-	d.tokens = tokens + 1;
-	openai_stream_delta(&h, &d, &out);
+	d.tokens = list(tokens + 1, 1);
+	stream_delta(&h, &d);
 	ok(strstr(take(),
 		  quoted("{'token':'\xc3\xa9','logprob':-1.0,'bytes':[169,226],"
 			 "'top_logprobs':[{'token':'\xc3\xa9','logprob':0.0,'bytes':[169]}]}")),
 	   "another one is read from where it would stand");
-	d.tokens = tokens + 2;
+	d.tokens = list(tokens + 2, 1);
 	d.finish_reason = "stop";
-	openai_stream_delta(&h, &d, &out);
+	stream_delta(&h, &d);
 	ok(strstr(take(), quoted("'token':'\xe2\x82\xac'")),
 	   "a character that began two pieces ago");
 }
@@ -369,23 +454,23 @@ TEST(completion_logprobs)
 	struct openai_token tokens[] = {token(DAY, -0.25f), token(C3, -1), token(A9, -1.5f),
 					token(LINE, -2)};
 	struct openai_cursor cursor = {.n_held = 0};
-	struct openai_delta d = scored("\xe6\x97\xa5x\xc3\xa9", tokens, 3, &cursor);
+	struct openai_delta d;
 
 	h.logprobs = true;
 	h.n_logprobs = 3;
 	best(&tokens[0].draw, 3, (int32_t[]){BC, FF, A9}, (float[]){-0.125f, -3, -4});
-	openai_stream_delta(&h, &d, &out);
+	d = scored("\xe6\x97\xa5x\xc3\xa9", tokens, 3, &cursor);
+	stream_delta(&h, &d);
 	wrote("data: " TEXT
 	      "{'index':0,'text':'\xe6\x97\xa5x\xc3\xa9','logprobs':{'tokens':['\xe6\x97\xa5x','',"
 	      "'\xc3\xa9'],'token_logprobs':[-0.25,-1.0,-1.5],'top_logprobs':[{' bc':-0.125,"
 	      "'\xef\xbf\xbd':-3.0,'\xe6\x97\xa5x':-0.25},{'':-1.0},{'\xc3\xa9':-1.5}],"
 	      "'text_offset':[0,2,2]},'finish_reason':null}]}\n\n",
 	      "completions: four lists; equal texts once, the drawn token always");
-	d.tokens = tokens + 3;
-	d.n_tokens = 1;
+	d.tokens = list(tokens + 3, 1);
 	d.content = "\xe2\x80\xa8";
 	d.content_len = 3;
-	openai_stream_delta(&h, &d, &out);
+	stream_delta(&h, &d);
 	wrote("data: " TEXT
 	      "{'index':0,'text':'\xe2\x80\xa8','logprobs':{'tokens':['\xe2\x80\xa8'],"
 	      "'token_logprobs':[-2.0],'top_logprobs':[{'\xe2\x80\xa8':-2.0}],'text_offset':[3]},"
@@ -400,7 +485,7 @@ TEST(echo)
 	struct openai_token tokens[] = {token(END, 0), token(BC, -1), token(C3, -1.5f),
 					token(A9, -2), token(END, -3)};
 	struct openai_cursor cursor = {.n_held = 0};
-	struct openai_delta d = scored(" bc\xc3", tokens, 3, &cursor);
+	struct openai_delta d = piece("");
 
 	h.logprobs = true;
 	h.n_logprobs = 1;
@@ -409,7 +494,11 @@ TEST(echo)
 	best(&tokens[1].draw, 1, (int32_t[]){A}, (float[]){-0.5f});
 	tokens[2].last = true;
 	tokens[4].cut = 10;
-	openai_stream_delta(&h, &d, &out);
+	d.echo = " bc\xc3";
+	d.echo_len = 4;
+	d.echoed = list(tokens, 3);
+	d.cursor = &cursor;
+	stream_delta(&h, &d);
 	wrote("data: " TEXT
 	      "{'index':0,'text':' bc\xef\xbf\xbd','logprobs':{'tokens':['',' bc','\xef\xbf\xbd'],"
 	      "'token_logprobs':[null,-1.0,-1.5],'top_logprobs':[null,{'a':-0.5,' bc':-1.0},"
@@ -417,15 +506,24 @@ TEST(echo)
 	      "an echo: null, a special token without text, half a character that nothing completes");
 	d = (struct openai_delta){.content = "\xef\xbf\xbd",
 				  .content_len = 3,
-				  .tokens = tokens + 3,
-				  .n_tokens = 2,
+				  .tokens = list(tokens + 3, 2),
 				  .cursor = &cursor,
 				  .finish_reason = "stop"};
-	openai_stream_delta(&h, &d, &out);
+	stream_delta(&h, &d);
 	ok(strstr(take(),
 		  quoted("'tokens':['\xef\xbf\xbd',''],'token_logprobs':[-2.0,-3.0],"
 			 "'top_logprobs':[{'\xef\xbf\xbd':-2.0},{'':-3.0}],'text_offset':[4,5]}")),
 	   "what is drawn begins anew behind it");
+	d.echo = " bc\xc3";
+	d.echo_len = 4;
+	d.echoed = list(tokens, 3);
+	cursor = (struct openai_cursor){0};
+	stream_delta(&h, &d);
+	ok(strstr(take(),
+		  quoted("'text':' bc\xef\xbf\xbd\xef\xbf\xbd','logprobs':{'tokens':['',' bc',"
+			 "'\xef\xbf\xbd','\xef\xbf\xbd',''],'token_logprobs':[null,-1.0,-1.5,-2.0,"
+			 "-3.0],")),
+	   "the two in one piece are one list");
 }
 
 TEST(prompt_logprobs)
@@ -435,30 +533,28 @@ TEST(prompt_logprobs)
 		"'0':{'logprob':-0.5,'rank':1,'decoded_token':'a'},'2':{'logprob':-0.75,'rank':2,"
 		"'decoded_token':'\xef\xbf\xbd'}},{'0':{'logprob':0.0,'rank':1,"
 		"'decoded_token':'a'},'1':{'logprob':-9.0,'rank':2,'decoded_token':' bc'}}]";
-	struct draw_result prompt[3] = {
-		{0},
-		{.token = BC, .logprob = -1, .rank = 7},
-		{.token = A, .logprob = 0, .rank = 1},
+	struct openai_token prompt[3] = {
+		{.first = true},
+		{.draw = {.token = BC, .logprob = -1, .rank = 7}},
+		{.draw = {.token = A, .logprob = 0, .rank = 1}},
 	};
-	struct openai_choice c = {.all = {.content = "x",
-					  .content_len = 1,
-					  .finish_reason = "stop"},
-				  .prompt = prompt,
-				  .n_prompt = 3};
+	struct openai_choice c = {
+		.all = {.content = "x", .content_len = 1, .finish_reason = "stop"}};
 	struct openai_usage u = {0};
 
-	best(&prompt[1], 3, (int32_t[]){A, C3, A9}, (float[]){-0.5f, -0.75f, -0.875f});
-	best(&prompt[2], 3, (int32_t[]){A, BC, A9}, (float[]){0, -9, -10});
+	best(&prompt[1].draw, 3, (int32_t[]){A, C3, A9}, (float[]){-0.5f, -0.75f, -0.875f});
+	best(&prompt[2].draw, 3, (int32_t[]){A, BC, A9}, (float[]){0, -9, -10});
+	c.prompt = list(prompt, 3);
 	for (int chat = 0; chat < 2; chat++) {
 		struct openai_head h = head(chat);
 		json_t *body, *at;
 		char *dump;
 
-		openai_body(&h, &c, 1, NULL, 1, &u, &out);
+		body_of(&h, &c, 1, NULL, 1, &u);
 		ok(!strstr(take(), "prompt_logprobs"), "nothing unless asked for");
 		h.prompt_logprobs = true;
 		h.n_prompt_logprobs = 2;
-		openai_body(&h, &c, 1, NULL, 1, &u, &out);
+		body_of(&h, &c, 1, NULL, 1, &u);
 		body = json_loads(buf_str(&out), 0, NULL);
 		ok(strstr(take(), quoted(want)), "null, then the token and the best, each once");
 		at = chat ? body : json_array_get(json_object_get(body, "choices"), 0);
@@ -466,6 +562,60 @@ TEST(prompt_logprobs)
 		ok(dump && !strncmp(dump, "[null,", 6), "where vLLM has it");
 		free(dump);
 		json_decref(body);
+	}
+}
+
+/* Every list and text of an answer is longer than what one call writes. */
+TEST(long_answers)
+{
+	enum { N = 3000, BYTES = 40000 };
+	static struct openai_token tokens[N];
+	static int32_t ids[N];
+	static char text[BYTES];
+	const struct ids prompt = {ids, N, N};
+	struct openai_usage u = {0};
+
+	for (size_t i = 0; i < N; i++) {
+		tokens[i] = token((int32_t)(i % ARRAY_SIZE(vocabulary)), -(float)i);
+		tokens[i].draw.rank = 1 + (uint32_t)i;
+		best(&tokens[i].draw, 2, (int32_t[]){A, FF}, (float[]){-0.5f, -1.25f});
+		ids[i] = (int32_t)i;
+	}
+	tokens[0].first = true;
+	for (size_t i = 0; i < BYTES; i++)
+		text[i] = "\n\xe6\x97\xa5\xff\"a\\"[i % 8];
+	for (int chat = 0; chat < 2; chat++) {
+		const struct openai_tokens *scores = list(tokens, N);
+		struct openai_delta d = {.echo = chat ? NULL : text,
+					 .echo_len = chat ? 0 : BYTES,
+					 .content = text,
+					 .content_len = BYTES,
+					 .reasoning = chat ? text : NULL,
+					 .reasoning_len = chat ? BYTES : 0,
+					 .echoed = chat ? NULL : scores,
+					 .tokens = list(tokens + 1, N - 1),
+					 .token_ids = ids,
+					 .n_token_ids = N,
+					 .finish_reason = "stop"};
+		const struct openai_choice c[2] = {{d, scores}, {d, scores}};
+		struct openai_head h = head(chat);
+		json_t *parsed;
+		size_t n;
+
+		h.logprobs = h.prompt_logprobs = h.return_token_ids = true;
+		h.n_logprobs = h.n_prompt_logprobs = 2;
+		body_of(&h, c, 2, &prompt, 1, &u);
+		parsed = json_loadb(buf_str(&out), out.len, JSON_REJECT_DUPLICATES, NULL);
+		n = json_array_size(json_object_get(
+			chat ? parsed : json_array_get(json_object_get(parsed, "choices"), 1),
+			"prompt_logprobs"));
+		ok(parsed && n == N, "a body of %zu bytes is the same in pieces of any size",
+		   out.len);
+		json_decref(parsed);
+		buf_reset(&out);
+		stream_delta(&h, &d);
+		ok(out.len > 400000, "and so are chunks of %zu bytes", out.len);
+		buf_reset(&out);
 	}
 }
 
@@ -590,8 +740,7 @@ static void stream(const struct openai_head *h, struct made *m, const char *reas
 			id_at++;
 		d.content = piece.data;
 		d.content_len = piece.len;
-		d.tokens = h->logprobs ? m->tokens + from : NULL;
-		d.n_tokens = h->logprobs ? token_at - from : 0;
+		d.tokens = h->logprobs ? list(m->tokens + from, token_at - from) : NULL;
 		d.token_ids = m->ids + ids_from;
 		d.n_token_ids = id_at - ids_from;
 		if (!sent && reasoning) {
@@ -601,7 +750,7 @@ static void stream(const struct openai_head *h, struct made *m, const char *reas
 		sent++;
 		d.finish_reason = last ? "stop" : NULL;
 		buf_append(&m->text, piece.data, piece.len);
-		openai_stream_delta(h, &d, &out);
+		stream_delta(h, &d);
 	}
 	buf_release(&piece);
 	for (char *p = out.data, *end; p && *p; p = end + 2) {
@@ -653,6 +802,7 @@ TEST(sums)
 	struct ids prompt = {0};
 
 	srand(42);
+	cuts = 0;
 	for (int round = 0; round < 3000; round++) {
 		struct openai_head h = head(round & 1);
 		const char *reasoning = h.shape == &openai_chat && rand() % 2 ? "hm\xc3\xa9" : NULL;
@@ -674,12 +824,11 @@ TEST(sums)
 					      .content_len = m.text.len,
 					      .reasoning = reasoning,
 					      .reasoning_len = reasoning ? strlen(reasoning) : 0,
-					      .tokens = m.tokens,
-					      .n_tokens = m.n,
+					      .tokens = list(m.tokens, m.n),
 					      .token_ids = m.ids,
 					      .n_token_ids = m.n,
 					      .finish_reason = "stop"};
-		openai_body(&h, &c, 1, &prompt, 1, &u, &out);
+		body_of(&h, &c, 1, &prompt, 1, &u);
 		body = json_loadb(buf_str(&out), out.len, JSON_REJECT_DUPLICATES, NULL);
 		check(body && !out.failed);
 		add_choice(&whole, json_array_get(json_object_get(body, "choices"), 0),
@@ -694,6 +843,7 @@ TEST(sums)
 		buf_release(&m.raw);
 		buf_release(&m.text);
 	}
+	cuts = 2000;
 	ok_all("3000 random streams add up to their bodies, and tokens to their content");
 }
 
@@ -719,6 +869,7 @@ TEST(errors)
 		{PROBLEM_MEDIA_TYPE, 415, "invalid_request_error", "unsupported_media_type"},
 		{PROBLEM_QUEUE_FULL, 429, "rate_limit_error", "queue_full"},
 		{PROBLEM_MODEL_LOADING, 503, "server_error", "model_loading"},
+		{PROBLEM_UNREAD, 503, "server_error", "answers_unread"},
 		{ESHUTDOWN, 503, "server_error", "shutting_down"},
 		{EIO, 503, "server_error", "device_error"},
 		{ENOMEM, 503, "server_error", "out_of_memory"},
@@ -791,6 +942,20 @@ TEST(writer)
 		writer_logprob(&out, logprobs[i].in);
 		is_str(take(), logprobs[i].out, "log-probability %zu", i);
 	}
+	for (uint32_t bits = 0x38d1b700; bits < 0x461c3c00; bits += 997) {
+		char want[32];
+		float x;
+		int n;
+
+		memcpy(&x, &bits, sizeof(x));
+		n = snprintf(want, sizeof(want) - 2, "%.9g", -(double)x);
+		if (!strpbrk(want, ".e"))
+			snprintf(want + n, 3, ".0");
+		writer_logprob(&out, -x);
+		check(!strcmp(buf_str(&out), want));
+		buf_reset(&out);
+	}
+	ok_all("numbers are those of printf");
 	writer_ids(&out, (int32_t[]){0, -1, INT32_MAX, INT32_MIN}, 4);
 	is_str(take(), "[0,-1,2147483647,-2147483648]", "ids");
 	writer_string(&out, "a\0b", 3);
@@ -879,8 +1044,11 @@ TEST(small_bodies)
 
 int main(void)
 {
-	buf_init(&out, 1 << 20);
+	buf_init(&out, 1 << 24);
+	buf_init(&pieces, 1 << 24);
 	run_tests();
+	list(NULL, 0);
 	buf_release(&out);
+	buf_release(&pieces);
 	return done();
 }

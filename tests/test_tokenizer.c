@@ -40,7 +40,7 @@ static bool same_ids(const json_t *want, const struct ids *got)
 /* The text of ids, through the detokenizer. */
 static void text_of(const struct tokenizer *t, const int32_t *ids, size_t n, struct buf *out)
 {
-	struct detokenizer *d = detokenizer_new(t, NULL, 0);
+	struct detokenizer *d = detokenizer_new(t, NULL);
 
 	buf_reset(out);
 	for (size_t i = 0; d && i < n; i++)

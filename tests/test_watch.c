@@ -1,11 +1,13 @@
 /* Clients that leave, as the watch thread sees them; descriptors that are used again. */
 #include "daemon/http/watch.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/problem.h"
 #include "daemon/lifecycle.h"
 #include "daemon/steps/loop.h"
 #include "tests/tap.h"
@@ -132,6 +134,66 @@ TEST(reuse)
 	is_int(unseen, 0, "which is watched itself");
 }
 
+/* Whether the watch thread cuts a connection within `ms`, as its client sees. */
+static bool is_cut(int client, int ms)
+{
+	struct pollfd p = {.fd = client, .events = POLLIN};
+
+	return poll(&p, 1, ms) == 1;
+}
+
+/* Answers that are not read take at most 1000 bytes: that of the client that has left most unread for longest is ended.
+ * An answer that has not begun is hurt only if it takes more than that itself, and its client is told. */
+TEST(unread)
+{
+	enum { N = 4 };
+	static const struct {
+		size_t bytes;
+		uint64_t waits_s;
+	} rows[N] = {{600, 0}, {500, 10}, {300, 20}, {200, 12}};
+	const uint64_t now = clock_now_ns();
+	struct connection *k[N];
+	struct call *c[N];
+	struct call_news news = {0};
+	struct buf tokens = {0};
+	int fds[N][2];
+
+	for (int i = 0; i < N; i++) {
+		check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds[i]) == 0);
+		k[i] = open_watched(fds[i][0]);
+		c[i] = new_call();
+		call_accept(c[i]);
+		call_keep(c[i], i ? 0 : rows[i].bytes);
+		if (rows[i].waits_s)
+			atomic_store(&c[i]->waits_ns, now - rows[i].waits_s * 1000000000ull);
+		watch_answering(watch, k[i], c[i]);
+	}
+	for (int i = 1; i < N; i++)
+		call_keep(c[i], rows[i].bytes);
+	is_int((long long)atomic_load(&server.metrics.unread_bytes), 1600, "all are counted");
+	ok(is_cut(fds[2][1], 3000), "300 bytes for 20 s: the client is cut off");
+	ok(is_cut(fds[1][1], 3000), "then 500 bytes for 10 s");
+	ok(!is_cut(fds[3][1], 1200) && !is_cut(fds[0][1], 0), "the others may stay");
+	is_int((long long)atomic_load(&server.metrics.unread), 2, "/metrics says so");
+	call_keep(c[3], 0);
+	call_keep(c[0], 1001);
+	for (int i = 0; i < 300 && !news.failure.code; i++) {
+		call_take(c[0], &tokens, no_resume, &news);
+		usleep(10000);
+	}
+	is_int(news.failure.code, PROBLEM_UNREAD, "one that has not begun gets an error");
+	ok(!is_cut(fds[0][1], 0), "on its connection");
+	for (int i = 0; i < N; i++) {
+		watch_idle(watch, k[i]);
+		call_unref(c[i]);
+		watch_close(watch, k[i]);
+		close(fds[i][0]);
+		close(fds[i][1]);
+	}
+	buf_release(&tokens);
+	is_int((long long)atomic_load(&server.metrics.unread_bytes), 0, "nothing is left");
+}
+
 int main(void)
 {
 	struct err e = {0};
@@ -142,9 +204,10 @@ int main(void)
 	server.options = (struct options){.model = "/nowhere",
 					  .max_num_seqs = 4,
 					  .page_size = 64,
-					  .max_batched_tokens = 64};
+					  .max_batched_tokens = 64,
+					  .answer_memory = 1000};
 	check(loop_start(&server, &e) == 0);
-	check(watch_start(&watch, &e) == 0);
+	check(watch_start(&watch, &server, &e) == 0);
 	watch_limit(watch, 1000, &(struct networks){0});
 	ok_all("started");
 	test_hang_up(false);

@@ -8,8 +8,7 @@ const struct endpoint endpoint_chat = {
 	.parse = openai_parse_chat,
 	.shape = &openai_chat,
 	.reasoning = true,
-	.begin = openai_stream_role,
-	.token = openai_stream_delta,
-	.end = openai_stream_end,
+	.chunks = openai_chunks,
 	.whole = openai_body,
+	.end = openai_stream_end,
 };

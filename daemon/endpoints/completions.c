@@ -7,8 +7,7 @@ const struct endpoint endpoint_completions = {
 	.id = "cmpl-",
 	.parse = openai_parse_completion,
 	.shape = &openai_completion,
-	.begin = openai_stream_role,
-	.token = openai_stream_delta,
-	.end = openai_stream_end,
+	.chunks = openai_chunks,
 	.whole = openai_body,
+	.end = openai_stream_end,
 };

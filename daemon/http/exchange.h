@@ -31,10 +31,15 @@ struct exchange {
 	void *own;	       /* made by endpoint->ask; moves into the call */
 	struct call *call;     /* owned reference; NULL: there is no call, or not yet */
 	struct answer *answer; /* owned; NULL until the call runs */
-	/* used by a stream */
-	struct buf out; /* bytes out_at .. len are not sent yet */
+	struct buf
+		tokens; /* records that were taken from the call; those from tokens_at on are not used yet */
+	size_t tokens_at;
+	struct call_news news; /* came with them */
+	bool feeding;	       /* not all of them are used */
+	struct buf out;	       /* bytes out_at .. len of the answer are not sent yet */
 	size_t out_at;
-	bool stream_over; /* out has the rest of the stream */
+	bool over;    /* out has the rest of the answer */
+	bool streams; /* the headers of a stream were sent */
 };
 
 static inline const char *exchange_header(struct MHD_Connection *mc, const char *name)

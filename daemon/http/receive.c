@@ -190,6 +190,8 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 	access_take_id(&x->access, exchange_header(mc, "X-Request-Id"));
 	x->options = !strcmp(method, "OPTIONS");
 	buf_init(&x->body, h->server->options.max_body);
+	buf_init(&x->tokens, SIZE_MAX / 2);
+	buf_init(&x->out, SIZE_MAX / 2);
 	watch_receiving(h->watch, x->connection, 0);
 	if (check_framing(mc, version, &x->error) < 0) {
 		x->close = true;
@@ -329,9 +331,12 @@ void exchange_free(struct exchange *x)
 	if (x->own)
 		x->endpoint->release(x->own);
 	answer_free(x->answer);
+	buf_release(&x->tokens);
+	buf_release(&x->out);
+	if (x->call)
+		call_keep(x->call, 0);
 	call_unref(x->call);
 	server_count_body(x->http->server, x->body.len, 0);
 	buf_release(&x->body);
-	buf_release(&x->out);
 	free(x);
 }

@@ -5,7 +5,11 @@
 #include "daemon/lifecycle.h"
 
 enum {
-	BLOCK = 32 << 10, /* the most bytes of a stream that libmicrohttpd asks for at once */
+	/* A longer answer is sent in pieces. Without a call all answers are short. */
+	SHORT = 64 << 10,
+	/* the most bytes of such an answer, or of a stream, that libmicrohttpd asks for at once */
+	BLOCK = 16 << 10,
+	TOKENS_KEPT = 1 << 20, /* a larger buffer of records is freed when they are used */
 	/* seconds in Retry-After, with status 503 and with status 429 */
 	RETRY_LOADING = 2,
 	RETRY_BUSY = 1,
@@ -116,12 +120,50 @@ enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const 
 	return send_whole(mc, x, (unsigned)status, type_json, &body);
 }
 
-/* ---- streams ---- */
+/* ---- tokens ---- */
 
 static void suspend(void *connection)
 {
 	MHD_suspend_connection(connection);
 }
+
+/* Counts what is kept of the answer. */
+static void keep(struct exchange *x)
+{
+	size_t answer = x->answer ? answer_bytes(x->answer) : 0;
+
+	call_keep(x->call, answer + x->tokens.len + x->out.len - x->out_at);
+}
+
+/* Takes the call's news, unless tokens are left of those before. False: there are none, and the connection sleeps. */
+static bool take_news(struct exchange *x)
+{
+	if (x->feeding)
+		return true;
+	call_take(x->call, &x->tokens, suspend, &x->news);
+	if (x->news.slept)
+		return false;
+	x->tokens_at = 0;
+	x->feeding = true;
+	return true;
+}
+
+/* Makes text of some tokens. 1: there is more to do; 0: all are used; -ENOMEM. */
+static int feed(struct exchange *x, struct buf *out)
+{
+	int r = answer_feed(x->answer, &x->tokens, &x->tokens_at, out);
+
+	if (r <= 0) {
+		x->feeding = false;
+		if (x->tokens.cap > TOKENS_KEPT)
+			buf_release(&x->tokens);
+		buf_reset(&x->tokens);
+	}
+	keep(x);
+	return r;
+}
+
+/* ---- answers in pieces, and streams ---- */
 
 /* Moves at most max bytes that are ready from x->out to `to`, and returns their number. */
 static size_t drain_out(struct exchange *x, char *to, size_t max)
@@ -138,155 +180,209 @@ static size_t drain_out(struct exchange *x, char *to, size_t max)
 	return n;
 }
 
-/* Appends the stream's next bytes to x->out: a comment if one is due, the text of the new tokens, and the end of the
- * stream if all choices have ended or the call has failed. */
-static void extend_stream(struct exchange *x, const struct buf *tokens,
-			  const struct call_news *news)
+/* Appends the stream's next bytes to x->out: a comment if one is due, the text of new tokens, and the end of the stream
+ * if all choices have ended or the call has failed. */
+static void extend_stream(struct exchange *x)
 {
-	struct err failure = news->failure;
+	struct err failure = x->news.failure;
+	int r;
 
-	if (news->comment_due)
+	/* It is not put between the pieces of a chunk, because there are news only between chunks. */
+	if (x->news.comment_due)
 		openai_stream_comment(&x->out);
-	if (answer_feed(x->answer, tokens, &x->out) < 0 && !failure.code)
+	x->news.comment_due = false;
+	r = feed(x, &x->out);
+	if (r > 0)
+		return;
+	if (r < 0 && !failure.code)
 		err_no_memory(&failure);
-	else if (news->stage == CALL_ENDED && !failure.code)
+	else if (x->news.stage == CALL_ENDED && !failure.code)
 		err_set(&failure, PROBLEM_INTERNAL, "the answer ended too early");
-	if (answer_complete(x->answer)) {
+	if (!r && answer_complete(x->answer)) {
 		answer_end_stream(x->answer, &x->out);
-		x->stream_over = true;
+		x->over = true;
 	} else if (failure.code) {
 		note_error(x, &failure);
 		openai_stream_error(&failure, &x->out);
-		x->stream_over = true;
+		x->over = true;
 	}
 }
 
-/* libmicrohttpd calls this function when it wants more bytes of the stream. The function may return 0 only after it has
- * suspended the connection. */
-static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t max)
+/* libmicrohttpd calls this function when it wants more bytes of a long answer or of a stream. The function may return 0
+ * only after it has suspended the connection. */
+static ssize_t read_answer(void *cls, uint64_t pos, char *to, size_t max)
 {
 	struct exchange *x = cls;
-	struct call_news news;
-	struct buf tokens;
 	size_t n;
 
 	role_begin(&role_http);
 	for (;;) {
 		n = drain_out(x, to, max);
-		if (n)
+		if (n) {
+			keep(x);
+			call_waits(x->call, true);
 			return (ssize_t)n;
-		if (x->stream_over)
+		}
+		if (x->over)
 			return MHD_CONTENT_READER_END_OF_STREAM;
 		if (atomic_load(&x->call->aborted))
 			return MHD_CONTENT_READER_END_WITH_ERROR;
-		buf_init(&tokens, SIZE_MAX / 2);
-		call_take(x->call, &tokens, suspend, &news);
-		if (news.slept)
-			return 0;
-		extend_stream(x, &tokens, &news);
-		buf_release(&tokens);
-		if (x->out.failed || (news.closing && !x->stream_over))
+		if (x->streams) {
+			call_waits(x->call, false);
+			if (!take_news(x))
+				return 0;
+			extend_stream(x);
+			if (x->news.closing && !x->over)
+				return MHD_CONTENT_READER_END_WITH_ERROR;
+		} else {
+			int r = answer_write(x->answer, BLOCK, &x->out);
+
+			if (r < 0)
+				return MHD_CONTENT_READER_END_WITH_ERROR;
+			x->over = !r;
+		}
+		if (x->out.failed)
 			return MHD_CONTENT_READER_END_WITH_ERROR;
 	}
 }
 
-static enum MHD_Result send_stream(struct MHD_Connection *mc, struct exchange *x)
+/* Begins an answer that read_answer goes on with. size: its bytes, or MHD_SIZE_UNKNOWN. */
+static enum MHD_Result send_pieces(struct MHD_Connection *mc, struct exchange *x, const char *type,
+				   uint64_t size)
 {
 	struct MHD_Response *r =
-		MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_stream, x, NULL);
+		MHD_create_response_from_callback(size, BLOCK, read_answer, x, NULL);
 
 	if (!r)
 		return MHD_NO;
-	MHD_add_response_header(r, "Content-Type", "text/event-stream; charset=utf-8");
-	MHD_add_response_header(r, "Cache-Control", "no-cache");
-	/* Without this header nginx collects chunks instead of passing them on. */
-	MHD_add_response_header(r, "X-Accel-Buffering", "no");
+	MHD_add_response_header(r, "Content-Type", type);
+	if (x->streams) {
+		MHD_add_response_header(r, "Cache-Control", "no-cache");
+		/* Without this header nginx collects chunks instead of passing them on. */
+		MHD_add_response_header(r, "X-Accel-Buffering", "no");
+	}
+	keep(x);
+	call_waits(x->call, true);
 	return queue_response(mc, x, MHD_HTTP_OK, r);
+}
+
+static enum MHD_Result send_stream(struct MHD_Connection *mc, struct exchange *x)
+{
+	x->streams = true;
+	return send_pieces(mc, x, "text/event-stream; charset=utf-8", MHD_SIZE_UNKNOWN);
+}
+
+/* Sends a body that is JSON: x->out has all of it, or, if it is not `over`, its beginning. A short one is sent at once. */
+static enum MHD_Result send_body(struct MHD_Connection *mc, struct exchange *x) ON(role_http)
+{
+	if (!x->over)
+		return send_pieces(mc, x, type_json, MHD_SIZE_UNKNOWN);
+	if (x->out.len > SHORT && !x->out.failed)
+		return send_pieces(mc, x, type_json, x->out.len);
+	return send_whole(mc, x, MHD_HTTP_OK, type_json, &x->out);
 }
 
 /* ---- calls ---- */
 
 /* Sends the answer of a call that is ANSWERED: the error of call_fail, the body of call_reply, or the body that
  * endpoint->write makes. */
-static enum MHD_Result send_reply(struct MHD_Connection *mc, struct exchange *x,
-				  const struct err *failure) ON(role_http)
+static enum MHD_Result send_reply(struct MHD_Connection *mc, struct exchange *x) ON(role_http)
 {
-	struct buf body;
-
-	if (failure->code)
-		return send_error(mc, x, failure);
-	if (x->endpoint->write) {
-		buf_init(&body, SIZE_MAX / 2);
-		x->endpoint->write(x->call->http.own, &body);
-	} else {
-		call_take_reply(x->call, &body);
-	}
-	return send_whole(mc, x, MHD_HTTP_OK, type_json, &body);
+	if (x->news.failure.code)
+		return send_error(mc, x, &x->news.failure);
+	if (x->endpoint->write)
+		x->endpoint->write(x->call->http.own, &x->out);
+	else
+		call_take_reply(x->call, &x->out);
+	x->over = true;
+	return send_body(mc, x);
 }
 
 /* Whether the headers of a stream are sent now. They have the number of cached tokens, so they wait for the first
  * token. They are sent before it, perhaps without that number, when a comment is due, so that no proxy gives up. They
  * are also sent when the call has ended without a failure. As long as they are not sent, a failure still gets a status
  * of its own. */
-static bool stream_begins(const struct buf *tokens, const struct call_news *news)
+static bool stream_begins(const struct exchange *x)
 {
-	return tokens->len || news->comment_due ||
-	       (news->stage == CALL_ENDED && !news->failure.code);
+	return x->tokens.len || x->news.comment_due ||
+	       (x->news.stage == CALL_ENDED && !x->news.failure.code);
 }
 
-/* Makes text of the tokens. Then sends the answer if it is complete, begins its stream, or sends an error; if so,
- * returns true, with the result in *ret. False: there is nothing to send yet. */
-static bool send_tokens(struct MHD_Connection *mc, struct exchange *x, const struct buf *tokens,
-			const struct call_news *news, enum MHD_Result *ret) ON(role_http)
+/* Makes text of some tokens of an answer that is sent whole. Then sends it if it is complete, or an error; if so, returns
+ * true, with the result in *ret. False: there is nothing to send yet. */
+static bool send_complete(struct MHD_Connection *mc, struct exchange *x, enum MHD_Result *ret)
+	ON(role_http)
 {
-	const bool stream = x->call->text.ask.stream;
-	struct err failure = news->failure;
-	struct buf body;
+	struct err failure = x->news.failure;
+	int r = feed(x, NULL);
 
-	if (!x->answer) {
-		x->answer = answer_new(x->call);
-		buf_init(&x->out, SIZE_MAX / 2);
+	if (r > 0)
+		return false;
+	if (!r && answer_complete(x->answer)) {
+		r = answer_write(x->answer, SHORT, &x->out);
+		x->over = !r;
+		if (r >= 0) {
+			*ret = send_body(mc, x);
+			return true;
+		}
 	}
-	if (!x->answer || answer_feed(x->answer, tokens, stream ? &x->out : NULL) < 0) {
+	if (r < 0)
 		err_no_memory(&failure);
-	} else if (stream && stream_begins(tokens, news)) {
-		if (news->comment_due)
-			openai_stream_comment(&x->out);
-		*ret = send_stream(mc, x);
-		return true;
-	} else if (answer_complete(x->answer)) {
-		buf_init(&body, SIZE_MAX / 2);
-		answer_body(x->answer, &body);
-		*ret = send_whole(mc, x, MHD_HTTP_OK, type_json, &body);
-		return true;
-	} else if (news->stage == CALL_ENDED && !failure.code) {
+	else if (x->news.stage == CALL_ENDED && !failure.code)
 		err_set(&failure, PROBLEM_INTERNAL, "the answer ended too early");
-	}
 	if (failure.code)
 		*ret = send_error(mc, x, &failure);
 	return failure.code;
 }
 
+/* Begins the stream of a call that is RUNNING or ENDED, or sends its answer or its error; if so, returns true, with the
+ * result in *ret. False: there is nothing to send yet. */
+static bool send_tokens(struct MHD_Connection *mc, struct exchange *x, enum MHD_Result *ret)
+	ON(role_http)
+{
+	struct err failure = x->news.failure;
+
+	if (!x->answer)
+		x->answer = answer_new(x->call);
+	if (!x->answer)
+		err_no_memory(&failure);
+	else if (!x->call->text.ask.stream)
+		return send_complete(mc, x, ret);
+	else if (stream_begins(x)) {
+		*ret = send_stream(mc, x);
+		return true;
+	}
+	x->feeding = false;
+	if (failure.code)
+		*ret = send_error(mc, x, &failure);
+	return failure.code;
+}
+
+/* Lets other connections have their turn before the rest of the tokens. */
+static enum MHD_Result yield(struct MHD_Connection *mc)
+{
+	MHD_suspend_connection(mc);
+	MHD_resume_connection(mc);
+	return MHD_YES;
+}
+
 enum MHD_Result send_call(struct MHD_Connection *mc, struct exchange *x)
 {
 	enum MHD_Result r = MHD_NO;
-	struct call_news news;
-	bool over = false;
-	struct buf tokens;
 
-	while (!over) {
-		buf_init(&tokens, SIZE_MAX / 2);
-		call_take(x->call, &tokens, suspend, &news);
-		if (news.slept)
+	for (;;) {
+		if (!take_news(x))
 			return MHD_YES;
-		over = true;
 		if (atomic_load(&x->call->aborted))
-			r = MHD_NO;
-		else if (news.stage == CALL_ANSWERED)
-			r = send_reply(mc, x, &news.failure);
-		else if (!news.closing) /* the stage is RUNNING or ENDED */
-			over = send_tokens(mc, x, &tokens, &news, &r);
-		buf_release(&tokens);
+			return MHD_NO;
+		if (x->news.stage == CALL_ANSWERED)
+			return send_reply(mc, x);
+		if (x->news.closing)
+			return MHD_NO;
+		/* the stage is RUNNING or ENDED */
+		if (send_tokens(mc, x, &r))
+			return r;
+		if (x->feeding)
+			return yield(mc);
 	}
-	return r;
 }

@@ -1,6 +1,8 @@
 #include "daemon/http/watch.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -10,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/problem.h"
 #include "daemon/threads.h"
 
 #define SECOND 1000000000ull
@@ -38,10 +41,12 @@ struct connection {
 	uint64_t since_ns; /* the time at which it began to wait */
 	uint64_t pieces;   /* of the body that have arrived */
 	bool left;	   /* the client has hung up */
+	bool ended;	   /* its call was ended because its client does not read */
 };
 
 struct watch {
 	pthread_t thread;
+	struct server *server;
 	int epoll_fd, wake_fd;
 	_Atomic bool quit;
 	pthread_mutex_t lock;
@@ -108,11 +113,68 @@ static void take_event(struct watch *w, const struct epoll_event *ev) ON(role_wa
 	call_unref(call);
 }
 
+/* Finds the connection whose client has left most unread for longest: the product of bytes and seconds counts, and among
+ * those for which it is 0 the bytes. *ret_bytes: what all clients have not read. Call with the lock held. */
+static struct connection *slowest(const struct watch *w, uint64_t now, uint64_t *ret_bytes)
+{
+	struct connection *slowest = NULL;
+	uint64_t most = 0, most_waited = 0;
+
+	*ret_bytes = 0;
+	for (size_t fd = 0; fd < w->n_fds; fd++) {
+		struct connection *c = w->by_fd[fd];
+		uint64_t bytes, since, waited;
+
+		if (!c || !c->call || c->ended)
+			continue;
+		bytes = atomic_load(&c->call->kept);
+		since = atomic_load(&c->call->waits_ns);
+		waited = since && since < now ? (now - since) / SECOND * bytes : 0;
+		*ret_bytes += bytes;
+		if (waited < most_waited || (waited == most_waited && bytes <= most))
+			continue;
+		slowest = c;
+		most = bytes;
+		most_waited = waited;
+	}
+	return slowest;
+}
+
+/* Ends answers that are not read, until the others take no more memory than they may. A client that has got nothing yet
+ * gets an error; any other one is cut off. Call with the lock held. */
+static void end_unread(struct watch *w, uint64_t now)
+{
+	const uint64_t max = w->server->options.answer_memory;
+	struct connection *c;
+	struct err e = {0};
+	uint64_t bytes;
+
+	for (;;) {
+		c = slowest(w, now, &bytes);
+		if (!c || bytes <= max)
+			return;
+		log_warning("%s: ended, because clients have not read %" PRIu64
+			    " bytes of answers, %" PRIu64 " of them of this one",
+			    c->call->id, bytes, atomic_load(&c->call->kept));
+		atomic_fetch_add(&w->server->metrics.unread, 1);
+		err_set(&e, PROBLEM_UNREAD,
+			"clients have not read %" PRIu64 " bytes of answers, and at most %" PRIu64
+			" are kept (--answer-memory); ask for less, or try again later",
+			bytes, max);
+		c->ended = true;
+		if (!call_give_up(c->call, &e))
+			cut(c);
+	}
+}
+
 static void tick(struct watch *w) ON(role_watch)
 {
 	uint64_t now = clock_now_ns();
 
+	if (atomic_exchange(&w->server->trim, false))
+		malloc_trim(0);
 	pthread_mutex_lock(&w->lock);
+	end_unread(w, now);
 	for (size_t fd = 0; fd < w->n_fds; fd++) {
 		struct connection *c = w->by_fd[fd];
 
@@ -155,7 +217,7 @@ static void release(struct watch *w)
 	free(w);
 }
 
-int watch_start(struct watch **ret, struct err *e)
+int watch_start(struct watch **ret, struct server *s, struct err *e)
 {
 	struct watch *w = calloc(1, sizeof(*w));
 	struct epoll_event ev = {.events = EPOLLIN};
@@ -163,6 +225,7 @@ int watch_start(struct watch **ret, struct err *e)
 
 	if (!w)
 		return err_no_memory(e);
+	w->server = s;
 	pthread_mutex_init(&w->lock, NULL);
 	w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -322,6 +385,7 @@ void watch_answering(struct watch *w, struct connection *c, struct call *call)
 	pthread_mutex_lock(&w->lock);
 	c->deadline_ns = 0;
 	c->call = call;
+	c->ended = false;
 	if (call)
 		arm(w, c, EPOLL_CTL_MOD);
 	pthread_mutex_unlock(&w->lock);

@@ -6,7 +6,9 @@
  * the call is aborted at once; any other connection whose request is not whole is cut. Once a second the thread also
  *  - wakes streams that were silent for 15 s, so that an SSE comment is sent,
  *  - cuts connections whose request takes too long: headers that are not whole after 30 s, a body of which 64 KiB take
- *    more than 20 s, two minutes without a request.
+ *    more than 20 s, two minutes without a request,
+ *  - ends answers that clients do not read, while all together take more memory than they may (--answer-memory),
+ *  - gives freed memory back to the system, if a large body or answer was freed.
  *
  * A connection waits while its request is not whole. Connections that wait give way to others: when there is room for
  * few more, the one that has waited longest is cut for each new one; and so it is among those of one address, when this
@@ -28,7 +30,8 @@
 struct watch;
 struct connection;
 
-int watch_start(struct watch **ret, struct err *e) MUST_CHECK;
+/* Starts the thread. s is borrowed until watch_free. */
+int watch_start(struct watch **ret, struct server *s, struct err *e) MUST_CHECK;
 
 /* main: ends the thread. All connections must be closed. NULL is allowed. */
 void watch_free(struct watch *w);

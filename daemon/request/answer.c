@@ -7,48 +7,39 @@
 #include "daemon/request/choice.h"
 #include "protocol/openai/response.h"
 
+enum {
+	RECORDS = 256,	   /* the most records that answer_feed takes at once */
+	ENOUGH = 16 << 10, /* bytes of a stream that it makes at once */
+};
+
 struct answer {
 	struct call *call;
 	struct openai_head head;
 	struct choice_config config;
+	struct stops *stops;	/* of all choices; NULL: none */
 	struct choice *choices; /* [call.text.n_choices] */
 	struct {
-		bool begun; /* the choice's first chunk was written */
+		bool begun; /* the choice's first piece was written */
 		struct openai_cursor cursor;
 	} * streams; /* [call.text.n_choices]; NULL: the answer is sent whole */
 	/* [call.text.n_parts] the log-probabilities of the prompts' tokens. NULL: the request does not want them. */
 	struct scores {
-		/* [tokens of the prompt] The first n are known. They include v[0], which has no log-probability. */
-		struct draw_result *v;
-		size_t n;
+		struct openai_tokens list; /* the tokens that are known, and the first one */
+		size_t at;		   /* bytes of the echoed text before the next token */
 	} * scores;
-	uint32_t n_open;	    /* choices that have not ended */
+	uint32_t n_open;    /* choices that have not ended */
+	uint32_t next, end; /* of a stream: choices next .. end - 1 may have something to write */
+	bool writing;	    /* `output` is not written to its end */
+	struct openai_output output;
 	struct openai_usage so_far; /* for continuous_usage_stats */
+	/* of a whole answer, made when it is complete */
+	struct openai_choice *bodies; /* [call.text.n_choices] */
+	struct ids *prompts;	      /* [call.text.n_parts] borrowed ids */
 };
 
 static const struct ids *prompt_of(const struct answer *a, uint32_t choice)
 {
 	return &a->call->text.parts[choice / a->call->text.n].prompt;
-}
-
-static void echo_prompt(struct answer *a, uint32_t index)
-{
-	const struct call *c = a->call;
-	const struct openai_prompt *p = &c->text.ask.prompts[index / c->text.n];
-	const struct tokenizer *t = c->server->tokenizer;
-	struct buf *out = &a->choices[index].content;
-
-	if (p->text) {
-		buf_append(out, p->text, p->text_len);
-		return;
-	}
-	for (size_t i = 0; i < p->n_ids; i++) {
-		size_t len;
-		const char *bytes = tokenizer_bytes(t, p->ids[i], &len);
-
-		if (!tokenizer_is_special(t, p->ids[i]))
-			buf_append(out, bytes, len);
-	}
 }
 
 /* Returns the number of bytes that token `id`, which begins at byte `at`, has in the text of the echoed prompt. A
@@ -69,40 +60,33 @@ static size_t echoed_bytes(const struct answer *a, const struct openai_prompt *p
 		       : 0;
 }
 
-/* To be called when all prompt tokens of a part (call.h) are scored. With echo and logprobs, gives these tokens to all
- * choices of the part, which report them first. Otherwise does nothing. */
-static int echo_scores(struct answer *a, uint32_t part)
+/* Whether choices report the log-probabilities of their prompts first. */
+static bool echoes_scores(const struct answer *a)
+{
+	return a->scores && a->call->text.ask.echo && a->call->text.ask.sampling.want_logprobs;
+}
+
+/* Adds the next token of a part's prompt to its scores. */
+static int add_score(struct answer *a, uint32_t part, const struct draw_result *score)
 {
 	const struct call *c = a->call;
 	struct scores *s = &a->scores[part];
-	struct openai_token *tokens;
-	size_t at = 0;
-	int r = 0;
+	struct openai_token token = {.draw = *score, .first = !s->list.n};
 
-	if (!c->text.ask.echo || !c->text.ask.sampling.want_logprobs)
-		return 0;
-	tokens = calloc(s->n, sizeof(*tokens));
-	if (!tokens)
-		return -ENOMEM;
-	s->v[0].token = c->text.parts[part].prompt.v[0];
-	for (size_t i = 0; i < s->n; i++) {
-		size_t shown = echoed_bytes(a, &c->text.ask.prompts[part], at, s->v[i].token), len;
+	if (echoes_scores(a)) {
+		size_t shown = echoed_bytes(a, &c->text.ask.prompts[part], s->at, score->token),
+		       len;
 
-		tokenizer_bytes(c->server->tokenizer, s->v[i].token, &len);
-		tokens[i] = (struct openai_token){.draw = s->v[i],
-						  .cut = (uint32_t)(len - shown),
-						  .first = !i,
-						  .last = i + 1 == s->n};
-		at += shown;
+		tokenizer_bytes(c->server->tokenizer, score->token, &len);
+		token.cut = (uint32_t)(len - shown);
+		token.last = s->list.n + 1 == c->text.parts[part].prompt.len;
+		s->at += shown;
 	}
-	for (uint32_t i = 0; !r && i < c->text.n; i++)
-		r = choice_echo(&a->choices[part * c->text.n + i], tokens, s->n);
-	free(tokens);
-	return r;
+	return openai_tokens_add(&s->list, &token);
 }
 
 /* Makes a->scores if the request wants them. The first token of a prompt has no log-probability, because it follows no
- * token. So nothing is awaited for it, and n begins at 1. */
+ * token. So it does not come as a record. */
 static int make_scores(struct answer *a)
 {
 	const struct call *c = a->call;
@@ -114,15 +98,14 @@ static int make_scores(struct answer *a)
 	a->scores = calloc(c->text.n_parts, sizeof(*a->scores));
 	if (!a->scores)
 		return -ENOMEM;
+	for (uint32_t i = 0; i < c->text.n_parts; i++)
+		openai_tokens_init(&a->scores[i].list);
 	for (uint32_t i = 0; !r && i < c->text.n_parts; i++) {
-		struct scores *s = &a->scores[i];
+		const struct ids *prompt = &c->text.parts[i].prompt;
 
-		s->v = calloc(c->text.parts[i].prompt.len, sizeof(*s->v));
-		s->n = 1;
-		if (!s->v)
-			return -ENOMEM;
-		if (c->text.parts[i].prompt.len == 1)
-			r = echo_scores(a, i);
+		r = openai_tokens_reserve(&a->scores[i].list, prompt->len, n_top);
+		if (!r)
+			r = add_score(a, i, &(struct draw_result){.token = prompt->v[0]});
 	}
 	return r;
 }
@@ -136,12 +119,9 @@ static int make_choices(struct answer *a)
 		a->streams = calloc(c->text.n_choices, sizeof(*a->streams));
 	if (!a->choices || (c->text.ask.stream && !a->streams))
 		return -ENOMEM;
-	for (uint32_t i = 0; i < c->text.n_choices; i++) {
+	for (uint32_t i = 0; i < c->text.n_choices; i++)
 		if (choice_init(&a->choices[i], &a->config) < 0)
 			return -ENOMEM;
-		if (c->text.ask.echo)
-			echo_prompt(a, i);
-	}
 	return make_scores(a);
 }
 
@@ -154,6 +134,8 @@ struct answer *answer_new(struct call *c)
 		return NULL;
 	a->call = c;
 	a->n_open = c->text.n_choices;
+	if (c->text.ask.n_stops)
+		a->stops = stops_new(c->text.ask.stops, c->text.ask.n_stops);
 	a->head = (struct openai_head){
 		.id = c->id,
 		.model = c->server->name,
@@ -171,15 +153,14 @@ struct answer *answer_new(struct call *c)
 	};
 	a->config = (struct choice_config){
 		.tokenizer = c->server->tokenizer,
-		.stops = c->text.ask.stops,
-		.n_stops = c->text.ask.n_stops,
+		.stops = a->stops,
 		.reasoning = c->endpoint->reasoning,
 		.thinking = c->text.ask.thinking,
 		.logprobs = s->want_logprobs,
 		.token_ids = c->text.ask.return_token_ids,
 		.every_token = c->text.ask.echo,
 	};
-	if (make_choices(a) < 0) {
+	if ((c->text.ask.n_stops && !a->stops) || make_choices(a) < 0) {
 		answer_free(a);
 		return NULL;
 	}
@@ -193,8 +174,11 @@ void answer_free(struct answer *a)
 	for (uint32_t i = 0; a->choices && i < a->call->text.n_choices; i++)
 		choice_release(&a->choices[i]);
 	for (uint32_t i = 0; a->scores && i < a->call->text.n_parts; i++)
-		free(a->scores[i].v);
+		openai_tokens_release(&a->scores[i].list);
+	stops_free(a->stops);
 	free(a->scores);
+	free(a->bodies);
+	free(a->prompts);
 	free(a->choices);
 	free(a->streams);
 	free(a);
@@ -205,22 +189,40 @@ bool answer_complete(const struct answer *a)
 	return !a->n_open;
 }
 
+size_t answer_bytes(const struct answer *a)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < a->call->text.n_choices; i++)
+		n += choice_bytes(&a->choices[i]);
+	for (uint32_t i = 0; a->scores && i < a->call->text.n_parts; i++)
+		n += a->scores[i].list.bytes.len;
+	return n;
+}
+
+/* The results of a choice, and before them the echoed prompt, if it was not written before. */
 static struct openai_delta delta_of(const struct answer *a, uint32_t index)
 {
 	const struct choice *ch = &a->choices[index];
-
-	return (struct openai_delta){
+	struct openai_delta d = {
 		.index = index,
 		.content = buf_str(&ch->content),
 		.content_len = ch->content.len,
 		.reasoning = buf_str(&ch->reasoning),
 		.reasoning_len = ch->reasoning.len,
-		.tokens = ch->tokens,
-		.n_tokens = ch->n_ready,
+		.tokens = &ch->ready,
 		.token_ids = ch->token_ids.v,
 		.n_token_ids = ch->token_ids.len,
 		.finish_reason = ch->finish,
 	};
+
+	if (a->streams && a->streams[index].begun)
+		return d;
+	d.echo = a->call->text.parts[index / a->call->text.n].echo;
+	d.echo_len = a->call->text.parts[index / a->call->text.n].echo_len;
+	if (echoes_scores(a))
+		d.echoed = &a->scores[index / a->call->text.n].list;
+	return d;
 }
 
 static struct openai_usage usage(const struct answer *a)
@@ -235,43 +237,46 @@ static struct openai_usage usage(const struct answer *a)
 	return u;
 }
 
-/* Writes the first chunk of a choice, if that was not done yet, and then the choice's new text. Token ids wait for a
- * chunk that has text, log-probabilities or the finish reason. */
-static void stream_choice(struct answer *a, uint32_t index, struct buf *out)
+/* Whether a choice of a stream has text, log-probabilities or a finish reason to write. Token ids wait for these. */
+static bool has_news(const struct answer *a, uint32_t index)
 {
-	const struct ids *prompt = prompt_of(a, index);
-	struct choice *ch = &a->choices[index];
-	struct openai_delta d;
+	const struct openai_delta d = delta_of(a, index);
+
+	return d.echo_len || d.content_len || d.reasoning_len || d.echoed || d.tokens->n ||
+	       d.finish_reason;
+}
+
+static void begin_chunks(struct answer *a, uint32_t index, bool news)
+{
+	struct openai_delta d = delta_of(a, index);
 
 	if (a->head.so_far)
 		a->so_far = usage(a);
-	if (!a->streams[index].begun) {
-		a->call->endpoint->begin(&a->head, index, prompt->v, prompt->len, out);
-		a->streams[index].begun = true;
-	}
-	if (!ch->content.len && !ch->reasoning.len && !ch->n_ready && !ch->finish)
-		return;
-	d = delta_of(a, index);
+	if (!news)
+		d.n_token_ids = 0;
 	d.cursor = &a->streams[index].cursor;
-	a->call->endpoint->token(&a->head, &d, out);
-	choice_clear(ch);
+	a->call->endpoint->chunks(&a->output, &a->head, &d, !a->streams[index].begun,
+				  prompt_of(a, index));
 }
 
-/* Takes the next scored token of a part's prompt. */
-static int take_score(struct answer *a, uint32_t part, const struct draw_result *score,
-		      struct buf *out)
+/* Writes the chunks of the choices next .. end - 1. False: `out` is full before that. */
+static bool write_news(struct answer *a, struct buf *out)
 {
-	const struct call *c = a->call;
-	struct scores *s = &a->scores[part];
-	int r;
+	for (; a->next < a->end; a->next++) {
+		bool *begun = &a->streams[a->next].begun, news = has_news(a, a->next);
 
-	s->v[s->n++] = *score;
-	if (s->n < c->text.parts[part].prompt.len)
-		return 0;
-	r = echo_scores(a, part);
-	for (uint32_t i = 0; !r && out && i < c->text.n; i++)
-		stream_choice(a, part * c->text.n + i, out);
-	return r;
+		if (*begun && !news)
+			continue;
+		if (!a->writing)
+			begin_chunks(a, a->next, news);
+		a->writing = !openai_write(&a->output, ENOUGH, out);
+		if (a->writing)
+			return false;
+		*begun = true;
+		if (news)
+			choice_clear(&a->choices[a->next]);
+	}
+	return true;
 }
 
 /* Takes a drawn token of a choice. With prompt_only (max_tokens is 0) the token is not shown, and the choice ends. */
@@ -292,32 +297,45 @@ static int take_token(struct answer *a, uint32_t index, const struct draw_result
 	return MIN(r, 0);
 }
 
-int answer_feed(struct answer *a, const struct buf *tokens, struct buf *out)
+/* Takes a record. Sets which choices of a stream may have something to write then. */
+static int take_record(struct answer *a, uint32_t of, enum finish_reason finish,
+		       const struct draw_result *draw)
+{
+	const struct call *c = a->call;
+
+	if (draw->rank) {
+		if (add_score(a, of, draw) < 0)
+			return -ENOMEM;
+		if (echoes_scores(a) && a->scores[of].list.n == c->text.parts[of].prompt.len) {
+			a->next = of * c->text.n;
+			a->end = a->next + c->text.n;
+		}
+		return 0;
+	}
+	/* The token was drawn before the engine thread was told of the stop string that ended the choice. */
+	if (a->choices[of].finish)
+		return 0;
+	a->next = of;
+	a->end = of + 1;
+	return take_token(a, of, draw, finish);
+}
+
+int answer_feed(struct answer *a, const struct buf *tokens, size_t *at, struct buf *out)
 {
 	enum finish_reason finish;
 	struct draw_result draw;
-	uint32_t index;
-	size_t at = 0;
+	uint32_t of;
 
-	while (call_record(tokens, &at, &index, &finish, &draw)) {
-		int r;
-
-		if (draw.rank) {
-			r = take_score(a, index, &draw, out);
-			if (r < 0)
-				return r;
-			continue;
-		}
-		/* The token was drawn before the engine thread was told of the stop string that ended the choice. */
-		if (a->choices[index].finish)
-			continue;
-		r = take_token(a, index, &draw, finish);
-		if (r < 0)
-			return r;
-		if (out)
-			stream_choice(a, index, out);
+	for (uint32_t n = 0;; n++) {
+		if (out && !write_news(a, out))
+			return out->failed ? -ENOMEM : 1;
+		if (n == RECORDS)
+			return 1;
+		if (!call_record(tokens, at, &of, &finish, &draw))
+			return 0;
+		if (take_record(a, of, finish, &draw) < 0)
+			return -ENOMEM;
 	}
-	return 0;
 }
 
 void answer_end_stream(const struct answer *a, struct buf *out)
@@ -327,29 +345,34 @@ void answer_end_stream(const struct answer *a, struct buf *out)
 	a->call->endpoint->end(&a->head, &u, out);
 }
 
-void answer_body(const struct answer *a, struct buf *out)
+/* Begins to write the body. */
+static int begin_body(struct answer *a)
 {
 	const struct call *c = a->call;
-	struct openai_choice *choices = calloc(c->text.n_choices, sizeof(*choices));
-	struct ids *prompts = calloc(c->text.n_parts, sizeof(*prompts));
 	struct openai_usage u = usage(a);
 
-	if (choices && prompts) {
-		for (uint32_t i = 0; i < c->text.n_choices; i++) {
-			choices[i].all = delta_of(a, i);
-			if (a->scores) {
-				choices[i].prompt = a->scores[i / c->text.n].v;
-				choices[i].n_prompt = a->scores[i / c->text.n].n;
-			}
-		}
-		for (uint32_t i = 0; i < c->text.n_parts; i++)
-			prompts[i] = c->text.parts[i].prompt;
-		c->endpoint->whole(&a->head, choices, c->text.n_choices,
-				   c->text.ask.return_token_ids ? prompts : NULL, c->text.n_parts,
-				   &u, out);
-	} else {
-		out->failed = true;
+	a->bodies = calloc(c->text.n_choices, sizeof(*a->bodies));
+	a->prompts = calloc(c->text.n_parts, sizeof(*a->prompts));
+	if (!a->bodies || !a->prompts)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < c->text.n_choices; i++) {
+		a->bodies[i].all = delta_of(a, i);
+		if (a->scores)
+			a->bodies[i].prompt = &a->scores[i / c->text.n].list;
 	}
-	free(choices);
-	free(prompts);
+	for (uint32_t i = 0; i < c->text.n_parts; i++)
+		a->prompts[i] = c->text.parts[i].prompt;
+	c->endpoint->whole(&a->output, &a->head, a->bodies, c->text.n_choices, a->prompts,
+			   c->text.n_parts, &u);
+	a->writing = true;
+	return 0;
+}
+
+int answer_write(struct answer *a, size_t enough, struct buf *out)
+{
+	if (!a->writing && begin_body(a) < 0)
+		return -ENOMEM;
+	if (!openai_write(&a->output, enough, out))
+		return 1;
+	return out->failed ? -ENOMEM : 0;
 }

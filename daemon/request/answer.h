@@ -1,5 +1,5 @@
 /* From a call's tokens to its answer: text, stop strings, reasoning, log-probabilities, and the JSON of a whole body
- * or a stream. The http thread does this work, one token after the other.
+ * or a stream. The http thread does this work, in steps of at most a few milliseconds.
  *
  *     record ──> detokenizer ──> reasoning | content ──> delta ──> SSE chunk, or kept for the body
  *
@@ -18,15 +18,20 @@ struct answer;
 struct answer *answer_new(struct call *c);
 void answer_free(struct answer *a);
 
-/* Takes the records of tokens that call_take gave. Appends a stream's chunks to out; out is NULL for an answer that is
- * sent whole. 0 or -ENOMEM. */
-int answer_feed(struct answer *a, const struct buf *tokens, struct buf *out) MUST_CHECK;
+/* Takes records of `tokens`, as call_take gave them, from *at on, and moves *at behind them. Appends a stream's chunks
+ * to out, some 16 KiB at most; out is NULL for an answer that is sent whole. 1: there is more to do, with the same
+ * arguments; 0: nothing is left; -ENOMEM. */
+int answer_feed(struct answer *a, const struct buf *tokens, size_t *at, struct buf *out) MUST_CHECK;
 
 /* Whether every choice has ended. */
 bool answer_complete(const struct answer *a);
 
+/* Returns the bytes that the answer keeps until they are written: texts, ids and log-probabilities. */
+size_t answer_bytes(const struct answer *a);
+
 /* Appends the end of a complete stream. */
 void answer_end_stream(const struct answer *a, struct buf *out);
 
-/* Appends the body of a complete answer that is not a stream. */
-void answer_body(const struct answer *a, struct buf *out);
+/* Appends some of the body of a complete answer that is not a stream, until out has `enough` bytes or more. 1: there is
+ * more, for the next call; 0: that was the rest; -ENOMEM. */
+int answer_write(struct answer *a, size_t enough, struct buf *out) MUST_CHECK;

@@ -26,7 +26,18 @@ enum {
 	TOKENS_MAX = 64 << 20,
 	/* http takes the tokens of an answer that is sent whole whenever they have so many bytes */
 	TOKENS_PLENTY = 1 << 20,
+	LARGE = 1 << 20, /* freeing so many bytes is worth a trim */
 };
+
+/* Counts bytes that are kept for the client, and bytes that are not any more. */
+static void count_kept(struct call *c, size_t more, size_t less)
+{
+	uint64_t was = atomic_fetch_add(&c->kept, more - less);
+
+	atomic_fetch_add(&c->server->metrics.unread_bytes, more - less);
+	if (was + more - less > LARGE)
+		atomic_store(&c->large, true);
+}
 
 static void name_call(struct call *c)
 {
@@ -134,6 +145,9 @@ static void log_call(struct call *c)
 
 void call_unref(struct call *c)
 {
+	struct server *s;
+	bool large;
+
 	if (!c || atomic_fetch_sub(&c->refs, 1) != 1)
 		return;
 	if (c->arrived_ns) {
@@ -143,11 +157,14 @@ void call_unref(struct call *c)
 		if (atomic_fetch_sub(&c->server->calls, 1) == 1)
 			lifecycle_notify(c->server->lifecycle);
 	}
+	s = c->server;
+	count_kept(c, 0, atomic_load(&c->kept));
 	for (uint32_t i = 0; i < c->text.n_parts; i++)
 		ids_release(&c->text.parts[i].prompt);
 	if (c->text.asked)
 		openai_request_release(&c->text.ask);
 	call_drop_body(c);
+	large = atomic_load(&c->large);
 	buf_release(&c->shared.tokens);
 	buf_release(&c->shared.reply);
 	if (c->http.own)
@@ -155,6 +172,8 @@ void call_unref(struct call *c)
 	arena_release(&c->text.arena);
 	pthread_mutex_destroy(&c->shared.lock);
 	free(c);
+	if (large)
+		atomic_store(&s->trim, true);
 }
 
 void call_arrive(struct call *c)
@@ -182,6 +201,8 @@ void call_unqueue(struct call *c)
 void call_drop_body(struct call *c)
 {
 	server_count_body(c->server, c->text.body.len, 0);
+	if (c->text.body.len > LARGE)
+		atomic_store(&c->large, true);
 	buf_release(&c->text.body);
 }
 
@@ -197,6 +218,17 @@ void call_count_error(struct call *c, int code)
 		call_count(c, METRICS_ERROR);
 	else
 		atomic_fetch_add(&c->report.finished[METRICS_ERROR], 1);
+}
+
+void call_keep(struct call *c, size_t bytes)
+{
+	count_kept(c, bytes, c->http.kept);
+	c->http.kept = bytes;
+}
+
+void call_waits(struct call *c, bool waits)
+{
+	atomic_store(&c->waits_ns, waits ? clock_now_ns() : 0);
 }
 
 static struct call_shared *lock(struct call *c)
@@ -236,22 +268,41 @@ bool call_wants_tokens(const struct call *c)
 	return c->text.ask.stream || c->text.ask.n_stops || c->engine.plenty;
 }
 
+/* Ends the call with this error, unless it has ended before. Call with the lock held. */
+static bool fail_locked(struct call *c, const struct err *e)
+{
+	struct call_shared *s = &c->shared;
+
+	if (s->failure.code || s->stage > CALL_RUNNING)
+		return false;
+	s->failure = *e;
+	s->stage = s->stage == CALL_RUNNING ? CALL_ENDED : CALL_ANSWERED;
+	return true;
+}
+
 void call_fail(struct call *c, const struct err *e)
 {
-	struct call_shared *s = lock(c);
-
-	if (!s->failure.code && s->stage <= CALL_RUNNING) {
-		s->failure = *e;
-		s->stage = s->stage == CALL_RUNNING ? CALL_ENDED : CALL_ANSWERED;
-	}
+	lock(c);
+	fail_locked(c, e);
 	wake_and_unlock(c);
 	call_unqueue(c);
+}
+
+bool call_give_up(struct call *c, const struct err *e)
+{
+	bool failed;
+
+	lock(c);
+	failed = !atomic_load(&c->waits_ns) && fail_locked(c, e);
+	wake_and_unlock(c);
+	return failed;
 }
 
 void call_reply(struct call *c, struct buf *body)
 {
 	struct call_shared *s = lock(c);
 
+	count_kept(c, body->len, 0);
 	s->reply = *body;
 	*body = (struct buf){0};
 	s->stage = CALL_ANSWERED;
@@ -268,12 +319,13 @@ void call_accept(struct call *c)
 	unlock(c);
 }
 
-/* Appends a record, all of it or nothing: behind half a record all others would be unreadable. False: there is no room
- * for it. Call with the lock held. */
-static bool append_locked(struct call *c, uint32_t of, enum finish_reason finish,
-			  const struct draw_result *draw, uint32_t n_top) ON(role_engine)
+/* Appends a record, all of it or nothing: behind half a record all others would be unreadable. -ENOBUFS: there is no
+ * room for it; -ENOMEM. Call with the lock held. */
+static int append_locked(struct call *c, uint32_t of, enum finish_reason finish,
+			 const struct draw_result *draw, uint32_t n_top) ON(role_engine)
 {
 	struct buf *tokens = &c->shared.tokens;
+	size_t before = tokens->len;
 	struct token_record rec = {
 		.of = of,
 		.token = draw->token,
@@ -282,39 +334,39 @@ static bool append_locked(struct call *c, uint32_t of, enum finish_reason finish
 		.finish = (uint16_t)finish,
 		.n_top = (uint16_t)MIN(n_top, (uint32_t)TOP_LOGPROBS_MAX),
 	};
+	int r = buf_reserve(tokens, sizeof(rec) + rec.n_top * (sizeof(int32_t) + sizeof(float)));
 
-	if (buf_reserve(tokens, sizeof(rec) + rec.n_top * (sizeof(int32_t) + sizeof(float))))
-		tokens->failed = true;
 	c->engine.plenty = tokens->len >= TOKENS_PLENTY;
-	if (tokens->failed)
-		return false;
+	if (r < 0)
+		return r;
 	buf_append(tokens, &rec, sizeof(rec));
 	buf_append(tokens, draw->top_ids, rec.n_top * sizeof(int32_t));
 	buf_append(tokens, draw->top_logprobs, rec.n_top * sizeof(float));
-	return true;
+	count_kept(c, tokens->len, before);
+	return 0;
 }
 
 int call_push(struct call *c, uint32_t choice, enum finish_reason finish,
 	      const struct draw_result *draw)
 {
-	bool good;
+	int r;
 
 	lock(c);
-	good = append_locked(c, choice, finish, draw,
-			     c->text.ask.sampling.want_logprobs ? draw->n_top : 0);
+	r = append_locked(c, choice, finish, draw,
+			  c->text.ask.sampling.want_logprobs ? draw->n_top : 0);
 	unlock(c);
-	return good ? 0 : -ENOMEM;
+	return r;
 }
 
 int call_push_scores(struct call *c, uint32_t part, const struct draw_result *scores, uint32_t n)
 {
-	bool good = true;
+	int r = 0;
 
 	lock(c);
-	for (uint32_t i = 0; good && i < n; i++)
-		good = append_locked(c, part, FINISH_NONE, &scores[i], scores[i].n_top);
+	for (uint32_t i = 0; !r && i < n; i++)
+		r = append_locked(c, part, FINISH_NONE, &scores[i], scores[i].n_top);
 	unlock(c);
-	return good ? 0 : -ENOMEM;
+	return r;
 }
 
 bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_of,
@@ -366,8 +418,10 @@ void call_take(struct call *c, struct buf *tokens, void (*suspend)(void *connect
 	    s->closing || atomic_load(&c->aborted)) {
 		struct buf empty = *tokens;
 
+		empty.max = s->tokens.max;
 		*tokens = s->tokens;
 		s->tokens = empty;
+		count_kept(c, 0, tokens->len);
 		s->comment_due = false;
 		s->seen = s->stage;
 	} else {
@@ -386,6 +440,7 @@ void call_take_reply(struct call *c, struct buf *ret)
 
 	*ret = s->reply;
 	s->reply = (struct buf){0};
+	count_kept(c, 0, ret->len);
 	unlock(c);
 }
 

@@ -16,9 +16,9 @@
  *
  * Each member struct of struct call has an owner. `http` and `text` are written by the thread of that name before it
  * hands the call on, and are constant afterwards. There are four exceptions: http moves the body into text.body and
- * links text.node into the queue; http writes http.access when the request is completed; the engine thread owns
- * text.parts[].run and text.choices; and a visit may write to *http.own. `engine` is the engine thread's. `report` is
- * atomic. `shared` is guarded by its lock.
+ * links text.node into the queue; http writes http.access when the request is completed, and owns http.kept throughout;
+ * the engine thread owns text.parts[].run and text.choices; and a visit may write to *http.own. `engine` is the engine
+ * thread's. `report` is atomic. `shared` is guarded by its lock.
  *
  * References keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
  * completed. The work's lasts from text_submit (of a visit: call_submit) until the engine thread (or the text thread)
@@ -60,6 +60,9 @@ struct call_part {
 	struct content_key root_key, *page_keys;
 	uint32_t *boundaries; /* [n_boundaries] in the arena: the ends of turns, see turns.h */
 	uint32_t n_boundaries;
+	const char *
+		echo; /* [echo_len] in the arena: with echo, the prompt's text as the answer shows it */
+	size_t echo_len;
 	struct call_run {
 		struct call *call;
 		uint64_t id;	    /* id in the scheduler, 0: not submitted */
@@ -90,7 +93,8 @@ struct call_message {
 struct call_http {
 	void *connection; /* struct MHD_Connection */
 	void (*resume)(void *connection);
-	void *own; /* made by endpoint->ask; the engine thread's while endpoint->visit runs */
+	void *own;   /* made by endpoint->ask; the engine thread's while endpoint->visit runs */
+	size_t kept; /* as call_keep was told last */
 	/* of the request; http hands it over when the request is completed (access.ended_ns is not 0) */
 	struct access access;
 };
@@ -116,7 +120,8 @@ struct call_text {
 struct call_engine {
 	struct list live; /* in live.calls */
 	bool touched;	  /* in live.touched: live_deliver has found an event of this call */
-	/* why the call will fail: ENOMEM, a token could not be pushed; EDOM, logits were not finite; 0: it will not */
+	/* why the call will fail: ENOMEM or ENOBUFS, a token could not be pushed; EDOM, logits were not finite; 0: it
+	 * will not */
 	int broken;
 	bool plenty;	    /* so many tokens wait that http must take them */
 	uint32_t n_running; /* choices that have not ended; 0: not live */
@@ -160,6 +165,11 @@ struct call {
 	_Atomic uint32_t refs;
 	_Atomic bool aborted; /* the client has left, or its answer ended early */
 	_Atomic bool queued;  /* counted in server.queued */
+	_Atomic bool large;   /* so many bytes were kept that freeing them is worth a trim */
+	/* bytes of the answer that the client has not read: records, texts, log-probabilities, JSON */
+	_Atomic uint64_t kept;
+	/* the time since which more of the answer waits for the client; 0: nothing is ready, or it has not begun */
+	_Atomic uint64_t waits_ns;
 	struct call_message submit, control;
 
 	struct call_http http;
@@ -184,8 +194,18 @@ void call_submit(struct call *c);
 /* Takes the call out of the count server.queued. Does nothing if the call is not counted there. */
 void call_unqueue(struct call *c);
 
-/* Frees the body, and subtracts its bytes from server.body_bytes. The text thread calls it when the body is parsed,
- * call_unref in any case. */
+/* http: says how many bytes http keeps of the call's answer. Records and bodies that it has not taken are counted
+ * here. */
+void call_keep(struct call *c, size_t bytes);
+
+/* http: says whether more of the answer is ready for the client: from now on it is up to the client to take it. */
+void call_waits(struct call *c, bool waits);
+
+/* watch: fails the call like call_fail, so that its client gets the error as its answer. False: the answer is complete
+ * or on its way. */
+bool call_give_up(struct call *c, const struct err *e);
+
+/* text: frees the body once it is parsed, and subtracts its bytes from server.body_bytes. */
 void call_drop_body(struct call *c);
 
 /* Notes the reason for which a choice, or the call as a whole, ended: for metrics and the log. */
@@ -214,13 +234,13 @@ bool call_describe_hit(const struct call *c, char *out, size_t size);
  * silence is measured from now on (sent_ns). */
 void call_accept(struct call *c);
 
-/* engine: pushes a token of choice `choice`. Does not wake. -ENOMEM: out of memory, or 64 MiB of tokens wait for
- * http. */
+/* engine: pushes a token of choice `choice`. Does not wake. -ENOMEM; -ENOBUFS: 64 MiB of tokens wait for http, because
+ * the client of a stream does not read. */
 int call_push(struct call *c, uint32_t choice, enum finish_reason finish,
 	      const struct draw_result *draw) MUST_CHECK ON(role_engine);
 
 /* engine: pushes the next n scored tokens of part `part`: tokens of its prompt with their log-probabilities. The rank
- * of a scored token is above 0, the rank of a drawn token is 0. Does not wake. -ENOMEM: as for call_push. */
+ * of a scored token is above 0, the rank of a drawn token is 0. Does not wake. -ENOMEM, -ENOBUFS: as for call_push. */
 int call_push_scores(struct call *c, uint32_t part, const struct draw_result *scores,
 		     uint32_t n) MUST_CHECK ON(role_engine);
 

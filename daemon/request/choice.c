@@ -16,7 +16,8 @@ int choice_init(struct choice *c, const struct choice_config *config)
 	buf_init(&c->piece, TEXT_MAX);
 	buf_init(&c->content, TEXT_MAX);
 	buf_init(&c->reasoning, TEXT_MAX);
-	c->detokenizer = detokenizer_new(config->tokenizer, config->stops, config->n_stops);
+	openai_tokens_init(&c->ready);
+	c->detokenizer = detokenizer_new(config->tokenizer, config->stops);
 	return c->detokenizer ? 0 : -ENOMEM;
 }
 
@@ -27,6 +28,7 @@ void choice_release(struct choice *c)
 	buf_release(&c->content);
 	buf_release(&c->reasoning);
 	ids_release(&c->token_ids);
+	openai_tokens_release(&c->ready);
 	free(c->tokens);
 	free(c->places);
 }
@@ -57,23 +59,13 @@ static int remember_token(struct choice *c, const struct draw_result *draw, size
 	return 0;
 }
 
-int choice_echo(struct choice *c, const struct openai_token *tokens, size_t n)
-{
-	if (reserve_tokens(c, n) < 0)
-		return -ENOMEM;
-	memcpy(c->tokens, tokens, n * sizeof(*tokens));
-	memset(c->places, 0, n * sizeof(*c->places));
-	c->n_tokens = c->n_ready = n;
-	return 0;
-}
-
 /* To be called when a stop string was found. The text ends where that string begins. Drops the tokens behind the end of
  * the text. Notes how many bytes of the last token that is left are no part of the text (`cut`). */
 static void cut_tokens(struct choice *c)
 {
 	size_t released = detokenizer_released(c->detokenizer);
 
-	while (c->n_tokens > c->n_ready) {
+	while (c->n_tokens) {
 		struct choice_place *p = &c->places[c->n_tokens - 1];
 
 		if (p->end <= released)
@@ -90,7 +82,7 @@ static void cut_tokens(struct choice *c)
 /* Counts the raw bytes from begin up to end as content of their tokens. */
 static void mark_content(struct choice *c, size_t begin, size_t end)
 {
-	for (size_t i = c->n_tokens; i > c->n_ready; i--) {
+	for (size_t i = c->n_tokens; i > 0; i--) {
 		struct choice_place *p = &c->places[i - 1];
 		size_t from = MAX(begin, p->begin), to = MIN(end, p->end);
 
@@ -144,22 +136,19 @@ static void finish_split(struct choice *c)
 
 /* Takes the tokens of which all bytes have passed the splitter, or all tokens if the choice has ended. Each one with
  * content becomes ready to be reported, each other one is dropped. */
-static void settle_tokens(struct choice *c)
+static int settle_tokens(struct choice *c)
 {
-	size_t through = detokenizer_released(c->detokenizer) - c->splitter.n_held;
-	size_t kept = c->n_ready, i = c->n_ready;
+	size_t through = detokenizer_released(c->detokenizer) - c->splitter.n_held, i = 0;
 
 	if (!c->n_tokens)
-		return;
+		return 0;
 	for (; i < c->n_tokens && (c->finish || c->places[i].end <= through); i++)
-		if (c->places[i].content) {
-			c->tokens[kept] = c->tokens[i];
-			c->places[kept++] = c->places[i];
-		}
-	memmove(c->tokens + kept, c->tokens + i, (c->n_tokens - i) * sizeof(*c->tokens));
-	memmove(c->places + kept, c->places + i, (c->n_tokens - i) * sizeof(*c->places));
-	c->n_tokens -= i - kept;
-	c->n_ready = kept;
+		if (c->places[i].content && openai_tokens_add(&c->ready, &c->tokens[i]) < 0)
+			return -ENOMEM;
+	memmove(c->tokens, c->tokens + i, (c->n_tokens - i) * sizeof(*c->tokens));
+	memmove(c->places, c->places + i, (c->n_tokens - i) * sizeof(*c->places));
+	c->n_tokens -= i;
+	return 0;
 }
 
 /* Whether the log-probabilities of a token with len raw bytes are reported. Those of a token without bytes are reported
@@ -218,22 +207,21 @@ int choice_push(struct choice *c, const struct draw_result *draw, enum finish_re
 	split_piece(c, begin, detokenizer_released(c->detokenizer));
 	if (c->finish)
 		finish_split(c);
-	if (c->config->logprobs)
-		settle_tokens(c);
+	if (c->config->logprobs && settle_tokens(c) < 0)
+		return -ENOMEM;
 	return c->content.failed || c->reasoning.failed || c->piece.failed ? -ENOMEM : r;
 }
 
 void choice_clear(struct choice *c)
 {
-	size_t n = c->n_ready;
-
 	buf_reset(&c->content);
 	buf_reset(&c->reasoning);
 	c->token_ids.len = 0;
-	if (!n)
-		return;
-	memmove(c->tokens, c->tokens + n, (c->n_tokens - n) * sizeof(*c->tokens));
-	memmove(c->places, c->places + n, (c->n_tokens - n) * sizeof(*c->places));
-	c->n_tokens -= n;
-	c->n_ready = 0;
+	openai_tokens_clear(&c->ready);
+}
+
+size_t choice_bytes(const struct choice *c)
+{
+	return c->content.len + c->reasoning.len + c->ready.bytes.len +
+	       c->token_ids.len * sizeof(*c->token_ids.v);
 }

@@ -27,10 +27,9 @@ struct choice_place {
 /* Settings that are the same for all choices of an answer. */
 struct choice_config {
 	const struct tokenizer *tokenizer; /* borrowed, as are the stops */
-	const char *const *stops;
-	size_t n_stops;
-	bool reasoning; /* the reasoning is split off from the content */
-	bool thinking;	/* the prompt ended in an open think block */
+	const struct stops *stops;	   /* NULL: none */
+	bool reasoning;			   /* the reasoning is split off from the content */
+	bool thinking;			   /* the prompt ended in an open think block */
 	bool logprobs, token_ids;
 	bool every_token; /* with echo: the log-probabilities of tokens without bytes are reported, too */
 };
@@ -41,25 +40,21 @@ struct choice {
 	struct reasoning splitter;
 	struct buf piece; /* text from the detokenizer, on its way to the splitter */
 
-	/* Results. They grow until choice_clear empties the texts and ids and removes the first n_ready tokens. */
+	/* Results. They grow until choice_clear empties them. */
 	struct buf content, reasoning;
 	struct ids token_ids;
-	struct openai_token *tokens; /* [n_tokens], the first n_ready can be reported */
-	size_t n_ready;
+	struct openai_tokens ready;    /* the tokens that can be reported */
 	const char *finish;	       /* "stop", "length"; NULL: the choice has not ended */
 	uint32_t n_drawn, n_reasoning; /* tokens drawn so far; of these, tokens of reasoning */
 
-	struct choice_place *places; /* [n_tokens] the places of `tokens` */
+	struct openai_token *tokens; /* [n_tokens] the tokens that wait */
+	struct choice_place *places; /* [n_tokens] their places */
 	size_t n_tokens, cap;
 	size_t raw; /* raw bytes of the tokens so far */
 };
 
 int choice_init(struct choice *c, const struct choice_config *config) MUST_CHECK;
 void choice_release(struct choice *c);
-
-/* Takes the tokens of the echoed prompt, whose log-probabilities are reported first. To be called before choice_push.
- * The caller puts the prompt's text into c->content. -ENOMEM. */
-int choice_echo(struct choice *c, const struct openai_token *tokens, size_t n) MUST_CHECK;
 
 /* Takes a drawn token; sets c->finish if the choice ends with it. 1: a stop string ended the choice, and the engine
  * thread must be told, because it would go on (`finish` is FINISH_NONE). 0: any other end, or none. -ENOMEM. Not to be
@@ -70,3 +65,6 @@ int choice_push(struct choice *c, const struct draw_result *draw,
 /* Removes the results that were sent: texts, ids, and tokens that were ready. Text that is held back, and tokens that
  * wait for it, stay. */
 void choice_clear(struct choice *c);
+
+/* Returns the bytes of the results. */
+size_t choice_bytes(const struct choice *c);

@@ -51,14 +51,12 @@ struct endpoint {
 	 * protocol/openai/response.h. */
 	const struct openai_shape *shape;
 	bool reasoning; /* the reasoning is split off from the content */
-	/* Append to a stream: `begin` the first chunk of a choice, `token` further text of a choice, `end` the end of
-	 * the stream. */
-	void (*begin)(const struct openai_head *h, uint32_t index, const int32_t *prompt_ids,
-		      size_t n_prompt_ids, struct buf *out);
-	void (*token)(const struct openai_head *h, const struct openai_delta *d, struct buf *out);
+	/* Say what is to be written: chunks of a stream, and the body of an answer that is not a stream. */
+	void (*chunks)(struct openai_output *o, const struct openai_head *h,
+		       const struct openai_delta *d, bool first, const struct ids *prompt);
+	void (*whole)(struct openai_output *o, const struct openai_head *h,
+		      const struct openai_choice *choices, size_t n, const struct ids *prompts,
+		      size_t n_prompts, const struct openai_usage *u);
+	/* Appends the end of a stream. */
 	void (*end)(const struct openai_head *h, const struct openai_usage *u, struct buf *out);
-	/* Writes the body of an answer that is not a stream. */
-	void (*whole)(const struct openai_head *h, const struct openai_choice *choices, size_t n,
-		      const struct ids *prompt_ids, size_t n_prompts, const struct openai_usage *u,
-		      struct buf *out);
 };

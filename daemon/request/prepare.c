@@ -14,7 +14,7 @@
 enum {
 	CHOICES_MAX = 1024,
 	/* The most prompt tokens with log-probabilities in one answer. A token counts once for each choice, because
-	 * each choice may have a copy of it, with some two hundred bytes. */
+	 * each choice lists it: with 20 others beside each token an answer may have 700 MB. */
 	SCORED_MAX = 1 << 19,
 };
 
@@ -230,8 +230,34 @@ static int find_turns(struct call *c, struct call_part *p, struct err *e)
 	return 0;
 }
 
-/* Fills part i: the prompt's ids, the number of tokens to generate, the ends of turns, the keys of pages, and the
- * seed. */
+/* Makes the text of an echoed prompt: the client's, or that of its ids, without special tokens. */
+static int make_echo(struct call *c, const struct openai_prompt *prompt, struct call_part *p,
+		     struct err *e)
+{
+	const struct tokenizer *t = c->server->tokenizer;
+	struct buf text;
+
+	p->echo = prompt->text;
+	p->echo_len = prompt->text_len;
+	if (prompt->text)
+		return 0;
+	buf_init(&text, SIZE_MAX / 2);
+	for (size_t i = 0; i < prompt->n_ids; i++) {
+		size_t len;
+		const char *bytes = tokenizer_bytes(t, prompt->ids[i], &len);
+
+		if (!tokenizer_is_special(t, prompt->ids[i]))
+			buf_append(&text, bytes, len);
+	}
+	if (!text.failed)
+		p->echo = arena_strndup(&c->text.arena, buf_str(&text), text.len);
+	p->echo_len = text.len;
+	buf_release(&text);
+	return p->echo ? 0 : err_no_memory(e);
+}
+
+/* Fills part i: the prompt's ids, the number of tokens to generate, the ends of turns, the keys of pages, the
+ * echo, and the seed. */
 static int make_part(struct call *c, uint32_t i, struct err *e)
 {
 	const struct openai_request *ask = &c->text.ask;
@@ -256,6 +282,8 @@ static int make_part(struct call *c, uint32_t i, struct err *e)
 		r = find_turns(c, p, e);
 	if (!r)
 		r = name_pages(c, p, e);
+	if (!r && ask->echo)
+		r = make_echo(c, &ask->prompts[i], p, e);
 	p->seed = ask->sampling.seed;
 	if (!r && !ask->has_seed)
 		r = draw_seed(&p->seed, e);
@@ -267,7 +295,8 @@ static int make_parts(struct call *c, struct err *e)
 {
 	const struct openai_request *ask = &c->text.ask;
 	size_t n_parts = ask->context ? 1 : ask->n_prompts;
-	uint64_t n_scored;
+	const uint64_t memory = c->server->options.answer_memory;
+	uint64_t n_scored, bytes;
 	uint32_t n_top;
 	int r = 0;
 
@@ -296,6 +325,12 @@ static int make_parts(struct call *c, struct err *e)
 				 "%u tokens in all prompts are too many for their "
 				 "log-probabilities: times the choices, %u, they may be %d",
 				 c->text.n_prompt, c->text.n, SCORED_MAX);
+	bytes = n_scored ? (uint64_t)c->text.n_prompt * openai_tokens_size(n_top) : 0;
+	if (!r && bytes > memory)
+		return err_param(e, EINVAL, ask->source,
+				 "the log-probabilities of %u prompt tokens take %" PRIu64
+				 " bytes, and answers may take %" PRIu64 " (--answer-memory)",
+				 c->text.n_prompt, bytes, memory);
 	return r;
 }
 

@@ -219,8 +219,8 @@ static void take_token(struct live *l, const struct scheduler_event *ev, struct 
 		atomic_fetch_add(&m->generation_tokens, 1);
 		atomic_fetch_add(&c->report.n_generated, 1);
 	}
-	if (call_push(c, choice, ev->finish, ev->draw) < 0)
-		c->engine.broken = ENOMEM;
+	if (!c->engine.broken)
+		c->engine.broken = -call_push(c, choice, ev->finish, ev->draw);
 	if (ev->finish != FINISH_NONE)
 		end_choice(l, c, choice, ev->finish == FINISH_STOP ? METRICS_STOP : METRICS_LENGTH,
 			   now);
@@ -244,8 +244,9 @@ static void take_event(struct live *l, const struct scheduler_event *ev, uint64_
 		c->engine.broken = EDOM;
 	else if (!ev->scores)
 		take_token(l, ev, p, now);
-	else if (call_push_scores(c, (uint32_t)(p - c->text.parts), ev->scores, ev->n_scores) < 0)
-		c->engine.broken = ENOMEM;
+	else if (!c->engine.broken)
+		c->engine.broken = -call_push_scores(c, (uint32_t)(p - c->text.parts), ev->scores,
+						     ev->n_scores);
 }
 
 static void fail_call(struct live *l, struct call *c) ON(role_engine)
@@ -257,6 +258,10 @@ static void fail_call(struct live *l, struct call *c) ON(role_engine)
 			"the model computed NaN or infinite numbers for this request");
 		log_error("%s: %s", c->id, e.text);
 		atomic_fetch_add(&l->server->metrics.not_finite, 1);
+	} else if (c->engine.broken == ENOBUFS) {
+		err_set(&e, PROBLEM_UNREAD, "the answer is read too slowly");
+		log_warning("%s: %s", c->id, e.text);
+		atomic_fetch_add(&l->server->metrics.unread, 1);
 	} else {
 		err_no_memory(&e);
 	}

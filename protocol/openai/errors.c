@@ -30,6 +30,7 @@ static const struct row rows[] = {
 	{PROBLEM_QUEUE_FULL, 429, "rate_limit_error", "queue_full"},
 	{PROBLEM_HEADERS_TOO_LARGE, 431, "invalid_request_error", "headers_too_large"},
 	{PROBLEM_MODEL_LOADING, 503, "server_error", "model_loading"},
+	{PROBLEM_UNREAD, 503, "server_error", "answers_unread"},
 	{ESHUTDOWN, 503, "server_error", "shutting_down"},
 	{EIO, 503, "server_error", "device_error"},
 	{ENOMEM, 503, "server_error", "out_of_memory"},

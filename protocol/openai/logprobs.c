@@ -2,11 +2,9 @@
  * a prompt.
  *
  * In the first two forms a token's text is the characters that it completes. So a character whose bytes are spread over
- * several tokens belongs to the last of these tokens, and the texts of all tokens, joined, are the content. `bytes` (in
- * chat) are the token's own bytes, without those that `cut` of struct openai_token leaves out. The last token of a
- * choice or of an echoed prompt, and a token that is listed beside the drawn one, have no later token that could
- * complete their bytes; such incomplete bytes are shown as U+FFFD. */
-#include <inttypes.h>
+ * several tokens belongs to the last of these tokens, and the texts of all tokens, joined, are the content. `bytes` are
+ * exactly the token's own. A choice's last token, and a token that could have been drawn but was not, have no later
+ * token that could complete their bytes; incomplete bytes there are shown as U+FFFD. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,16 +82,9 @@ static void token_text(struct openai_cursor *c, struct span s, bool last, struct
 	}
 }
 
-/* A drawn or echoed token, and the cursor before it. Tokens that are listed beside it begin at the same cursor. */
-struct place {
-	const struct openai_token *token;
-	const struct openai_cursor *before;
-	bool last; /* no later token completes the token's bytes */
-};
-
 /* Writes the text of token `id` at a place, in quotes, and returns its bytes. Among the best tokens the place's own
- * token has the same text as in its own entry, so that clients can find this token among the best. */
-static struct span text_of(const struct openai_head *h, const struct place *at, int32_t id,
+ * token has the same text as in its own entry, so that clients find it there. */
+static struct span text_of(const struct openai_head *h, const struct openai_place *at, int32_t id,
 			   struct buf *out)
 {
 	bool drawn = id == at->token->draw.token;
@@ -113,43 +104,39 @@ static uint32_t n_best(const struct openai_head *h, const struct draw_result *dr
 	return MIN(n, (uint32_t)TOP_LOGPROBS_MAX);
 }
 
-static void chat_token(const struct openai_head *h, const struct openai_token *token,
-		       struct openai_cursor *c, bool last, struct buf *out)
+void logprobs_pass(const struct openai_head *h, const struct openai_token *token, bool last,
+		   struct openai_cursor *c)
 {
-	const struct draw_result *draw = &token->draw;
-	const struct openai_cursor before = *c;
-	const struct place at = {token, &before, last};
-	struct span s = span_of(h, draw->token, token->cut);
+	token_text(c, span_of(h, token->draw.token, token->cut), last, NULL);
+}
 
-	buf_puts(out, "{\"token\":\"");
-	token_text(c, s, last, out);
-	buf_puts(out, "\",\"logprob\":");
-	writer_logprob(out, draw->logprob);
+/* Writes the members of a token in the form of chat, behind the brace that opens them. */
+static void chat_members(const struct openai_head *h, const struct openai_place *at, int32_t id,
+			 float logprob, struct buf *out)
+{
+	struct span s;
+
+	buf_puts(out, "\"token\":");
+	s = text_of(h, at, id, out);
+	buf_puts(out, ",\"logprob\":");
+	writer_logprob(out, logprob);
 	buf_puts(out, ",\"bytes\":");
 	writer_bytes(out, (const unsigned char *)s.bytes, s.len);
+}
+
+void logprobs_chat_item(const struct openai_head *h, const struct openai_place *at, struct buf *out)
+{
+	const struct draw_result *draw = &at->token->draw;
+
+	buf_putc(out, '{');
+	chat_members(h, at, draw->token, draw->logprob, out);
 	buf_puts(out, ",\"top_logprobs\":[");
 	for (uint32_t i = 0; i < n_best(h, draw); i++) {
-		buf_puts(out, i ? ",{\"token\":" : "{\"token\":");
-		s = text_of(h, &at, draw->top_ids[i], out);
-		buf_puts(out, ",\"logprob\":");
-		writer_logprob(out, draw->top_logprobs[i]);
-		buf_puts(out, ",\"bytes\":");
-		writer_bytes(out, (const unsigned char *)s.bytes, s.len);
+		buf_puts(out, i ? ",{" : "{");
+		chat_members(h, at, draw->top_ids[i], draw->top_logprobs[i], out);
 		buf_putc(out, '}');
 	}
 	buf_puts(out, "]}");
-}
-
-void logprobs_chat(const struct openai_head *h, const struct openai_delta *d,
-		   struct openai_cursor *c, struct buf *out)
-{
-	buf_puts(out, "{\"content\":[");
-	for (size_t i = 0; i < d->n_tokens; i++) {
-		if (i)
-			buf_putc(out, ',');
-		chat_token(h, &d->tokens[i], c, d->finish_reason && i + 1 == d->n_tokens, out);
-	}
-	buf_puts(out, "],\"refusal\":null}");
 }
 
 /* The keys that a top_logprobs object of completions has so far: texts of tokens. A token with the same text as one
@@ -159,7 +146,7 @@ struct keys {
 	uint32_t n;
 };
 
-static void best_entry(const struct openai_head *h, const struct place *at, int32_t id,
+static void best_entry(const struct openai_head *h, const struct openai_place *at, int32_t id,
 		       float logprob, struct keys *keys, struct buf *out)
 {
 	size_t start = out->len, from, len;
@@ -186,7 +173,7 @@ static void best_entry(const struct openai_head *h, const struct place *at, int3
 
 /* Writes the best tokens as an object of texts with their log-probabilities. The text of the drawn token is always
  * among them. */
-static void best_object(const struct openai_head *h, const struct place *at, struct buf *out)
+static void best_object(const struct openai_head *h, const struct openai_place *at, struct buf *out)
 {
 	const struct draw_result *draw = &at->token->draw;
 	struct keys keys = {.n = 0};
@@ -202,53 +189,30 @@ static void best_object(const struct openai_head *h, const struct place *at, str
 	buf_putc(out, '}');
 }
 
-enum list { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET };
-
-/* Writes one of the four lists of a completion's logprobs. Each list goes over all tokens again, from the same
- * cursor. */
-static void completion_list(const struct openai_head *h, const struct openai_delta *d,
-			    enum list which, struct openai_cursor *c, struct buf *out)
+void logprobs_token(const struct openai_head *h, const struct openai_place *at, struct buf *out)
 {
-	for (size_t i = 0; i < d->n_tokens; i++) {
-		const struct openai_token *token = &d->tokens[i];
-		const struct openai_cursor before = *c;
-		const bool last = token->last || (d->finish_reason && i + 1 == d->n_tokens);
-		const struct place at = {token, &before, last};
-
-		token_text(c, span_of(h, token->draw.token, token->cut), last, NULL);
-		if (i)
-			buf_putc(out, ',');
-		if (which == TOKENS)
-			text_of(h, &at, token->draw.token, out);
-		else if (which != TEXT_OFFSET && token->first)
-			buf_puts(out, "null");
-		else if (which == TOKEN_LOGPROBS)
-			writer_logprob(out, token->draw.logprob);
-		else if (which == TOP_LOGPROBS)
-			best_object(h, &at, out);
-		else
-			buf_printf(out, "%zu", before.offset);
-	}
+	text_of(h, at, at->token->draw.token, out);
 }
 
-void logprobs_completion(const struct openai_head *h, const struct openai_delta *d,
-			 struct openai_cursor *cursor, struct buf *out)
+void logprobs_logprob(const struct openai_head *h, const struct openai_place *at, struct buf *out)
 {
-	static const char *const names[] = {
-		[TOKENS] = "{\"tokens\":[",
-		[TOKEN_LOGPROBS] = "],\"token_logprobs\":[",
-		[TOP_LOGPROBS] = "],\"top_logprobs\":[",
-		[TEXT_OFFSET] = "],\"text_offset\":[",
-	};
-	struct openai_cursor c;
+	if (at->token->first)
+		buf_puts(out, "null");
+	else
+		writer_logprob(out, at->token->draw.logprob);
+}
 
-	for (enum list which = TOKENS; which <= TEXT_OFFSET; which++) {
-		c = *cursor;
-		buf_puts(out, names[which]);
-		completion_list(h, d, which, &c, out);
-	}
-	buf_puts(out, "]}");
-	*cursor = c;
+void logprobs_best(const struct openai_head *h, const struct openai_place *at, struct buf *out)
+{
+	if (at->token->first)
+		buf_puts(out, "null");
+	else
+		best_object(h, at, out);
+}
+
+void logprobs_offset(const struct openai_head *h, const struct openai_place *at, struct buf *out)
+{
+	buf_printf(out, "%zu", at->before->offset);
 }
 
 static void prompt_entry(const struct openai_head *h, int32_t id, float logprob, uint32_t rank,
@@ -256,29 +220,26 @@ static void prompt_entry(const struct openai_head *h, int32_t id, float logprob,
 {
 	struct span s = span_of(h, id, 0);
 
-	buf_printf(out, "\"%" PRId32 "\":{\"logprob\":", id);
+	buf_putc(out, '"');
+	writer_number(out, id);
+	buf_puts(out, "\":{\"logprob\":");
 	writer_logprob(out, logprob);
-	buf_printf(out, ",\"rank\":%" PRIu32 ",\"decoded_token\":", rank);
+	buf_puts(out, ",\"rank\":");
+	writer_number(out, (int32_t)rank);
+	buf_puts(out, ",\"decoded_token\":");
 	writer_string(out, s.bytes, s.len);
 	buf_putc(out, '}');
 }
 
-void logprobs_write_prompt(const struct openai_head *h, const struct draw_result *prompt, size_t n,
-			   struct buf *out)
+void logprobs_prompt_item(const struct openai_head *h, const struct draw_result *p, struct buf *out)
 {
-	buf_puts(out, n ? "[null" : "[");
-	for (size_t i = 1; i < n; i++) {
-		const struct draw_result *p = &prompt[i];
-
-		buf_puts(out, ",{");
-		prompt_entry(h, p->token, p->logprob, p->rank, out);
-		for (uint32_t k = 0; k < MIN(p->n_top, h->n_prompt_logprobs); k++) {
-			if (p->top_ids[k] == p->token)
-				continue;
-			buf_putc(out, ',');
-			prompt_entry(h, p->top_ids[k], p->top_logprobs[k], k + 1, out);
-		}
-		buf_putc(out, '}');
+	buf_putc(out, '{');
+	prompt_entry(h, p->token, p->logprob, p->rank, out);
+	for (uint32_t k = 0; k < MIN(p->n_top, h->n_prompt_logprobs); k++) {
+		if (p->top_ids[k] == p->token)
+			continue;
+		buf_putc(out, ',');
+		prompt_entry(h, p->top_ids[k], p->top_logprobs[k], k + 1, out);
 	}
-	buf_putc(out, ']');
+	buf_putc(out, '}');
 }

@@ -39,7 +39,7 @@
 
 enum {
 	STOPS_MAX = 64,
-	/* bytes of one stop string; every choice has a table with an entry for each byte of each stop string */
+	/* bytes of one stop string; a call has a table with an entry for each byte of each stop string */
 	STOP_BYTES_MAX = 1024,
 	STOP_TOKEN_IDS_MAX = 256,
 	CACHE_SALT_MAX = 1024, /* bytes */

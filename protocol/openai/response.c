@@ -6,37 +6,60 @@
 #include "protocol/openai/response_internal.h"
 #include "protocol/openai/writer.h"
 
+enum {
+	TEXT_SLICE = 4 << 10, /* bytes of a text that are written at once */
+	IDS_SLICE = 1000,
+};
+
 /* ---- differences between chat and completions ---- */
 
-static void chat_text(const struct openai_delta *d, enum choice_form form, struct buf *out)
+static size_t chat_text(const struct openai_delta *d, enum choice_form form,
+			struct openai_span *ret)
 {
-	const bool whole = form == CHOICE_WHOLE;
+	struct openai_span *s = ret;
 
-	buf_puts(out, whole ? "\"message\":{\"role\":\"assistant\"" : "\"delta\":{");
-	if (form == CHOICE_FIRST)
-		buf_puts(out, "\"role\":\"assistant\",\"content\":\"\",\"refusal\":null");
-	if (whole) {
-		buf_puts(out, ",\"content\":");
-		writer_string(out, d->content, d->content_len);
-		buf_puts(out, ",\"refusal\":null");
+	switch (form) {
+	case CHOICE_FIRST:
+		*s++ = (struct openai_span){
+			"\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}"};
+		break;
+	case CHOICE_PIECE:
+		*s++ = (struct openai_span){"\"delta\":{"};
+		if (d->reasoning_len)
+			*s++ = (struct openai_span){"\"reasoning_content\":\"", d->reasoning,
+						    d->reasoning_len};
+		if (d->content_len || !d->reasoning_len)
+			*s++ = (struct openai_span){d->reasoning_len ? "\",\"content\":\""
+								     : "\"content\":\"",
+						    d->content, d->content_len};
+		*s++ = (struct openai_span){"\"}"};
+		break;
+	case CHOICE_LAST: *s++ = (struct openai_span){"\"delta\":{}"}; break;
+	case CHOICE_WHOLE:
+		*s++ = (struct openai_span){"\"message\":{\"role\":\"assistant\",\"content\":\"",
+					    d->content, d->content_len};
+		*s++ = (struct openai_span){"\",\"refusal\":null"};
+		if (d->reasoning_len) {
+			*s++ = (struct openai_span){",\"reasoning_content\":\"", d->reasoning,
+						    d->reasoning_len};
+			*s++ = (struct openai_span){"\"}"};
+		} else {
+			*s++ = (struct openai_span){"}"};
+		}
+		break;
 	}
-	if ((whole || form == CHOICE_PIECE) && d->reasoning_len) {
-		buf_puts(out, whole ? ",\"reasoning_content\":" : "\"reasoning_content\":");
-		writer_string(out, d->reasoning, d->reasoning_len);
-	}
-	if (form == CHOICE_PIECE && (d->content_len || !d->reasoning_len)) {
-		buf_puts(out, d->reasoning_len ? ",\"content\":" : "\"content\":");
-		writer_string(out, d->content, d->content_len);
-	}
-	buf_putc(out, '}');
+	return (size_t)(s - ret);
 }
 
-static void completion_text(const struct openai_delta *d, enum choice_form form, struct buf *out)
+static size_t completion_text(const struct openai_delta *d, enum choice_form form,
+			      struct openai_span *ret)
 {
-	const bool piece = form == CHOICE_PIECE || form == CHOICE_WHOLE;
+	const bool empty = form == CHOICE_FIRST || form == CHOICE_LAST;
 
-	buf_puts(out, "\"text\":");
-	writer_string(out, d->content, piece ? d->content_len : 0);
+	ret[0] = (struct openai_span){"\"text\":\"", d->echo, empty ? 0 : d->echo_len};
+	ret[1] = (struct openai_span){"", d->content, empty ? 0 : d->content_len};
+	ret[2] = (struct openai_span){"\""};
+	return 3;
 }
 
 const struct openai_shape openai_chat = {
@@ -45,17 +68,37 @@ const struct openai_shape openai_chat = {
 	.opens = true,
 	.prompt_in_body = true,
 	.text = chat_text,
-	.logprobs = logprobs_chat,
+	.lists = {{"{\"content\":[", logprobs_chat_item}},
+	.behind_lists = "],\"refusal\":null}",
 };
 
 const struct openai_shape openai_completion = {
 	.body = "text_completion",
 	.chunk = "text_completion",
 	.text = completion_text,
-	.logprobs = logprobs_completion,
+	.lists = {{"{\"tokens\":[", logprobs_token},
+		  {"],\"token_logprobs\":[", logprobs_logprob},
+		  {"],\"top_logprobs\":[", logprobs_best},
+		  {"],\"text_offset\":[", logprobs_offset}},
+	.behind_lists = "]}",
 };
 
-/* ---- parts of bodies and chunks ---- */
+/* ---- the parts of a body or chunk, in their order ----
+ *
+ * Each function writes some of a part, and returns true when all of it is written. It counts its progress in o->item and
+ * o->at, which are 0 at first. It writes something at each call. */
+
+/* The choice that is written. */
+static const struct openai_delta *delta_of(const struct openai_output *o)
+{
+	return o->choices ? &o->choices[o->choice].all : &o->delta;
+}
+
+/* The form in which it is written. */
+static enum choice_form form_of(const struct openai_output *o)
+{
+	return (enum choice_form)__builtin_ctz(o->forms);
+}
 
 /* {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":…,"choices":[ */
 static void write_head(const struct openai_head *h, const char *object, struct buf *out)
@@ -70,6 +113,207 @@ static void write_head(const struct openai_head *h, const char *object, struct b
 	buf_puts(out, ",\"choices\":[");
 }
 
+static void begin_chunk(const struct openai_head *h, struct buf *out)
+{
+	buf_puts(out, "data: ");
+	write_head(h, h->shape->chunk, out);
+}
+
+static bool begin(struct openai_output *o, size_t enough, struct buf *out)
+{
+	if (o->choices)
+		write_head(o->head, o->head->shape->body, out);
+	else
+		begin_chunk(o->head, out);
+	return true;
+}
+
+static bool begin_choice(struct openai_output *o, size_t enough, struct buf *out)
+{
+	buf_printf(out, "%s{\"index\":%" PRIu32 ",", o->choice ? "," : "", delta_of(o)->index);
+	return true;
+}
+
+static bool write_text(struct openai_output *o, size_t enough, struct buf *out)
+{
+	struct openai_span spans[SPANS_MAX];
+	size_t n = o->head->shape->text(delta_of(o), form_of(o), spans);
+	const struct openai_span *s = &spans[o->item];
+
+	if (!o->at)
+		buf_puts(out, s->json);
+	if (o->at < s->len)
+		o->at += writer_escaped_part(out, s->text + o->at, s->len - o->at, TEXT_SLICE);
+	if (o->at < s->len)
+		return false;
+	o->at = 0;
+	return ++o->item == n;
+}
+
+static size_t list_bytes(const struct openai_tokens *t)
+{
+	return t ? t->bytes.len : 0;
+}
+
+/* Reads the token at o->at, which counts the bytes of both lists: the echoed prompt's tokens, then the choice's own.
+ * *ret_last: no later token completes the token's bytes. False: there is no further token. */
+static bool next_token(struct openai_output *o, struct openai_token *ret, bool *ret_last)
+{
+	const struct openai_delta *d = delta_of(o);
+	size_t echoed = list_bytes(d->echoed), at = o->at - MIN(o->at, echoed);
+
+	if (o->at < echoed) {
+		openai_tokens_next(d->echoed, &o->at, ret);
+	} else {
+		if (!d->tokens || !openai_tokens_next(d->tokens, &at, ret))
+			return false;
+		o->at = echoed + at;
+	}
+	*ret_last = ret->last || (d->finish_reason && o->at == echoed + list_bytes(d->tokens));
+	return true;
+}
+
+static bool has_logprobs(const struct openai_output *o)
+{
+	const struct openai_delta *d = delta_of(o);
+
+	if (!o->head->logprobs)
+		return false;
+	return form_of(o) == CHOICE_WHOLE ||
+	       (form_of(o) == CHOICE_PIECE &&
+		(d->echo_len || d->content_len || list_bytes(d->echoed) || list_bytes(d->tokens)));
+}
+
+static bool write_logprobs(struct openai_output *o, size_t enough, struct buf *out)
+{
+	const struct openai_shape *shape = o->head->shape;
+	struct openai_cursor *kept = delta_of(o)->cursor;
+	struct openai_token token;
+	bool last;
+
+	if (!o->item && !o->at)
+		buf_puts(out, ",\"logprobs\":");
+	if (!has_logprobs(o)) {
+		buf_puts(out, "null");
+		return true;
+	}
+	if (!o->at) {
+		o->cursor = kept ? *kept : (struct openai_cursor){0};
+		buf_puts(out, shape->lists[o->item].before);
+	}
+	for (bool comma = o->at; next_token(o, &token, &last); comma = true) {
+		const struct openai_cursor before = o->cursor;
+		const struct openai_place at = {&token, &before, last};
+
+		if (comma)
+			buf_putc(out, ',');
+		logprobs_pass(o->head, &token, last, &o->cursor);
+		shape->lists[o->item].item(o->head, &at, out);
+		if (out->len >= enough)
+			return false;
+	}
+	o->at = 0;
+	if (++o->item < LISTS_MAX && shape->lists[o->item].before)
+		return false;
+	buf_puts(out, shape->behind_lists);
+	if (kept)
+		*kept = o->cursor;
+	return true;
+}
+
+static bool write_finish(struct openai_output *o, size_t enough, struct buf *out)
+{
+	const bool ends = form_of(o) == CHOICE_LAST || form_of(o) == CHOICE_WHOLE;
+
+	buf_puts(out, ",\"finish_reason\":");
+	writer_nullable(out, ends ? delta_of(o)->finish_reason : NULL);
+	return true;
+}
+
+/* Writes a member with a list of ids. `name` has all that stands before the first id. */
+static bool write_ids(struct openai_output *o, const char *name, const int32_t *ids, size_t n,
+		      struct buf *out)
+{
+	size_t to = MIN(o->at + IDS_SLICE, n);
+
+	if (!o->at)
+		buf_puts(out, name);
+	writer_ids_part(out, ids, o->at, to);
+	o->at = to;
+	if (to < n)
+		return false;
+	buf_putc(out, ']');
+	return true;
+}
+
+static bool write_token_ids(struct openai_output *o, size_t enough, struct buf *out)
+{
+	const struct openai_delta *d = delta_of(o);
+	const bool first = form_of(o) == CHOICE_FIRST;
+
+	if (!o->head->return_token_ids || (first && o->head->shape->prompt_in_body))
+		return true;
+	if (!write_ids(o, ",\"token_ids\":[", d->token_ids,
+		       first || o->ids_written ? 0 : d->n_token_ids, out))
+		return false;
+	o->ids_written = form_of(o) == CHOICE_PIECE;
+	return true;
+}
+
+static bool write_prompt_ids(struct openai_output *o, const struct ids *prompt, struct buf *out)
+{
+	return write_ids(o, ",\"prompt_token_ids\":[", prompt->v, prompt->len, out);
+}
+
+static bool has_prompt_ids(const struct openai_output *o)
+{
+	return o->head->return_token_ids &&
+	       (form_of(o) == CHOICE_FIRST || form_of(o) == CHOICE_WHOLE);
+}
+
+static bool write_choice_prompt_ids(struct openai_output *o, size_t enough, struct buf *out)
+{
+	size_t per_prompt = o->n_prompts ? MAX(o->n_choices / o->n_prompts, (size_t)1) : 1;
+
+	return !has_prompt_ids(o) || o->head->shape->prompt_in_body ||
+	       write_prompt_ids(o, &o->prompts[o->choice / per_prompt], out);
+}
+
+static bool write_prompt_logprobs(struct openai_output *o, const struct openai_tokens *prompt,
+				  size_t enough, struct buf *out)
+{
+	struct openai_token token;
+
+	if (!o->at)
+		buf_puts(out, ",\"prompt_logprobs\":[");
+	while (prompt && openai_tokens_next(prompt, &o->at, &token)) {
+		if (token.first) {
+			buf_puts(out, "null");
+		} else {
+			buf_putc(out, ',');
+			logprobs_prompt_item(o->head, &token.draw, out);
+		}
+		if (out->len >= enough)
+			return false;
+	}
+	buf_putc(out, ']');
+	return true;
+}
+
+static bool write_choice_prompt_logprobs(struct openai_output *o, size_t enough, struct buf *out)
+{
+	const struct openai_head *h = o->head;
+
+	return form_of(o) != CHOICE_WHOLE || !h->prompt_logprobs || h->shape->prompt_in_body ||
+	       write_prompt_logprobs(o, o->choices[o->choice].prompt, enough, out);
+}
+
+static bool end_choice(struct openai_output *o, size_t enough, struct buf *out)
+{
+	buf_putc(out, '}');
+	return true;
+}
+
 static void write_usage(const struct openai_usage *u, struct buf *out)
 {
 	buf_printf(out,
@@ -82,68 +326,32 @@ static void write_usage(const struct openai_usage *u, struct buf *out)
 		   u->reasoning_tokens);
 }
 
-static void write_prompt_ids(const int32_t *ids, size_t n, struct buf *out)
+/* If the request wants usage, the chunks before the last one have the usage so far, or "usage":null. */
+static bool end_choices(struct openai_output *o, size_t enough, struct buf *out)
 {
-	buf_puts(out, ",\"prompt_token_ids\":");
-	writer_ids(out, ids, n);
-}
-
-static void write_logprobs(const struct openai_head *h, const struct openai_delta *d,
-			   enum choice_form form, struct buf *out)
-{
-	struct openai_cursor own = {0};
-
-	buf_puts(out, ",\"logprobs\":");
-	if (h->logprobs &&
-	    (form == CHOICE_WHOLE || (form == CHOICE_PIECE && (d->content_len || d->n_tokens))))
-		h->shape->logprobs(h, d, d->cursor ? d->cursor : &own, out);
-	else
-		buf_puts(out, "null");
-}
-
-/* Writes a choice without its last "}". */
-static void write_choice(const struct openai_head *h, const struct openai_delta *d,
-			 enum choice_form form, struct buf *out)
-{
-	const bool ends = form == CHOICE_LAST || form == CHOICE_WHOLE;
-
-	buf_printf(out, "{\"index\":%" PRIu32 ",", d->index);
-	h->shape->text(d, form, out);
-	write_logprobs(h, d, form, out);
-	buf_puts(out, ",\"finish_reason\":");
-	writer_nullable(out, ends ? d->finish_reason : NULL);
-	if (!h->return_token_ids || (form == CHOICE_FIRST && h->shape->prompt_in_body))
-		return;
-	buf_puts(out, ",\"token_ids\":");
-	writer_ids(out, d->token_ids, d->n_token_ids);
-}
-
-static void write_prompt_logprobs(const struct openai_head *h, const struct openai_choice *c,
-				  struct buf *out)
-{
-	buf_puts(out, ",\"prompt_logprobs\":");
-	logprobs_write_prompt(h, c->prompt, c->n_prompt, out);
-}
-
-/* ---- streams: a chunk is one JSON object behind "data: ", with an empty line after it ---- */
-
-static const char done[] = "data: [DONE]\n\n";
-
-static void begin_chunk(const struct openai_head *h, struct buf *out)
-{
-	buf_puts(out, "data: ");
-	write_head(h, h->shape->chunk, out);
-}
-
-/* Closes the choice and the list of choices. If the request wants usage, the chunks before the last one have the usage
- * so far, or "usage":null. */
-static void end_choices(const struct openai_head *h, struct buf *out)
-{
-	buf_puts(out, "}]");
-	if (h->so_far)
-		write_usage(h->so_far, out);
-	else if (h->include_usage)
+	buf_putc(out, ']');
+	if (o->choices)
+		write_usage(&o->usage, out);
+	else if (o->head->so_far)
+		write_usage(o->head->so_far, out);
+	else if (o->head->include_usage)
 		buf_puts(out, ",\"usage\":null");
+	return true;
+}
+
+static bool write_body_prompt_ids(struct openai_output *o, size_t enough, struct buf *out)
+{
+	return !has_prompt_ids(o) ||
+	       (o->choices && !o->head->shape->prompt_in_body && o->n_prompts != 1) ||
+	       write_prompt_ids(o, &o->prompts[0], out);
+}
+
+static bool write_body_prompt_logprobs(struct openai_output *o, size_t enough, struct buf *out)
+{
+	const struct openai_head *h = o->head;
+
+	return form_of(o) != CHOICE_WHOLE || !h->prompt_logprobs || !h->shape->prompt_in_body ||
+	       write_prompt_logprobs(o, o->choices[0].prompt, enough, out);
 }
 
 static void end_chunk(struct buf *out)
@@ -151,46 +359,86 @@ static void end_chunk(struct buf *out)
 	buf_puts(out, "}\n\n");
 }
 
-void openai_stream_role(const struct openai_head *h, uint32_t index, const int32_t *prompt_ids,
-			size_t n_prompt_ids, struct buf *out)
+static bool end(struct openai_output *o, size_t enough, struct buf *out)
 {
-	const struct openai_delta d = {.index = index};
-
-	if (!h->shape->opens && !h->return_token_ids)
-		return;
-	begin_chunk(h, out);
-	write_choice(h, &d, CHOICE_FIRST, out);
-	if (h->return_token_ids && !h->shape->prompt_in_body)
-		write_prompt_ids(prompt_ids, n_prompt_ids, out);
-	end_choices(h, out);
-	if (h->return_token_ids)
-		write_prompt_ids(prompt_ids, n_prompt_ids, out);
-	end_chunk(out);
+	if (o->choices)
+		buf_putc(out, '}');
+	else
+		end_chunk(out);
+	return true;
 }
 
-static void write_chunk(const struct openai_head *h, const struct openai_delta *d,
-			enum choice_form form, struct buf *out)
+/* The parts of a choice stand from FIRST_PART to LAST_PART; a body repeats them for each of its choices. */
+enum { FIRST_PART = 1, LAST_PART = 8 };
+
+static bool (*const parts[])(struct openai_output *o, size_t enough, struct buf *out) = {
+	begin,
+	[FIRST_PART] = begin_choice,
+	write_text,
+	write_logprobs,
+	write_finish,
+	write_token_ids,
+	write_choice_prompt_ids,
+	write_choice_prompt_logprobs,
+	[LAST_PART] = end_choice,
+	end_choices,
+	write_body_prompt_ids,
+	write_body_prompt_logprobs,
+	end,
+};
+
+/* ---- bodies and chunks ---- */
+
+void openai_body(struct openai_output *o, const struct openai_head *h,
+		 const struct openai_choice *choices, size_t n, const struct ids *prompts,
+		 size_t n_prompts, const struct openai_usage *u)
 {
-	begin_chunk(h, out);
-	write_choice(h, d, form, out);
-	end_choices(h, out);
-	end_chunk(out);
+	*o = (struct openai_output){
+		.head = h,
+		.choices = choices,
+		.n_choices = n,
+		.prompts = prompts,
+		.n_prompts = n_prompts,
+		.usage = *u,
+		.forms = 1u << CHOICE_WHOLE,
+	};
 }
 
-void openai_stream_delta(const struct openai_head *h, const struct openai_delta *d, struct buf *out)
+void openai_chunks(struct openai_output *o, const struct openai_head *h,
+		   const struct openai_delta *d, bool first, const struct ids *prompt)
 {
-	struct openai_delta rest = *d;
-
+	*o = (struct openai_output){.head = h, .prompts = prompt, .delta = *d};
+	if (first && (h->shape->opens || h->return_token_ids))
+		o->forms |= 1u << CHOICE_FIRST;
 	/* The chunk with the finish reason has no text, but may have token ids. So a last piece that has nothing but
 	 * token ids is not written as a chunk of its own. */
-	if (d->content_len || d->reasoning_len || d->n_tokens ||
-	    (d->n_token_ids && !d->finish_reason)) {
-		write_chunk(h, d, CHOICE_PIECE, out);
-		rest.n_token_ids = 0;
-	}
+	if (d->echo_len || d->content_len || d->reasoning_len || list_bytes(d->echoed) ||
+	    list_bytes(d->tokens) || (d->n_token_ids && !d->finish_reason))
+		o->forms |= 1u << CHOICE_PIECE;
 	if (d->finish_reason)
-		write_chunk(h, &rest, CHOICE_LAST, out);
+		o->forms |= 1u << CHOICE_LAST;
 }
+
+bool openai_write(struct openai_output *o, size_t enough, struct buf *out)
+{
+	while (o->forms && out->len < enough) {
+		if (!parts[o->step](o, enough, out))
+			continue;
+		o->item = o->at = 0;
+		if (o->step == LAST_PART && o->choice + 1 < o->n_choices) {
+			o->choice++;
+			o->step = FIRST_PART;
+		} else if (++o->step == ARRAY_SIZE(parts)) {
+			o->forms &= o->forms - 1;
+			o->step = 0;
+		}
+	}
+	return !o->forms;
+}
+
+/* ---- streams: a chunk is one JSON object behind "data: ", with an empty line after it ---- */
+
+static const char done[] = "data: [DONE]\n\n";
 
 void openai_stream_end(const struct openai_head *h, const struct openai_usage *u, struct buf *out)
 {
@@ -214,35 +462,4 @@ void openai_stream_error(const struct err *e, struct buf *out)
 void openai_stream_comment(struct buf *out)
 {
 	buf_puts(out, ": keep-alive\n\n");
-}
-
-/* ---- whole bodies ---- */
-
-void openai_body(const struct openai_head *h, const struct openai_choice *choices, size_t n,
-		 const struct ids *prompt_ids, size_t n_prompts, const struct openai_usage *u,
-		 struct buf *out)
-{
-	size_t per_prompt = n_prompts ? MAX(n / n_prompts, (size_t)1) : 1;
-	const bool in_body = h->shape->prompt_in_body;
-
-	write_head(h, h->shape->body, out);
-	for (size_t i = 0; i < n; i++) {
-		const struct ids *prompt = prompt_ids ? &prompt_ids[i / per_prompt] : NULL;
-
-		if (i)
-			buf_putc(out, ',');
-		write_choice(h, &choices[i].all, CHOICE_WHOLE, out);
-		if (h->return_token_ids && !in_body)
-			write_prompt_ids(prompt->v, prompt->len, out);
-		if (h->prompt_logprobs && !in_body)
-			write_prompt_logprobs(h, &choices[i], out);
-		buf_putc(out, '}');
-	}
-	buf_putc(out, ']');
-	write_usage(u, out);
-	if (h->return_token_ids && (in_body || n_prompts == 1))
-		write_prompt_ids(prompt_ids->v, prompt_ids->len, out);
-	if (h->prompt_logprobs && in_body)
-		write_prompt_logprobs(h, &choices[0], out);
-	buf_putc(out, '}');
 }

@@ -4,10 +4,13 @@
  * known; to a whole body as one piece. struct openai_shape has the differences between chat and completions. Every
  * function appends; check out->failed before the bytes are sent.
  *
+ * An answer may be hundreds of megabytes long. So a body, and the chunks of a piece, are written bit by bit:
+ * openai_body or openai_chunks says what is to be written (struct openai_output), and openai_write appends some of it
+ * at each call. Where its calls end makes no difference to the text.
+ *
  * A stream, after the headers were sent:
  *
- *     openai_stream_role     once for every choice, before anything else of it
- *     openai_stream_delta    for every piece of text; the last one of a choice has finish_reason
+ *     openai_chunks          for every piece of text; the last one of a choice has finish_reason
  *     openai_stream_end      once, when all choices have finished: the usage if requested, and [DONE]
  *     openai_stream_error    in place of the rest of the stream; it writes [DONE], too
  *     openai_stream_comment  whenever nothing was sent for 15 seconds
@@ -17,8 +20,9 @@
  *
  * Log-probabilities: pass the tokens in order, each with the piece of text that has the token's last byte (or with the
  * last piece). Pass only tokens of the content: not the end token, no tokens behind a stop string and none of the
- * reasoning. If a prompt is echoed, pass its tokens first, and also the drawn tokens without text, such as the end
- * token: evaluation programs cut off as many tokens as they asked to generate.
+ * reasoning. Then the tokens' texts together are the content. If a prompt is echoed, pass its text and its tokens with
+ * the first piece, and then every drawn token. The end token is one of these; it has no text. Evaluation programs need
+ * it, because they cut off as many tokens as they asked to generate.
  *
  * Token ids (return_token_ids) are all drawn tokens, the end token included. `prompt_token_ids` is where vLLM has it.
  * In chat it is a member of the body, and of each choice's first chunk. In completions it is a member of each choice of
@@ -36,8 +40,8 @@
 #include "base/err.h"
 #include "base/ids.h"
 #include "protocol/openai/errors.h"
+#include "protocol/openai/tokens.h"
 #include "protocol/tokenizer/tokenizer.h"
-#include "scheduler/plan.h"
 
 /* The differences between chat and completions. */
 extern const struct openai_shape openai_chat, openai_completion;
@@ -62,33 +66,26 @@ struct openai_head {
 	const struct tokenizer *tokenizer;
 };
 
-/* A generated or echoed token with its log-probabilities. `cut` bytes at its end do not belong to the text (a stop
- * string began inside it; a special token has no text). */
-struct openai_token {
-	struct draw_result draw;
-	uint32_t cut;
-	bool first; /* first token of an echoed prompt: it has no log-probability (null) */
-	bool last;  /* last token of an echoed prompt: no later token completes its bytes */
-};
-
-/* The place in a choice's text where its next token begins, kept from one piece of text to the next. Each choice of a
- * stream has one, all zeros at first. Only the functions of this directory use the members. */
+/* The place in a choice's text where its next token begins, kept from one piece of text to the next. Each choice has
+ * one, all zeros at first. Only the functions here use the members. */
 struct openai_cursor {
 	char held[4]; /* start of a UTF-8 sequence that the next token continues */
 	uint32_t n_held;
 	size_t offset; /* number of characters before the next token */
 };
 
-/* A piece of one choice's text, with its tokens. Each of content, reasoning, tokens and token ids may be empty. */
+/* A piece of one choice's text, with its tokens. Each of its texts and lists may be empty. Borrowed. */
 struct openai_delta {
 	uint32_t index;
-	const char *content; /* borrowed, UTF-8 */
+	const char *echo; /* text of the echoed prompt, before the content; completions only */
+	size_t echo_len;
+	const char *content; /* UTF-8 */
 	size_t content_len;
 	const char *reasoning; /* chat only */
 	size_t reasoning_len;
-	/* [n_tokens] for log-probabilities: the tokens whose last byte is in this piece */
-	const struct openai_token *tokens;
-	size_t n_tokens;
+	/* for log-probabilities: the tokens of the echoed prompt, and behind them the tokens whose last byte is in this
+	 * piece; NULL: none */
+	const struct openai_tokens *echoed, *tokens;
 	const int32_t *token_ids; /* [n_token_ids] for return_token_ids */
 	size_t n_token_ids;
 	/* this choice's cursor; needed in streams with log-probabilities, otherwise it may be NULL */
@@ -96,30 +93,46 @@ struct openai_delta {
 	const char *finish_reason; /* "stop", "length"; NULL: the choice has not ended */
 };
 
-/* One choice of a whole body. */
+/* One choice of a whole body. Borrowed. */
 struct openai_choice {
 	struct openai_delta all; /* all text, tokens and ids, index and finish_reason; no cursor */
-	/* For head.prompt_logprobs: the tokens of its prompt [n_prompt] with their log-probabilities. The first token's
-	 * are not used. Borrowed. */
-	const struct draw_result *prompt;
-	size_t n_prompt;
+	/* For head.prompt_logprobs: the tokens of its prompt with their log-probabilities. */
+	const struct openai_tokens *prompt;
 };
 
-/* Writes the first chunk of a choice: role and empty content in chat; nothing in completions, unless return_token_ids
- * wants the prompt's ids. prompt_ids [n_prompt_ids] of this choice's prompt are read only for return_token_ids. */
-void openai_stream_role(const struct openai_head *h, uint32_t index, const int32_t *prompt_ids,
-			size_t n_prompt_ids, struct buf *out);
+/* What is to be written, and how far it is. Only the functions here use the members. */
+struct openai_output {
+	const struct openai_head *head;
+	const struct openai_choice *choices; /* [n_choices] of a body; NULL: chunks are written */
+	const struct ids *prompts; /* [n_prompts] of a body; the choice's prompt of chunks */
+	size_t n_choices, n_prompts;
+	struct openai_usage usage; /* of a body */
+	struct openai_delta delta; /* of chunks */
+	unsigned forms;	     /* a bit for each form (enum choice_form) that is not written yet */
+	bool ids_written;    /* the piece's token ids were in a chunk */
+	size_t choice, step; /* the choice that is written, and the part of it */
+	size_t item, at;     /* the place in that part */
+	struct openai_cursor cursor; /* in the list of tokens that is written */
+};
 
-/* Writes up to two chunks: one with the piece, if it has anything, and one with the finish reason, if there is one. A
- * last piece with nothing but token ids has only the second chunk, which then has the ids. */
-void openai_stream_delta(const struct openai_head *h, const struct openai_delta *d,
-			 struct buf *out);
+/* To be written: a whole body of n choices; choice k belongs to prompt k / (n / n_prompts). prompts [n_prompts] are
+ * needed for return_token_ids; otherwise they may be NULL. All is borrowed until it is written. */
+void openai_body(struct openai_output *o, const struct openai_head *h,
+		 const struct openai_choice *choices, size_t n, const struct ids *prompts,
+		 size_t n_prompts, const struct openai_usage *u);
+
+/* To be written: up to three chunks of a choice. The first one, if `first` is set: role and empty content in chat;
+ * nothing in completions, unless return_token_ids wants the prompt's ids. One with the piece, if it has anything. One
+ * with the finish reason, if there is one. A last piece with nothing but token ids has no chunk of its own: the ids are
+ * in the chunk with the finish reason. `prompt` is read only for return_token_ids. All that the arguments point to is
+ * borrowed until it is written. */
+void openai_chunks(struct openai_output *o, const struct openai_head *h,
+		   const struct openai_delta *d, bool first, const struct ids *prompt);
+
+/* Appends some of the text: until out has `enough` bytes or more, by some kilobytes at most. Appends something, unless
+ * all is written or out has that many already. True: all is written. */
+bool openai_write(struct openai_output *o, size_t enough, struct buf *out);
+
 void openai_stream_end(const struct openai_head *h, const struct openai_usage *u, struct buf *out);
 void openai_stream_error(const struct err *e, struct buf *out);
 void openai_stream_comment(struct buf *out); /* ": keep-alive" */
-
-/* Writes a whole body of n choices; choice k belongs to prompt k / (n / n_prompts). prompt_ids [n_prompts] are needed
- * for return_token_ids; otherwise they may be NULL. */
-void openai_body(const struct openai_head *h, const struct openai_choice *choices, size_t n,
-		 const struct ids *prompt_ids, size_t n_prompts, const struct openai_usage *u,
-		 struct buf *out);

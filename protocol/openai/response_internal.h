@@ -7,6 +7,27 @@
  * finish reason, and in a whole body. */
 enum choice_form { CHOICE_FIRST, CHOICE_PIECE, CHOICE_LAST, CHOICE_WHOLE };
 
+/* JSON as it stands, and behind it a text that is still to be escaped. */
+struct openai_span {
+	const char *json, *text;
+	size_t len;
+};
+
+enum { SPANS_MAX = 4, LISTS_MAX = 4 };
+
+/* A drawn or echoed token, and the cursor before it. Tokens that are listed beside it begin at the same cursor. */
+struct openai_place {
+	const struct openai_token *token;
+	const struct openai_cursor *before;
+	bool last; /* no later token completes the token's bytes */
+};
+
+/* A list with an item for each token, such as "token_logprobs". */
+struct openai_list {
+	const char *before; /* the JSON before its first item */
+	void (*item)(const struct openai_head *h, const struct openai_place *at, struct buf *out);
+};
+
 struct openai_shape {
 	const char *body, *chunk; /* values of "object", such as "chat.completion" */
 	bool opens;		  /* a choice has a first chunk even if no token ids are wanted */
@@ -14,20 +35,27 @@ struct openai_shape {
 	 * chunk. If false they are members of each choice, and prompt_token_ids also stands beside the list in a first
 	 * chunk and in a body with one prompt. */
 	bool prompt_in_body;
-	/* Writes the member with the text: "delta":{…}, "message":{…} or "text":"…". */
-	void (*text)(const struct openai_delta *d, enum choice_form form, struct buf *out);
-	/* Writes the logprobs object for d->tokens. Incomplete bytes become U+FFFD in the last token of an echoed
-	 * prompt and, with d->finish_reason, in the last token of d. */
-	void (*logprobs)(const struct openai_head *h, const struct openai_delta *d,
-			 struct openai_cursor *c, struct buf *out);
+	/* Makes the member with the text: "delta":{…}, "message":{…} or "text":"…". Returns the number of spans. */
+	size_t (*text)(const struct openai_delta *d, enum choice_form form,
+		       struct openai_span *ret);
+	/* The object "logprobs": its lists, one behind the other (before NULL: there is no further one), and the JSON
+	 * behind them. Each goes over all tokens, from the same cursor. */
+	struct openai_list lists[LISTS_MAX];
+	const char *behind_lists;
 };
 
-/* logprobs.c */
-void logprobs_chat(const struct openai_head *h, const struct openai_delta *d,
-		   struct openai_cursor *c, struct buf *out);
-void logprobs_completion(const struct openai_head *h, const struct openai_delta *d,
-			 struct openai_cursor *c, struct buf *out);
+/* logprobs.c: the items of the lists. chat_item has all of a token; the others are for completions. */
+void logprobs_chat_item(const struct openai_head *h, const struct openai_place *at,
+			struct buf *out);
+void logprobs_token(const struct openai_head *h, const struct openai_place *at, struct buf *out);
+void logprobs_logprob(const struct openai_head *h, const struct openai_place *at, struct buf *out);
+void logprobs_best(const struct openai_head *h, const struct openai_place *at, struct buf *out);
+void logprobs_offset(const struct openai_head *h, const struct openai_place *at, struct buf *out);
 
-/* logprobs.c: writes vLLM's list for a prompt, [null, {"id": {"logprob":…,"rank":…,"decoded_token":…}}, …]. */
-void logprobs_write_prompt(const struct openai_head *h, const struct draw_result *prompt, size_t n,
-			   struct buf *out);
+/* logprobs.c: moves the cursor over the characters that a token completes. last: no later token completes its bytes. */
+void logprobs_pass(const struct openai_head *h, const struct openai_token *token, bool last,
+		   struct openai_cursor *c);
+
+/* logprobs.c: writes a token's object in vLLM's list for a prompt, {"id": {"logprob":…,"rank":…,"decoded_token":…}}. */
+void logprobs_prompt_item(const struct openai_head *h, const struct draw_result *p,
+			  struct buf *out);

@@ -1,6 +1,7 @@
 #include "base/utf8.h"
 #include "protocol/openai/writer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +23,13 @@ static void escape(struct buf *out, unsigned char c)
 	}
 }
 
-void writer_escaped(struct buf *out, const char *text, size_t len)
+size_t writer_escaped_part(struct buf *out, const char *text, size_t len, size_t most)
 {
 	size_t from = 0, i = 0;
 	bool cut;
 
-	while (i < len) {
+	most = MIN(len, most);
+	while (i < most) {
 		unsigned char c = (unsigned char)text[i];
 		int n = 1;
 
@@ -46,8 +48,14 @@ void writer_escaped(struct buf *out, const char *text, size_t len)
 		i += (size_t)abs(n);
 		from = i;
 	}
-	if (len > from)
-		buf_append(out, text + from, len - from);
+	if (i > from)
+		buf_append(out, text + from, i - from);
+	return i;
+}
+
+void writer_escaped(struct buf *out, const char *text, size_t len)
+{
+	writer_escaped_part(out, text, len, len);
 }
 
 void writer_string(struct buf *out, const char *text, size_t len)
@@ -88,11 +96,21 @@ static void number(struct buf *out, int32_t v, bool comma)
 	buf_append(out, p, (size_t)(end - p));
 }
 
+void writer_number(struct buf *out, int32_t v)
+{
+	number(out, v, false);
+}
+
+void writer_ids_part(struct buf *out, const int32_t *ids, size_t from, size_t to)
+{
+	for (size_t i = from; i < to; i++)
+		number(out, ids[i], i > 0);
+}
+
 void writer_ids(struct buf *out, const int32_t *ids, size_t n)
 {
 	buf_putc(out, '[');
-	for (size_t i = 0; i < n; i++)
-		number(out, ids[i], i > 0);
+	writer_ids_part(out, ids, 0, n);
 	buf_putc(out, ']');
 }
 
@@ -102,6 +120,44 @@ void writer_bytes(struct buf *out, const unsigned char *bytes, size_t n)
 	for (size_t i = 0; i < n; i++)
 		number(out, bytes[i], i > 0);
 	buf_putc(out, ']');
+}
+
+/* Writes -x, for x above 0.0001 and below 9999, as printf's "%.9g" does, but ten times as fast: an answer may have millions of
+ * log-probabilities. All is exact: x is an integer of 24 bits times a power of two, and times 10^12 it still fits. */
+static void write_fixed(struct buf *out, float x)
+{
+	static const uint64_t powers[] = {
+		1,	  10,	     100,	 1000,	      10000,	    100000,	  1000000,
+		10000000, 100000000, 1000000000, 10000000000, 100000000000, 1000000000000};
+	const uint64_t one = powers[8]; /* nine digits */
+	uint64_t n, half, rest, product;
+	int exponent, point = 3; /* the first digit stands for 10^point */
+	char text[16], *end = text + sizeof(text), *p = end;
+	uint32_t m = (uint32_t)ldexpf(frexpf(x, &exponent), 24);
+	int shift = 24 - exponent;
+
+	while ((product = m * powers[8 - point]) >> shift < one)
+		point--;
+	n = product >> shift;
+	half = UINT64_C(1) << (shift - 1);
+	rest = product & (2 * half - 1);
+	n += rest > half || (rest == half && n & 1);
+	if (n == 10 * one) {
+		n = one;
+		point++;
+	}
+	for (int i = 8; i >= 0; i--, n /= 10) {
+		if (p != end || n % 10 || i <= point)
+			*--p = (char)('0' + n % 10);
+		if (point >= 0 && i == point + 1 && p != end)
+			*--p = '.';
+	}
+	buf_putc(out, '-');
+	if (point < 0)
+		buf_append(out, "0.000", (size_t)(1 - point));
+	buf_append(out, p, (size_t)(end - p));
+	if (point >= 0 && !memchr(p, '.', (size_t)(end - p)))
+		buf_puts(out, ".0");
 }
 
 void writer_logprob(struct buf *out, float logprob)
@@ -114,6 +170,10 @@ void writer_logprob(struct buf *out, float logprob)
 	}
 	if (logprob >= 0) { /* 0, and values that rounding put above it */
 		buf_puts(out, "0.0");
+		return;
+	}
+	if (logprob < -0.0001f) {
+		write_fixed(out, -logprob);
 		return;
 	}
 	snprintf(text, sizeof(text), "%.9g", (double)logprob);

@@ -17,8 +17,17 @@ void writer_nullable(struct buf *out, const char *text);
 /* Writes a string as writer_string does, but without the quotes. */
 void writer_escaped(struct buf *out, const char *text, size_t len);
 
+/* Writes the beginning of such a text: its first `most` bytes, and the rest of the character in which these end. Returns
+ * the number of bytes that it read, at least one. */
+size_t writer_escaped_part(struct buf *out, const char *text, size_t len, size_t most);
+
+void writer_number(struct buf *out, int32_t v);
+
 /* [1,2,3] */
 void writer_ids(struct buf *out, const int32_t *ids, size_t n);
+
+/* Writes ids from .. to - 1 of such a list, without the brackets. */
+void writer_ids_part(struct buf *out, const int32_t *ids, size_t from, size_t to);
 void writer_bytes(struct buf *out, const unsigned char *bytes, size_t n);
 
 /* Writes a log-probability with enough digits to give the same float back. JSON has no infinities, so everything

@@ -1,9 +1,7 @@
 /* The streaming detokenizer: two buffers in a row hold text back.
  *
  * `part` gathers bytes until they are a whole UTF-8 sequence, or can no longer become one. Whole characters go to
- * `held`, and are passed on from there, except for the longest suffix that begins a stop string. Each stop string has
- * its own Knuth-Morris-Pratt automaton, whose state is the length of the longest suffix that begins this string. So the
- * search for a stop string takes time linear in the text, however often the string nearly matches. */
+ * `held`, and are passed on from there, except for the longest suffix that begins a stop string. */
 #include "base/utf8.h"
 #include "protocol/tokenizer/detokenizer.h"
 
@@ -11,18 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct stop {
-	char *text;   /* len bytes, owned */
-	size_t *back; /* back[i]: length of the longest proper prefix that ends text[0..i], owned */
-	size_t len;
-	size_t state; /* length of the longest prefix of text with which the output ends */
-};
-
 struct detokenizer {
 	const struct tokenizer *tokenizer;
-	struct stop *stops; /* n_stops, owned */
-	size_t n_stops;
-	char part[4]; /* an incomplete UTF-8 sequence */
+	const struct stops *stops; /* borrowed; NULL: none */
+	size_t *states;		   /* of the stops; owned */
+	char part[4];		   /* an incomplete UTF-8 sequence */
 	size_t n_part;
 	struct buf held; /* whole characters that are not passed on yet */
 	struct buf cost; /* for each byte of held: the number of raw bytes that it stands for */
@@ -30,55 +21,21 @@ struct detokenizer {
 	bool stopped;
 };
 
-static int stop_init(struct stop *s, const char *text)
-{
-	size_t k = 0;
-
-	s->len = strlen(text);
-	s->text = strdup(text);
-	s->back = calloc(s->len, sizeof(*s->back));
-	if (!s->text || !s->back)
-		return -ENOMEM;
-	for (size_t i = 1; i < s->len; i++) {
-		while (k && text[i] != text[k])
-			k = s->back[k - 1];
-		if (text[i] == text[k])
-			k++;
-		s->back[i] = k;
-	}
-	return 0;
-}
-
-/* Moves the automaton on by one byte of the output. True: the byte completes the stop string. */
-static bool stop_step(struct stop *s, char byte)
-{
-	while (s->state && s->text[s->state] != byte)
-		s->state = s->back[s->state - 1];
-	if (s->text[s->state] == byte)
-		s->state++;
-	return s->state == s->len;
-}
-
-struct detokenizer *detokenizer_new(const struct tokenizer *t, const char *const *stops,
-				    size_t n_stops)
+struct detokenizer *detokenizer_new(const struct tokenizer *t, const struct stops *stops)
 {
 	struct detokenizer *d = calloc(1, sizeof(*d));
 
 	if (!d)
 		return NULL;
 	d->tokenizer = t;
+	d->stops = stops;
 	buf_init(&d->held, SIZE_MAX / 2);
 	buf_init(&d->cost, SIZE_MAX / 2);
-	d->stops = n_stops ? calloc(n_stops, sizeof(*d->stops)) : NULL;
-	if (n_stops && !d->stops)
-		goto fail;
-	for (size_t i = 0; i < n_stops; i++) {
-		d->n_stops = i + 1;
-		if (stop_init(&d->stops[i], stops[i]) < 0)
-			goto fail;
-	}
-	return d;
-fail:
+	if (!stops)
+		return d;
+	d->states = calloc(MAX(stops_n(stops), (size_t)1), sizeof(*d->states));
+	if (d->states)
+		return d;
 	detokenizer_free(d);
 	return NULL;
 }
@@ -87,11 +44,7 @@ void detokenizer_free(struct detokenizer *d)
 {
 	if (!d)
 		return;
-	for (size_t i = 0; i < d->n_stops; i++) {
-		free(d->stops[i].text);
-		free(d->stops[i].back);
-	}
-	free(d->stops);
+	free(d->states);
 	buf_release(&d->held);
 	buf_release(&d->cost);
 	free(d);
@@ -115,13 +68,10 @@ static void take_character(struct detokenizer *d, const char *text, size_t len, 
 			   bool each)
 {
 	for (size_t i = 0; i < len; i++) {
-		size_t match = 0;
+		size_t match = d->stops ? stops_step(d->stops, d->states, text[i]) : 0;
 
 		buf_putc(&d->held, text[i]);
 		buf_putc(&d->cost, (char)(i ? each : cost));
-		for (size_t k = 0; k < d->n_stops; k++)
-			if (stop_step(&d->stops[k], text[i]))
-				match = MAX(match, d->stops[k].len);
 		if (!match || d->held.failed || d->cost.failed)
 			continue;
 		d->stopped = true;
@@ -177,8 +127,8 @@ int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out)
 		d->part[d->n_part++] = bytes[i];
 		take_part(d);
 	}
-	for (size_t k = 0; k < d->n_stops && !d->stopped; k++)
-		keep = MAX(keep, d->stops[k].state);
+	for (size_t k = 0; d->stops && k < stops_n(d->stops) && !d->stopped; k++)
+		keep = MAX(keep, d->states[k]);
 	r = flush(d, keep, out);
 	return r < 0 ? r : d->stopped;
 }

@@ -10,13 +10,13 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "protocol/tokenizer/stops.h"
 #include "protocol/tokenizer/tokenizer.h"
 
 struct detokenizer;
 
-/* Returns a *new* detokenizer. The n_stops stop strings are copied and must not be empty. NULL: out of memory. */
-struct detokenizer *detokenizer_new(const struct tokenizer *t, const char *const *stops,
-				    size_t n_stops);
+/* Returns a *new* detokenizer. The stop strings are borrowed, NULL: none. NULL: out of memory. */
+struct detokenizer *detokenizer_new(const struct tokenizer *t, const struct stops *stops);
 void detokenizer_free(struct detokenizer *d);
 
 /* Takes one id and appends the text that is final now (whole UTF-8 sequences, maybe none). 1: a stop string was found,

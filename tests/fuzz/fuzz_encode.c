@@ -73,7 +73,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 static void encode(const struct tokenizer *t, const char *text, size_t len, bool added,
 		   struct buf *back)
 {
-	struct detokenizer *d = detokenizer_new(t, NULL, 0);
+	struct detokenizer *d = detokenizer_new(t, NULL);
 	struct ids ids = {0};
 
 	if (!d || tokenizer_encode(t, text, len, added, NULL, &ids) < 0)

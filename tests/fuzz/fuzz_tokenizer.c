@@ -11,7 +11,8 @@ static void use(const struct tokenizer *t)
 	static const char text[] =
 		"Hello, w\u00f6rld's  12345\n\n <|im_end|> e\u0301\u0323 \u4e2d\xff "
 		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-	struct detokenizer *d = detokenizer_new(t, (const char *const[]){"aa"}, 1);
+	struct stops *stops = stops_new((const char *const[]){"aa"}, 1);
+	struct detokenizer *d = detokenizer_new(t, stops);
 	struct ids ids = {0};
 	struct buf out;
 
@@ -30,6 +31,7 @@ static void use(const struct tokenizer *t)
 	if (d && detokenizer_finish(d, &out) < 0)
 		abort();
 	detokenizer_free(d);
+	stops_free(stops);
 	ids_release(&ids);
 	buf_release(&out);
 }
