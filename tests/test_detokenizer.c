@@ -312,6 +312,26 @@ static void test_near_stops(void)
 	free(stop);
 }
 
+/* Choices share stop strings, and each finds them in its own text. */
+static void test_shared_stops(void)
+{
+	struct stops *stops = stops_new((const char *const[]){"STOP", "xy"}, 2);
+	struct detokenizer *a = detokenizer_new(tokenizer, stops),
+			   *b = detokenizer_new(tokenizer, stops);
+	struct buf out;
+
+	buf_init(&out, 1000);
+	for (const char *p = "STO"; *p; p++)
+		check(!detokenizer_push(a, *p, &out) && !detokenizer_push(b, *p, &out));
+	ok(!out.len && detokenizer_push(a, 'P', &out) == 1 && !out.len, "one choice ends");
+	ok(!detokenizer_push(b, 'x', &out) && !strcmp(buf_str(&out), "STO"), "the other goes on");
+	ok(detokenizer_push(b, 'y', &out) == 1, "to its own stop");
+	detokenizer_free(a);
+	detokenizer_free(b);
+	stops_free(stops);
+	buf_release(&out);
+}
+
 static void test_no_room(void)
 {
 	struct detokenizer *d = detokenizer_new(tokenizer, NULL);
@@ -335,6 +355,7 @@ int main(void)
 	ok_all("random ids and stops, as the naive model has them after each id");
 	test_every_cut();
 	test_near_stops();
+	test_shared_stops();
 	test_no_room();
 	tokenizer_free(tokenizer);
 	return done();

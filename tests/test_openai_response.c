@@ -565,6 +565,42 @@ TEST(prompt_logprobs)
 	}
 }
 
+TEST(token_lists)
+{
+	struct openai_token in[3] = {token(BC, -1.5f), token(A, -2), token(END, -3)}, got;
+	struct openai_tokens t;
+	size_t at = 0, size = 0;
+
+	in[0].first = true;
+	in[0].cut = 3;
+	in[1].draw.rank = 70000;
+	in[1].draw.n_top = TOP_LOGPROBS_MAX;
+	for (int32_t i = 0; i < TOP_LOGPROBS_MAX; i++) {
+		in[1].draw.top_ids[i] = 1000 + i;
+		in[1].draw.top_logprobs[i] = -(float)i;
+	}
+	in[2].last = true;
+	openai_tokens_init(&t);
+	for (int i = 0; i < 3; i++) {
+		check(openai_tokens_add(&t, &in[i]) == 0);
+		size += openai_tokens_size(in[i].draw.n_top);
+	}
+	ok(t.n == 3 && t.bytes.len == size && size == 3 * 20 + TOP_LOGPROBS_MAX * 8,
+	   "a list of three tokens has %zu bytes", t.bytes.len);
+	for (int i = 0; i < 3; i++) {
+		memset(&got, 0, sizeof(got));
+		check(openai_tokens_next(&t, &at, &got) && got.cut == in[i].cut &&
+		      got.first == in[i].first && got.last == in[i].last &&
+		      !memcmp(&got.draw, &in[i].draw, sizeof(got.draw)));
+	}
+	ok_all("and gives them back");
+	ok(!openai_tokens_next(&t, &at, &got), "and no more");
+	openai_tokens_clear(&t);
+	at = 0;
+	ok(!openai_tokens_next(&t, &at, &got) && !t.n, "cleared");
+	openai_tokens_release(&t);
+}
+
 /* Every list and text of an answer is longer than what one call writes. */
 TEST(long_answers)
 {

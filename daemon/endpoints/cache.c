@@ -33,6 +33,13 @@ struct tree {
 	int32_t *ids; /* [n_ids] token ids, one node after the other; NULL: not wanted */
 	size_t n_ids;
 	bool truncated, failed;
+	/* written by http: the progress of the answer */
+	bool begun;
+	size_t next, next_id; /* the next node, and the first of its ids */
+	/* The space's number for clients: 0 without a salt, else the id of its first node in the copy (the nodes of a
+	 * space come one after the other). Clients must not see the space's own id, a hash of the salt: they could
+	 * try salts. */
+	uint64_t space;
 };
 
 static void release(void *own)
@@ -109,6 +116,7 @@ static void visit(struct call *c, struct loop *l) ON(role_engine)
 	}
 	if (!t->failed)
 		prefix_cache_walk(scheduler_cache(loop_scheduler(l)), see, t);
+	c->http.own_bytes = t->cap * sizeof(*t->nodes) + (t->ids ? IDS_MAX * sizeof(*t->ids) : 0);
 	if (t->failed) {
 		err_no_memory(&e);
 		call_fail(c, &e);
@@ -129,13 +137,12 @@ static const char *computed(uint64_t origin)
 	return origin & 1 ? "decoded" : "mixed";
 }
 
-static void write_node(const struct tree *t, const struct prefix_view *v, uint64_t space,
-		       const int32_t *ids, struct buf *out)
+static void write_node(const struct tree *t, const struct prefix_view *v, struct buf *out)
 {
 	buf_printf(out,
 		   "{\"id\":%" PRIu64 ",\"parent\":%" PRIu64 ",\"space\":%" PRIu64
 		   ",\"tokens\":%u,\"depth\":%u,\"pages\":%u",
-		   v->id, v->parent, space, v->n_tokens, v->depth, v->n_pages);
+		   v->id, v->parent, t->space, v->n_tokens, v->depth, v->n_pages);
 	if (v->slot == POOL_NONE)
 		buf_puts(out, ",\"slot\":null,\"checkpoint\":null");
 	else
@@ -146,7 +153,7 @@ static void write_node(const struct tree *t, const struct prefix_view *v, uint64
 		   computed(v->origin), v->hits, v->age, v->locks);
 	if (t->tokens) {
 		buf_puts(out, ",\"token_ids\":");
-		writer_ids(out, ids, v->n_tokens);
+		writer_ids(out, t->ids + t->next_id, v->n_tokens);
 	}
 	buf_putc(out, '}');
 }
@@ -199,32 +206,39 @@ static void write_totals(const struct tree *t, struct buf *out)
 	buf_putc(out, '}');
 }
 
-static void write(const void *own, struct buf *out)
+/* Writes the node `next`. */
+static void write_next(struct tree *t, struct buf *out)
 {
-	const struct tree *t = own;
-	const int32_t *ids = t->ids;
-	/* The space's number for clients: 0 without a salt, else the id of its first node in the copy (the nodes of a
-	 * space come one after the other). Clients must not see the space's own id, a hash of the salt: they could
-	 * try salts. */
-	uint64_t space = 0;
+	const struct prefix_view *v = &t->nodes[t->next];
 
-	buf_printf(out, "{\"page_tokens\":%u,\"totals\":", t->page_tokens);
-	write_totals(t, out);
-	buf_printf(out, ",\"truncated\":%s,\"nodes\":[", t->truncated ? "true" : "false");
-	for (size_t i = 0; i < t->n_nodes; i++) {
-		const struct prefix_view *v = &t->nodes[i];
+	if (!v->space.id[0] && !v->space.id[1])
+		t->space = 0;
+	else if (!t->next || !same_space(v, v - 1))
+		t->space = v->id;
+	if (t->next)
+		buf_putc(out, ',');
+	write_node(t, v, out);
+	if (t->ids)
+		t->next_id += v->n_tokens;
+	t->next++;
+}
 
-		if (!v->space.id[0] && !v->space.id[1])
-			space = 0;
-		else if (!i || !same_space(v, v - 1))
-			space = v->id;
-		if (i)
-			buf_putc(out, ',');
-		write_node(t, v, space, ids, out);
-		if (ids)
-			ids += v->n_tokens;
+static bool write(void *own, size_t enough, struct buf *out)
+{
+	struct tree *t = own;
+
+	if (!t->begun) {
+		buf_printf(out, "{\"page_tokens\":%u,\"totals\":", t->page_tokens);
+		write_totals(t, out);
+		buf_printf(out, ",\"truncated\":%s,\"nodes\":[", t->truncated ? "true" : "false");
+		t->begun = true;
 	}
+	while (t->next < t->n_nodes && out->len < enough)
+		write_next(t, out);
+	if (t->next < t->n_nodes)
+		return false;
 	buf_puts(out, "]}");
+	return true;
 }
 
 const struct endpoint endpoint_cache = {

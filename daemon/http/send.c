@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <string.h>
 
 #include "base/problem.h"
@@ -132,7 +133,8 @@ static void keep(struct exchange *x)
 {
 	size_t answer = x->answer ? answer_bytes(x->answer) : 0;
 
-	call_keep(x->call, answer + x->tokens.len + x->out.len - x->out_at);
+	call_keep(x->call,
+		  answer + x->call->http.own_bytes + x->tokens.len + x->out.len - x->out_at);
 }
 
 /* Takes the call's news, unless tokens are left of those before. False: there are none, and the connection sleeps. */
@@ -178,6 +180,20 @@ static size_t drain_out(struct exchange *x, char *to, size_t max)
 		x->out_at = 0;
 	}
 	return n;
+}
+
+/* Appends the next bytes of an answer that is no stream to x->out, until it has `enough` or more. */
+static void extend_body(struct exchange *x, size_t enough)
+{
+	int r;
+
+	if (!x->answer) {
+		x->over = x->endpoint->write(x->call->http.own, enough, &x->out);
+		return;
+	}
+	r = answer_write(x->answer, enough, &x->out);
+	x->over = !r;
+	x->out.failed |= r < 0;
 }
 
 /* Appends the stream's next bytes to x->out: a comment if one is due, the text of new tokens, and the end of the stream
@@ -235,11 +251,7 @@ static ssize_t read_answer(void *cls, uint64_t pos, char *to, size_t max)
 			if (x->news.closing && !x->over)
 				return MHD_CONTENT_READER_END_WITH_ERROR;
 		} else {
-			int r = answer_write(x->answer, BLOCK, &x->out);
-
-			if (r < 0)
-				return MHD_CONTENT_READER_END_WITH_ERROR;
-			x->over = !r;
+			extend_body(x, BLOCK);
 		}
 		if (x->out.failed)
 			return MHD_CONTENT_READER_END_WITH_ERROR;
@@ -275,7 +287,7 @@ static enum MHD_Result send_stream(struct MHD_Connection *mc, struct exchange *x
 /* Sends a body that is JSON: x->out has all of it, or, if it is not `over`, its beginning. A short one is sent at once. */
 static enum MHD_Result send_body(struct MHD_Connection *mc, struct exchange *x) ON(role_http)
 {
-	if (!x->over)
+	if (!x->over && !x->out.failed)
 		return send_pieces(mc, x, type_json, MHD_SIZE_UNKNOWN);
 	if (x->out.len > SHORT && !x->out.failed)
 		return send_pieces(mc, x, type_json, x->out.len);
@@ -290,11 +302,12 @@ static enum MHD_Result send_reply(struct MHD_Connection *mc, struct exchange *x)
 {
 	if (x->news.failure.code)
 		return send_error(mc, x, &x->news.failure);
-	if (x->endpoint->write)
-		x->endpoint->write(x->call->http.own, &x->out);
-	else
+	if (x->endpoint->write) {
+		extend_body(x, SHORT);
+	} else {
 		call_take_reply(x->call, &x->out);
-	x->over = true;
+		x->over = true;
+	}
 	return send_body(mc, x);
 }
 
@@ -319,12 +332,12 @@ static bool send_complete(struct MHD_Connection *mc, struct exchange *x, enum MH
 	if (r > 0)
 		return false;
 	if (!r && answer_complete(x->answer)) {
-		r = answer_write(x->answer, SHORT, &x->out);
-		x->over = !r;
-		if (r >= 0) {
+		extend_body(x, SHORT);
+		if (!x->out.failed) {
 			*ret = send_body(mc, x);
 			return true;
 		}
+		r = -ENOMEM;
 	}
 	if (r < 0)
 		err_no_memory(&failure);

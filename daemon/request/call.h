@@ -17,8 +17,8 @@
  * Each member struct of struct call has an owner. `http` and `text` are written by the thread of that name before it
  * hands the call on, and are constant afterwards. There are four exceptions: http moves the body into text.body and
  * links text.node into the queue; http writes http.access when the request is completed, and owns http.kept throughout;
- * the engine thread owns text.parts[].run and text.choices; and a visit may write to *http.own. `engine` is the engine
- * thread's. `report` is atomic. `shared` is guarded by its lock.
+ * the engine thread owns text.parts[].run and text.choices; and a visit may write to *http.own and http.own_bytes.
+ * `engine` is the engine thread's. `report` is atomic. `shared` is guarded by its lock.
  *
  * References keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
  * completed. The work's lasts from text_submit (of a visit: call_submit) until the engine thread (or the text thread)
@@ -93,8 +93,9 @@ struct call_message {
 struct call_http {
 	void *connection; /* struct MHD_Connection */
 	void (*resume)(void *connection);
-	void *own;   /* made by endpoint->ask; the engine thread's while endpoint->visit runs */
-	size_t kept; /* as call_keep was told last */
+	void *own; /* made by endpoint->ask; the engine thread's while endpoint->visit runs */
+	size_t own_bytes; /* its memory that is worth counting; a visit may set it */
+	size_t kept;	  /* as call_keep was told last */
 	/* of the request; http hands it over when the request is completed (access.ended_ns is not 0) */
 	struct access access;
 };

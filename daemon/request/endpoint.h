@@ -39,8 +39,9 @@ struct endpoint {
 	int (*ask)(const char *const *values, void **ret_own, struct err *e);
 	/* engine: reads or changes data of the engine thread, then calls call_reply or call_fail. */
 	void (*visit)(struct call *c, struct loop *l);
-	/* http, after call_reply: writes the answer's body from call.http.own. NULL: call_reply had the body. */
-	void (*write)(const void *own, struct buf *out);
+	/* http, after call_reply: appends some of the answer's body, which it makes from call.http.own, until out has
+	 * `enough` bytes or more. True: all is written. NULL: call_reply had the body. */
+	bool (*write)(void *own, size_t enough, struct buf *out);
 	/* Frees what `ask` made. */
 	void (*release)(void *own);
 

@@ -5,7 +5,7 @@ import re
 import socket
 import time
 
-from harness import Server, TIGOND, done, ok, parallel, raw_connection, raw_post, same, wait_for
+from harness import Server, TIGOND, done, ok, parallel, raw_connection, raw_post, same, token_ids, wait_for
 
 FAKE = "fake" in os.path.basename(TIGOND)
 MB = 1 << 20
@@ -29,6 +29,11 @@ def rss(s):
     """MB of memory that the process has."""
     with open(f"/proc/{s.process.pid}/status") as f:
         return int(re.search(r"VmRSS:\s+(\d+)", f.read())[1]) // 1024
+
+
+def sanitized(s):
+    with open(f"/proc/{s.process.pid}/maps") as f:
+        return bool(re.search("lib[at]san|libclang_rt", f.read()))
 
 
 def slow_connection(s):
@@ -91,6 +96,14 @@ ids = json.loads(tokens)["tokens"]
 status, headers, back = s.request("POST", "/detokenize", json.dumps({"tokens": ids}))
 same(json.loads(back)["prompt"], text, "and is whole")
 
+# so are many nodes of the cache
+parallel([lambda i=i: s.complete(token_ids(i, 300), max_tokens=1) for i in range(60)])
+status, headers, tree = s.request("GET", "/cache?tokens=1&limit=10000")
+tree = json.loads(tree)
+ok(headers["Transfer-Encoding"] == "chunked" and not tree["truncated"] and
+   tree["totals"]["nodes"] == len(tree["nodes"]) == len({n["id"] for n in tree["nodes"]}) and
+   tree["totals"]["tokens"] == sum(len(n["token_ids"]) for n in tree["nodes"]) > 10000, "the cache's nodes come in pieces", tree["totals"])
+
 # a stream that echoes a long prompt has the same text
 status, _, streamed = ask(s, {**LARGE, "prompt": WORDS, "stream": True, "prompt_logprobs": None})
 chunks = [json.loads(line[6:]) for line in streamed.decode().splitlines() if line.startswith("data: {")]
@@ -142,7 +155,8 @@ ok(wait_for(lambda: s.metrics()["answer_unread_bytes"] <= 8 * MB, 10), "the rest
 for c in hoarders:
     c.close()
 ok(wait_for(lambda: s.metrics()["answer_unread_bytes"] == 0, 10), "all is freed")
-ok(wait_for(lambda: rss(s) < before + 16, 10), "and given back to the system", f"{before} MB before, {rss(s)} MB now")
+if not sanitized(s):  # their allocators keep what is freed
+    ok(wait_for(lambda: rss(s) < before + 16, 10), "and given back to the system", f"{before} MB before, {rss(s)} MB now")
 
 # one request alone that would keep too much is refused before it is computed
 s.stop()
