@@ -14,6 +14,7 @@ enum problem {
 	PROBLEM_CONTEXT_LENGTH, /* prompt and max_tokens do not fit into context or KV cache */
 	PROBLEM_API_KEY,	/* the key is wrong or missing */
 	PROBLEM_CROSS_ORIGIN,	/* a web page sent the request */
+	PROBLEM_HOST,		/* the Host header names another server */
 	PROBLEM_UNKNOWN_MODEL,
 	PROBLEM_UNKNOWN_PATH,
 	PROBLEM_METHOD, /* the path exists, but not for this method */

@@ -11,12 +11,14 @@ static int health(struct server *s, const char *rest, struct buf *out, struct er
 
 const struct endpoint endpoint_health = {
 	.path = "/health",
+	.health = true,
 	.worker = true,
 	.get = health,
 };
 
 const struct endpoint endpoint_ready = {
 	.path = "/readyz",
+	.health = true,
 	.worker = true,
 	.get = health,
 };
@@ -24,12 +26,14 @@ const struct endpoint endpoint_ready = {
 /* The name in Amazon SageMaker. */
 const struct endpoint endpoint_ping = {
 	.path = "/ping",
+	.health = true,
 	.worker = true,
 	.get = health,
 };
 
 const struct endpoint endpoint_live = {
 	.path = "/livez",
+	.health = true,
 	.worker = true,
 	.while_loading = true,
 	.get = health,

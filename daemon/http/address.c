@@ -31,6 +31,13 @@ bool address_equal(const struct address *a, const struct address *b)
 	return !memcmp(a, b, sizeof(*a));
 }
 
+bool address_is_loopback(const struct address *a)
+{
+	static const uint8_t v4[] = {[10] = 0xff, [11] = 0xff, [12] = 127}, v6[16] = {[15] = 1};
+
+	return !memcmp(a->bytes, v4, sizeof(v4)) || !memcmp(a->bytes, v6, sizeof(v6));
+}
+
 /* Reads "ADDRESS" or "ADDRESS/BITS". */
 static bool parse_network(char *text, struct network *ret)
 {

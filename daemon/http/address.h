@@ -16,6 +16,9 @@ struct address {
 struct address address_of(const struct sockaddr *from);
 bool address_equal(const struct address *a, const struct address *b);
 
+/* Whether only this machine reaches the address: 127.0.0.0/8 and ::1. */
+bool address_is_loopback(const struct address *a);
+
 enum { NETWORKS_MAX = 64 };
 
 /* Networks: addresses whose first `bits` bits are those of `address`. */

@@ -13,6 +13,7 @@ struct http {
 	struct server *server;
 	struct watch *watch;
 	struct MHD_Daemon *daemon;
+	bool local;	      /* only this machine reaches the address at which it listens */
 	_Atomic bool closing; /* set by main, in http_stop */
 };
 

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "daemon/http/exchange.h"
+#include "daemon/http/path.h"
 
 enum {
 	/* The most connections, if there are descriptors for so many. Further clients wait until one is closed. */
@@ -23,6 +24,13 @@ enum {
 };
 
 /* ---- called by libmicrohttpd ---- */
+
+/* Decodes the path, and the arguments of the query. Those that endpoints have are digits, so what suffices for paths
+ * suffices for them. */
+static size_t unescape(void *cls, struct MHD_Connection *mc, char *text)
+{
+	return path_normalise(text);
+}
 
 static enum MHD_Result handle(void *cls, struct MHD_Connection *mc, const char *path,
 			      const char *method, const char *version, const char *data,
@@ -151,6 +159,19 @@ static unsigned connection_limit(void)
 	return (unsigned)MIN(limit.rlim_cur - DESCRIPTORS_RESERVED, (rlim_t)CONNECTIONS_MAX);
 }
 
+static bool is_local(int fd)
+{
+	struct sockaddr_storage bound = {0};
+	struct sockaddr *any = (struct sockaddr *)&bound;
+	socklen_t len = sizeof(bound);
+	struct address a;
+
+	if (getsockname(fd, any, &len) < 0)
+		return false;
+	a = address_of(any);
+	return address_is_loopback(&a);
+}
+
 int http_start(struct server *s, struct watch *w, int fd, struct http **ret, struct err *e)
 {
 	const unsigned most = connection_limit();
@@ -170,6 +191,7 @@ int http_start(struct server *s, struct watch *w, int fd, struct http **ret, str
 	watch_limit(w, most, &trusted);
 	h->server = s;
 	h->watch = w;
+	h->local = is_local(fd);
 	h->daemon =
 		MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
 					 MHD_USE_ITC | MHD_USE_ERROR_LOG,
@@ -177,6 +199,7 @@ int http_start(struct server *s, struct watch *w, int fd, struct http **ret, str
 				 h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, most,
 				 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)INACTIVE_SECONDS,
 				 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+				 MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
 				 MHD_OPTION_NOTIFY_COMPLETED, completed, h,
 				 MHD_OPTION_NOTIFY_CONNECTION, connected, h,
 				 MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);

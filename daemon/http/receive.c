@@ -9,6 +9,8 @@
 #include "base/problem.h"
 #include "daemon/http/exchange.h"
 #include "daemon/http/framing.h"
+#include "daemon/http/host.h"
+#include "daemon/http/path.h"
 #include "daemon/lifecycle.h"
 #include "daemon/request/text.h"
 
@@ -95,6 +97,39 @@ static int check_framing(struct MHD_Connection *mc, const char *version, struct 
 	return framing_check(&f, version, e);
 }
 
+/* On loopback, checks that the request names this machine or a host that is allowed. Only HTTP/1.0 may leave the header
+ * out, see check_framing; the probes of proxies do. */
+static int check_host(struct MHD_Connection *mc, const struct exchange *x, struct err *e)
+{
+	const char *host = exchange_header(mc, "Host");
+
+	if (!x->http->local || (!host && x->endpoint && x->endpoint->health))
+		return 0;
+	if (!host)
+		return err_set(e, PROBLEM_HOST, "a Host header is needed at this address");
+	if (host_is_allowed(host, x->http->server->options.allowed_host))
+		return 0;
+	return err_set(e, PROBLEM_HOST,
+		       "this server is not at \"%.100s\"; --allowed-host names further hosts",
+		       host);
+}
+
+/* Refuses requests that the page of a web site sent, where these could do harm. The rules of CORS do not keep a page from
+ * sending a request that flushes the cache, only from reading the answer. With such a request a browser sends Origin, or
+ * at least Sec-Fetch-Site. */
+static int check_origin(struct MHD_Connection *mc, const struct endpoint *p, const char *method,
+			struct err *e)
+{
+	const bool changes = (p->guarded && p->post) || !strcmp(method, "DELETE");
+	const char *site = exchange_header(mc, "Sec-Fetch-Site");
+
+	if ((p->guarded && exchange_header(mc, "Origin")) ||
+	    (changes && site && !strcasecmp(site, "cross-site")))
+		return err_set(e, PROBLEM_CROSS_ORIGIN, "%s is not for pages of web sites",
+			       p->path);
+	return 0;
+}
+
 /* Checks that there is an endpoint at the path, and that it takes this method from this client on a worker of this role
  * and in this state. */
 static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, const char *path,
@@ -108,14 +143,11 @@ static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, c
 		return err_set(e, PROBLEM_UNKNOWN_PATH,
 			       "this worker computes prompts for decode workers; they have %s",
 			       p->path);
+	if (check_origin(mc, p, method, e) < 0)
+		return -e->code;
 	if (!has_method(p, method))
 		return err_set(e, PROBLEM_METHOD, "%s is not for %.20s; it has %s", p->path, method,
 			       exchange_methods(p));
-	/* The rules of CORS do not keep a page of another site from sending a request that flushes the cache, only from
-	 * reading the answer. With such a request a browser sends Origin. */
-	if (p->guarded && exchange_header(mc, "Origin"))
-		return err_set(e, PROBLEM_CROSS_ORIGIN, "%s is not for pages of web sites",
-			       p->path);
 	return p->while_loading ? 0 : check_state(x->http->server, e);
 }
 
@@ -197,9 +229,11 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 		x->close = true;
 		return send_error(mc, x, &x->error);
 	}
-	if (x->options)
+	r = check_host(mc, x, &x->error);
+	if (!r && x->options)
 		return MHD_YES;
-	r = check_endpoint(mc, x, path, method, &x->error);
+	if (!r)
+		r = check_endpoint(mc, x, path, method, &x->error);
 	if (!r && x->endpoint->ask)
 		r = ask(mc, x, &x->error);
 	if (!r && has_body(x->endpoint))
@@ -283,11 +317,27 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 	return send_call(mc, x);
 }
 
+/* Appends the answer of endpoint->get to out. */
+static int get_answer(const struct exchange *x, const char *path, struct buf *out, struct err *e)
+{
+	const char *rest;
+	char *name;
+	int r;
+
+	endpoints_find(path, &rest);
+	name = strdup(rest);
+	if (!name)
+		return err_no_memory(e);
+	path_decode(name);
+	r = x->endpoint->get(x->http->server, name, out, e);
+	free(name);
+	return r;
+}
+
 enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, const char *path)
 {
 	const struct endpoint *p = x->endpoint;
 	struct server *s = x->http->server;
-	const char *rest;
 	struct buf body;
 
 	if (x->call)
@@ -303,9 +353,9 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 	}
 	watch_answering(x->http->watch, x->connection, NULL);
 	buf_init(&body, 1 << 20);
-	if (x->options)
+	if (x->options && !x->error.code)
 		return send_whole(mc, x, MHD_HTTP_OK, NULL, &body);
-	if (!x->error.code && endpoints_find(path, &rest) && !p->get(s, rest, &body, &x->error))
+	if (!x->error.code && !get_answer(x, path, &body, &x->error))
 		return send_whole(mc, x, MHD_HTTP_OK, p->type ? p->type : "application/json",
 				  &body);
 	buf_release(&body);

@@ -20,6 +20,7 @@ struct endpoint {
 	bool named;	    /* a name follows the path */
 	bool post;	    /* the method is POST, else GET (and HEAD) */
 	bool guarded;	    /* requests of web pages are refused, and no answer has CORS headers */
+	bool health;	    /* for probes, which know neither a key nor this server's name */
 	bool worker;	    /* a prefill worker has this endpoint, too */
 	bool while_loading; /* answered in every state, also before the model is loaded */
 	const char *type;   /* with get: the answer's Content-Type; NULL: JSON */

@@ -274,7 +274,7 @@ def raw_connection(port):
 
 def raw_post(path, body, extra=""):
     body = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return (f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{extra}"
+    return (f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{extra}"
             f"Content-Length: {len(body)}\r\n\r\n").encode() + body
 
 

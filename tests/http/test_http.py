@@ -71,13 +71,13 @@ def chunks(n):
 status, _, body = s.request("POST", CHAT, chunks(9), {"Content-Type": "application/json"})
 same(status, 413, "so is a chunked one")
 c = raw_connection(s.port)
-c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
           f"Content-Length: 100000\r\nExpect: 100-continue\r\n\r\n".encode())
 ok(c.recv(65536).startswith(b"HTTP/1.1 413"), "with Expect: 413 at once, in place of 100")
 c.close()
 c = raw_connection(s.port)
 body = json.dumps(SHORT).encode()
-c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
           f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n".encode())
 ok(c.recv(65536).startswith(b"HTTP/1.1 100"), "Expect: 100-continue")
 c.sendall(body)
@@ -85,7 +85,7 @@ ok(c.recv(65536).startswith(b"HTTP/1.1 200"), "and then the answer")
 c.close()
 c = raw_connection(s.port)
 try:
-    c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
               f"Content-Length: 100000000\r\n\r\n".encode())
     answer = c.recv(65536)
 except ConnectionError as e:
@@ -131,7 +131,7 @@ while data.count(b"HTTP/1.1 200") < 2 or data.count(b'"usage"') < 2:
 same(data.count(b'"usage"'), 2, "pipelined requests")
 c.close()
 c = raw_connection(s.port)
-c.sendall(f"POST {CHAT} HTTP/1.0\r\nContent-Type: application/json\r\n".encode()
+c.sendall(f"POST {CHAT} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode()
           + f"Content-Length: {len(json.dumps({**SHORT, 'stream': True}))}\r\n\r\n".encode()
           + json.dumps({**SHORT, "stream": True}).encode())
 data = b""

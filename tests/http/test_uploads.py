@@ -25,7 +25,7 @@ def connect(s, address="127.0.0.1"):
 
 
 def head(n, path="/v1/completions"):
-    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {n}\r\n\r\n".encode()
+    return f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {n}\r\n\r\n".encode()
 
 
 s = Server("--max-body", "256K", "--trusted-proxy", "127.0.0.1")
@@ -50,7 +50,7 @@ for name, data, half in (
     for c in clients:
         c.close()
 c = connect(s)
-c.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+c.sendall(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
 c.shutdown(socket.SHUT_WR)
 ok(c.recv(1000).startswith(b"HTTP/1.1 200"), "a whole request whose client shuts down its half is answered")
 c.close()
@@ -82,7 +82,7 @@ c.close()
 crowd = [connect(s, "127.0.0.2") for _ in range(SHARE + 50)]
 ok(wait_for(lambda: sockets(s) == SHARE), f"an address has {SHARE} connections that wait", sockets(s))
 same([crowd[0].recv(1), crowd[49].recv(1)], [b"", b""], "those that waited longest are closed")
-crowd[-1].sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+crowd[-1].sendall(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
 ok(crowd[-1].recv(1000).startswith(b"HTTP/1.1 200"), "the last one is answered")
 for c in crowd:
     c.close()
@@ -95,7 +95,7 @@ ok(sockets(s) == MOST - 50, "a trusted address may have more", sockets(s))
 idle = []
 for i in range(60):
     c = connect(s)
-    c.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+    c.sendall(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
     c.settimeout(10)
     if not c.recv(1000).startswith(b"HTTP/1.1 200"):
         break

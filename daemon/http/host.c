@@ -1,0 +1,52 @@
+#include "daemon/http/host.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/macros.h"
+#include "daemon/http/address.h"
+
+/* Whether text is an address of loopback: 127.0.0.1, or [::1] with its brackets. */
+static bool is_loopback(const char *text, size_t len)
+{
+	struct sockaddr_in v4 = {.sin_family = AF_INET};
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+	const bool brackets = len > 2 && text[0] == '[' && text[len - 1] == ']';
+	struct address a;
+	char one[INET6_ADDRSTRLEN];
+
+	if (len >= sizeof(one))
+		return false;
+	memcpy(one, text + brackets, len - 2 * brackets);
+	one[len - 2 * brackets] = 0;
+	if (!brackets && inet_pton(AF_INET, one, &v4.sin_addr) == 1)
+		a = address_of((const struct sockaddr *)&v4);
+	else if (brackets && inet_pton(AF_INET6, one, &v6.sin6_addr) == 1)
+		a = address_of((const struct sockaddr *)&v6);
+	else
+		return false;
+	return address_is_loopback(&a);
+}
+
+static bool is_in_list(const char *name, size_t len, const char *list)
+{
+	while (*list) {
+		size_t n = strcspn(list, ",");
+
+		if ((n == 1 && *list == '*') || (n == len && !strncasecmp(list, name, n)))
+			return true;
+		list += n + (list[n] == ',');
+	}
+	return false;
+}
+
+bool host_is_allowed(const char *value, const char *allowed)
+{
+	const char *port = strrchr(value, ':'), *bracket = strrchr(value, ']');
+	const bool has_port = port && (!bracket || port > bracket);
+	size_t len = has_port ? (size_t)(port - value) : strlen(value);
+
+	return (len == 9 && !strncasecmp(value, "localhost", len)) || is_loopback(value, len) ||
+	       (allowed && is_in_list(value, len, allowed));
+}

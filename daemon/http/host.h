@@ -1,0 +1,10 @@
+/* The header Host of requests to a loopback address. A web page that a browser on this machine shows can let the name of
+ * its own site lead to 127.0.0.1 (DNS rebinding); then the browser takes this server for a part of the site and hands
+ * its answers to the page. Only the header Host still has the site's name. */
+#pragma once
+
+#include <stdbool.h>
+
+/* Whether the header's value, "NAME" or "NAME:PORT", has a name that is allowed on loopback: localhost, a loopback
+ * address, or one in `allowed`. allowed: names with commas between them, "*" for every name; NULL: none. */
+bool host_is_allowed(const char *value, const char *allowed);
