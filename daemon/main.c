@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/private.h"
 #include "daemon/engine_options.h"
 #include "daemon/http/http.h"
 #include "daemon/lifecycle.h"
@@ -63,6 +64,20 @@ static int check_directory(const char *option, const char *path, struct err *e)
 	if (!S_ISDIR(st.st_mode))
 		return err_set(e, ENOTDIR, "--%s %s: not a directory", option, path);
 	return 0;
+}
+
+/* Checks the directory of the cache: its pages are used as they are, so others must not write there. If it does not
+ * exist, store_open creates it later. */
+static int check_cache(const char *path, struct err *e)
+{
+	int r;
+
+	if (access(path, F_OK) < 0)
+		return 0;
+	r = check_directory("cache-dir", path, e);
+	if (!r && (r = private_directory(path, e)) < 0)
+		err_prefix(e, "--cache-dir");
+	return r;
 }
 
 static int check_model(const char *dir, struct err *e)
@@ -119,9 +134,8 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 
 	if (!r && o->tokenizer)
 		r = check_directory("tokenizer", o->tokenizer, e);
-	/* A directory that does not exist is no error yet: store_open creates it later, or reports why it cannot. */
-	if (!r && o->cache_dir && o->prefix_cache != OPTION_OFF && !access(o->cache_dir, F_OK))
-		r = check_directory("cache-dir", o->cache_dir, e);
+	if (!r && o->cache_dir && o->prefix_cache != OPTION_OFF)
+		r = check_cache(o->cache_dir, e);
 	if (!r && o->tuning && (r = tuning_open(o->tuning, &s->tuning, e)) < 0)
 		err_prefix(e, "--tuning");
 	if (!r && o->transfer_key)
@@ -267,7 +281,7 @@ static void stop(struct server *s, struct http *h, struct watch *w)
 	pthread_join(p.thread, NULL);
 }
 
-static int start_and_serve(struct server *s, int fd, uint16_t port, struct err *e)
+static int start_and_serve(struct server *s, struct http_listener *l, uint16_t port, struct err *e)
 {
 	struct watch *watch = NULL;
 	struct http *http = NULL;
@@ -278,8 +292,8 @@ static int start_and_serve(struct server *s, int fd, uint16_t port, struct err *
 	if (!r)
 		r = text_start(s, e);
 	if (!r) {
-		r = http_start(s, watch, fd, &http, e);
-		fd = -1;
+		r = http_start(s, watch, l, &http, e);
+		l->fd = -1;
 	}
 	if (!r) {
 		log_info("listening on %s port %u, loading %s", s->options.host, port,
@@ -288,8 +302,8 @@ static int start_and_serve(struct server *s, int fd, uint16_t port, struct err *
 		drain(s);
 	}
 	stop(s, http, watch);
-	if (fd >= 0)
-		close(fd);
+	if (l->fd >= 0)
+		close(l->fd);
 	if (!r && lifecycle_state(s->lifecycle) == LIFECYCLE_FAILED) {
 		*e = *lifecycle_error(s->lifecycle);
 		r = -e->code;
@@ -297,18 +311,33 @@ static int start_and_serve(struct server *s, int fd, uint16_t port, struct err *
 	return r;
 }
 
+/* Reads the keys of clients; path NULL: there are none. */
+static int open_keys(const char *option, const char *path, struct api_keys *ret, struct err *e)
+{
+	int r = path ? api_keys_open(path, ret, e) : 0;
+
+	if (r < 0)
+		err_prefix(e, "%s", option);
+	return r;
+}
+
 static int run_server(struct server *s, struct err *e)
 {
+	struct api_keys keys = {0};
+	struct http_listener l = {.keys = &keys};
 	char cache[PATH_MAX];
 	uint16_t port;
-	int fd, r = settle_options(s, cache, sizeof(cache), e);
+	int r = settle_options(s, cache, sizeof(cache), e);
 
+	if (!r)
+		r = open_keys("--api-key-file", s->options.api_key_file, &keys, e);
 	if (!r)
 		r = lifecycle_new(&s->lifecycle, e);
 	if (!r)
-		r = http_listen(s->options.host, (uint16_t)s->options.port, &fd, &port, e);
+		r = http_listen(s->options.host, (uint16_t)s->options.port, &l.fd, &port, e);
 	if (!r)
-		r = start_and_serve(s, fd, port, e);
+		r = start_and_serve(s, &l, port, e);
+	api_keys_release(&keys);
 	template_free(s->template);
 	tokenizer_free(s->tokenizer);
 	lifecycle_free(s->lifecycle);

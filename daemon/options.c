@@ -64,6 +64,8 @@ static const struct option_def table[] = {
 	 .text = "TCP port to listen on; 0 takes a free one and logs it"},
 	{"allowed-host", "NAMES", OPTION_TEXT, AT(allowed_host), .initial_text = "none",
 	 .text = "names that requests to a loopback address may have as Host; commas between, * for all"},
+	{"api-key-file", "FILE", OPTION_TEXT, AT(api_key_file), .initial_text = "none",
+	 .text = "keys, one a line; a client has to send one of them"},
 	{"dtype", "TYPE", OPTION_CHOICE, AT(dtype), .choices = engine_dtype_names, .initial = 1,
 	 .text = "number format of weights, KV cache and GEMM inputs"},
 	{"max-model-len", "TOKENS", OPTION_NUMBER, AT(max_model_len), .min = 2, .max = 1u << 24,

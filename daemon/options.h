@@ -27,7 +27,7 @@ struct options {
 	bool version, list_devices;
 	const char *model, *tokenizer;
 	struct option_names served_model_name;
-	const char *host, *allowed_host, *trusted_proxy;
+	const char *host, *allowed_host, *trusted_proxy, *api_key_file;
 	uint64_t port;
 	unsigned dtype;		  /* enum engine_dtype */
 	unsigned kernels;	  /* enum engine_kernels */

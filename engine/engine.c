@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/private.h"
 #include "engine/block.h"
 #include "engine/cache_size.h"
 #include "engine/copies.h"
@@ -67,6 +68,11 @@ static int prepare_cache(const char *dir, struct err *e)
 	 * device. */
 	if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
 		return err_set(e, ENOTDIR, "--program-cache %s: not a directory", dir);
+	/* Whoever may write there decides which programs run on the device, and PoCL's run in this process. */
+	if (private_directory(dir, e) < 0) {
+		err_prefix(e, "--program-cache");
+		return -e->code;
+	}
 	snprintf(pocl, sizeof(pocl), "%s/pocl", dir);
 	mkdir(pocl, 0755);
 	engine_settle_environment(dir);

@@ -336,6 +336,7 @@ TEST(index)
 TEST(options)
 {
 	struct engine_options o;
+	char open_cache[256];
 
 #define REFUSES(field, value, code, part, what)    \
 	do {                                       \
@@ -361,6 +362,10 @@ TEST(options)
 		"a program cache that cannot be made");
 	REFUSES(program_cache, "/dev/null", -ENOTDIR, "/dev/null",
 		"a program cache that is no directory");
+	snprintf(open_cache, sizeof(open_cache), "%s", scratch_path("open"));
+	check(mkdir(open_cache, 0700) == 0 && chmod(open_cache, 0777) == 0);
+	REFUSES(program_cache, open_cache, -EPERM, "others may write to it (mode 777)",
+		"a program cache that others may write to");
 	REFUSES(dump_activations, "/nonexistent/dump", -ENOENT, "/nonexistent/dump",
 		"activations that cannot be written");
 #undef REFUSES

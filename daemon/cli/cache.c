@@ -24,7 +24,8 @@
 enum { TIMEOUT_MS = 30000, IDS_SHOWN = 16 };
 
 struct cache_options {
-	const char *url, *limit; /* borrowed from argv; limit NULL: the server's default */
+	/* borrowed from argv; limit NULL: the server's default; api_key_file NULL: no key */
+	const char *url, *limit, *api_key_file;
 	bool flush, tokens, json;
 };
 
@@ -39,6 +40,8 @@ struct node {
 static const struct option_def table[] = {
 	{"url", "URL", OPTION_TEXT, offsetof(struct cache_options, url),
 	 .initial_text = DEFAULT_URL, .text = "the server"},
+	{"api-key-file", "FILE", OPTION_TEXT, offsetof(struct cache_options, api_key_file),
+	 .initial_text = "none", .text = "a file of keys, of which the first is sent"},
 	{"limit", "N", OPTION_TEXT, offsetof(struct cache_options, limit), .initial_text = "1000",
 	 .text = "nodes to show"},
 	{"tokens", NULL, OPTION_FLAG, offsetof(struct cache_options, tokens),
@@ -74,6 +77,8 @@ static int ask_server(const struct cache_options *o, json_t **ret, struct err *e
 	bool fresh;
 	int r = target_parse(o->url, &t, e);
 
+	if (r == 0)
+		r = target_key(&t, o->api_key_file, e);
 	if (r < 0)
 		return r;
 	snprintf(path, sizeof(path), "/cache%s?tokens=%d%s%s", o->flush ? "/flush" : "", o->tokens,

@@ -57,6 +57,19 @@ int target_parse(const char *url, struct target *ret, struct err *e)
 	return 0;
 }
 
+int target_key(struct target *t, const char *path, struct err *e)
+{
+	struct api_keys keys = {0};
+	int r = path ? api_keys_open(path, &keys, e) : 0;
+
+	if (r < 0)
+		err_prefix(e, "--api-key-file");
+	else if (keys.n)
+		memcpy(t->key, keys.v[0].text, sizeof(t->key));
+	api_keys_release(&keys);
+	return r;
+}
+
 void stream_init(struct stream *s, void (*event)(struct stream *, const char *, size_t), void *user)
 {
 	*s = (struct stream){.fd = -1, .event = event, .user = user};
@@ -103,7 +116,7 @@ static int dial(struct stream *s, const struct target *t, struct err *e)
 int stream_send(struct stream *s, const struct target *t, const char *method, const char *path,
 		const char *body, bool *ret_new, struct err *e)
 {
-	bool fresh = s->state == STREAM_CLOSED;
+	bool fresh = s->state == STREAM_CLOSED, v6 = strchr(t->host, ':');
 
 	if (fresh) {
 		int r = dial(s, t, e);
@@ -114,10 +127,14 @@ int stream_send(struct stream *s, const struct target *t, const char *method, co
 	buf_reset(&s->out);
 	buf_reset(&s->in);
 	buf_reset(&s->body);
+	buf_printf(&s->out, "%s %s%s HTTP/1.1\r\nHost: %s%s%s:%s\r\n", method, t->prefix, path,
+		   v6 ? "[" : "", t->host, v6 ? "]" : "", t->port);
+	if (t->key[0])
+		buf_printf(&s->out, "Authorization: Bearer %s\r\n", t->key);
 	buf_printf(&s->out,
-		   "%s %s%s HTTP/1.1\r\nHost: %s:%s\r\nContent-Type: application/json\r\n"
-		   "Accept: text/event-stream\r\nContent-Length: %zu\r\n\r\n%s",
-		   method, t->prefix, path, t->host, t->port, strlen(body), body);
+		   "Content-Type: application/json\r\nAccept: text/event-stream\r\n"
+		   "Content-Length: %zu\r\n\r\n%s",
+		   strlen(body), body);
 	if (s->out.failed) {
 		disconnect(s);
 		return err_no_memory(e);

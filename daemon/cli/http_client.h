@@ -14,11 +14,13 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "daemon/api_keys.h"
 
 /* The address of a server. */
 struct target {
 	char host[256], port[8];
-	char prefix[256]; /* stands before the path of every request */
+	char prefix[256];	   /* stands before the path of every request */
+	char key[API_KEY_MAX + 1]; /* sent with every request, see target_key; "": none */
 	struct sockaddr_storage address;
 	socklen_t address_len;
 	int family;
@@ -26,6 +28,9 @@ struct target {
 
 /* Parses "http://host:port/prefix" and resolves the host, which may block. -EINVAL with a sentence. */
 int target_parse(const char *url, struct target *ret, struct err *e) MUST_CHECK;
+
+/* Sets the key: the first one of this file (daemon/api_keys.h). path NULL: does nothing. */
+int target_key(struct target *t, const char *path, struct err *e) MUST_CHECK;
 
 enum stream_state { STREAM_CLOSED, STREAM_IDLE, STREAM_SENDING, STREAM_HEADERS, STREAM_BODY };
 

@@ -4,6 +4,7 @@
 
 #include <microhttpd.h>
 
+#include "daemon/api_keys.h"
 #include "daemon/endpoints/table.h"
 #include "daemon/http/watch.h"
 #include "daemon/request/answer.h"
@@ -14,6 +15,7 @@ struct http {
 	struct watch *watch;
 	struct MHD_Daemon *daemon;
 	bool local;	      /* only this machine reaches the address at which it listens */
+	const struct api_keys *keys; /* borrowed */
 	_Atomic bool closing; /* set by main, in http_stop */
 };
 
@@ -27,6 +29,7 @@ struct exchange {
 	/* options: the method is OPTIONS; close: close the connection after the answer */
 	bool options, close;
 	struct access access;  /* moves into the call when the request is completed */
+	size_t key;	       /* number of the key that the client has shown; 0: none */
 	struct buf body;       /* moves into the call */
 	uint64_t received;     /* bytes of the body that came, also those that were dropped */
 	void *own;	       /* made by endpoint->ask; moves into the call */

@@ -172,31 +172,37 @@ static bool is_local(int fd)
 	return address_is_loopback(&a);
 }
 
-int http_start(struct server *s, struct watch *w, int fd, struct http **ret, struct err *e)
+int http_start(struct server *s, struct watch *w, const struct http_listener *l, struct http **ret,
+	       struct err *e)
 {
 	const unsigned most = connection_limit();
 	struct networks trusted;
 	struct http *h;
 
 	if (networks_parse(s->options.trusted_proxy, &trusted, e) < 0) {
-		close(fd);
+		close(l->fd);
 		err_prefix(e, "--trusted-proxy");
 		return -EINVAL;
 	}
 	h = calloc(1, sizeof(*h));
 	if (!h) {
-		close(fd);
+		close(l->fd);
 		return err_no_memory(e);
 	}
 	watch_limit(w, most, &trusted);
 	h->server = s;
 	h->watch = w;
-	h->local = is_local(fd);
+	h->local = is_local(l->fd);
+	h->keys = l->keys;
+	if (!h->local && !h->keys->n)
+		log_warning("--host %s: everybody who reaches this address is served; "
+			    "--api-key-file FILE asks clients for a key",
+			    s->options.host);
 	h->daemon =
 		MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
 					 MHD_USE_ITC | MHD_USE_ERROR_LOG,
 				 0, NULL, NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, library_log,
-				 h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, most,
+				 h, MHD_OPTION_LISTEN_SOCKET, l->fd, MHD_OPTION_CONNECTION_LIMIT, most,
 				 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)INACTIVE_SECONDS,
 				 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
 				 MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
@@ -204,7 +210,7 @@ int http_start(struct server *s, struct watch *w, int fd, struct http **ret, str
 				 MHD_OPTION_NOTIFY_CONNECTION, connected, h,
 				 MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
 	if (!h->daemon) {
-		close(fd);
+		close(l->fd);
 		free(h);
 		return err_set(e, EIO, "cannot start the HTTP server");
 	}

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "daemon/api_keys.h"
 #include "daemon/server.h"
 #include "daemon/http/watch.h"
 
@@ -20,9 +21,14 @@ struct http;
 int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port,
 		struct err *e) MUST_CHECK;
 
-/* Starts libmicrohttpd on the listening socket fd, which is taken, also on failure. s and w are borrowed until
- * http_stop. */
-int http_start(struct server *s, struct watch *w, int fd, struct http **ret,
+/* A socket on which requests arrive. */
+struct http_listener {
+	int fd;			     /* taken by http_start, also on failure */
+	const struct api_keys *keys; /* borrowed until http_stop; clients need one of them, unless there is none */
+};
+
+/* Starts libmicrohttpd on a listening socket. s and w are borrowed until http_stop. */
+int http_start(struct server *s, struct watch *w, const struct http_listener *l, struct http **ret,
 	       struct err *e) MUST_CHECK;
 
 /* main: cuts the open connections and ends the thread. NULL is allowed. */

@@ -9,7 +9,7 @@
 #include "base/problem.h"
 #include "daemon/http/exchange.h"
 #include "daemon/http/framing.h"
-#include "daemon/http/host.h"
+#include "daemon/http/guard.h"
 #include "daemon/http/path.h"
 #include "daemon/lifecycle.h"
 #include "daemon/request/text.h"
@@ -97,39 +97,6 @@ static int check_framing(struct MHD_Connection *mc, const char *version, struct 
 	return framing_check(&f, version, e);
 }
 
-/* On loopback, checks that the request names this machine or a host that is allowed. Only HTTP/1.0 may leave the header
- * out, see check_framing; the probes of proxies do. */
-static int check_host(struct MHD_Connection *mc, const struct exchange *x, struct err *e)
-{
-	const char *host = exchange_header(mc, "Host");
-
-	if (!x->http->local || (!host && x->endpoint && x->endpoint->health))
-		return 0;
-	if (!host)
-		return err_set(e, PROBLEM_HOST, "a Host header is needed at this address");
-	if (host_is_allowed(host, x->http->server->options.allowed_host))
-		return 0;
-	return err_set(e, PROBLEM_HOST,
-		       "this server is not at \"%.100s\"; --allowed-host names further hosts",
-		       host);
-}
-
-/* Refuses requests that the page of a web site sent, where these could do harm. The rules of CORS do not keep a page from
- * sending a request that flushes the cache, only from reading the answer. With such a request a browser sends Origin, or
- * at least Sec-Fetch-Site. */
-static int check_origin(struct MHD_Connection *mc, const struct endpoint *p, const char *method,
-			struct err *e)
-{
-	const bool changes = (p->guarded && p->post) || !strcmp(method, "DELETE");
-	const char *site = exchange_header(mc, "Sec-Fetch-Site");
-
-	if ((p->guarded && exchange_header(mc, "Origin")) ||
-	    (changes && site && !strcasecmp(site, "cross-site")))
-		return err_set(e, PROBLEM_CROSS_ORIGIN, "%s is not for pages of web sites",
-			       p->path);
-	return 0;
-}
-
 /* Checks that there is an endpoint at the path, and that it takes this method from this client on a worker of this role
  * and in this state. */
 static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, const char *path,
@@ -143,8 +110,6 @@ static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, c
 		return err_set(e, PROBLEM_UNKNOWN_PATH,
 			       "this worker computes prompts for decode workers; they have %s",
 			       p->path);
-	if (check_origin(mc, p, method, e) < 0)
-		return -e->code;
 	if (!has_method(p, method))
 		return err_set(e, PROBLEM_METHOD, "%s is not for %.20s; it has %s", p->path, method,
 			       exchange_methods(p));
@@ -229,7 +194,7 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 		x->close = true;
 		return send_error(mc, x, &x->error);
 	}
-	r = check_host(mc, x, &x->error);
+	r = guard_check(mc, x, method, &x->error);
 	if (!r && x->options)
 		return MHD_YES;
 	if (!r)

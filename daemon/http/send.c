@@ -26,6 +26,8 @@ static void add_error_headers(struct MHD_Response *r, const struct exchange *x, 
 
 	if (status == MHD_HTTP_METHOD_NOT_ALLOWED && x->endpoint)
 		MHD_add_response_header(r, "Allow", exchange_methods(x->endpoint));
+	if (status == MHD_HTTP_UNAUTHORIZED)
+		MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
 	if (status != MHD_HTTP_TOO_MANY_REQUESTS && status != MHD_HTTP_SERVICE_UNAVAILABLE)
 		return;
 	snprintf(seconds, sizeof(seconds), "%d",

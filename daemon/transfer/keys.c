@@ -5,9 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
+
+#include "base/private.h"
 
 #define BLANKS " \t\r\n"
 
@@ -56,14 +57,11 @@ static int add_allowed(struct transfer_keys *k, const char *key, const char *end
 	return 0;
 }
 
-static int take_line(struct transfer_keys *k, char *line, struct err *e)
+static int take_line(void *arg, char *line, struct err *e)
 {
-	char *name = word(&line), *value, *more;
+	struct transfer_keys *k = arg;
+	char *name = word(&line), *value = word(&line), *more = word(&line);
 
-	if (!name || name[0] == '#')
-		return 0;
-	value = word(&line);
-	more = word(&line);
 	if (!strcmp(name, "allow") && !word(&line))
 		return add_allowed(k, value, more, e);
 	if (strcmp(name, "public") != 0 && strcmp(name, "secret") != 0)
@@ -91,58 +89,11 @@ static int check_pair(const struct transfer_keys *k, const char *path, struct er
 	return 0;
 }
 
-static int read_lines(struct transfer_keys *k, FILE *f, const char *path, struct err *e)
-{
-	unsigned number = 0;
-	size_t size = 0;
-	char *line = NULL;
-	int r = 0;
-
-	while (r == 0 && getline(&line, &size, f) >= 0) {
-		struct err why = {0};
-
-		number++;
-		r = take_line(k, line, &why);
-		if (r < 0)
-			err_set(e, why.code, "%s:%u: %s", path, number, why.text);
-	}
-	if (r == 0 && ferror(f))
-		r = err_set(e, EIO, "%s: cannot be read", path);
-	free(line);
-	return r;
-}
-
-/* Whether the file's mode keeps others away. A service manager may let us read a file of its own through a group or an
- * ACL, and both show as the group's bits. So the group may read a file of another owner, but not write it. */
-static bool is_private(const struct stat *st)
-{
-	mode_t others = st->st_uid == geteuid() ? S_IRWXG | S_IRWXO : S_IWGRP | S_IRWXO;
-
-	return !(st->st_mode & others);
-}
-
 int transfer_keys_open(const char *path, struct transfer_keys *ret, struct err *e)
 {
 	struct transfer_keys k = {0};
-	struct stat st;
-	FILE *f = NULL;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r = 0;
+	int r = private_lines(path, take_line, &k, e);
 
-	if (fd < 0)
-		return err_set(e, errno, "%s: %s", path, strerror(errno));
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		r = err_set(e, EINVAL, "%s: not a file", path);
-	else if (!is_private(&st))
-		r = err_set(e, EPERM, "%s: others may read it (mode %03o); chmod 600 it", path,
-			    (unsigned)(st.st_mode & 0777));
-	else if (!(f = fdopen(fd, "r")))
-		r = err_no_memory(e);
-	if (r == 0)
-		r = read_lines(&k, f, path, e);
-	if (f)
-		fclose(f);
-	else
-		close(fd);
 	if (r == 0)
 		r = check_pair(&k, path, e);
 	if (r < 0) {

@@ -1,7 +1,10 @@
 """Who may ask for what: spellings of paths, names of hosts, pages of web sites, keys, the admin listener."""
 import json
+import os
+import subprocess
+import tempfile
 
-from harness import Server, done, ok, raw_connection, same
+from harness import MODEL, TIGOND, Server, done, ok, raw_connection, same
 
 NAME = "org/lexis"
 
@@ -74,5 +77,65 @@ same(status(s, "GET", "/cache", {"Host": "rebound.example"}), 200, "--allowed-ho
 s.stop()
 s = Server("--host", "0.0.0.0")
 same(status(s, "GET", "/v1/models", {"Host": "rebound.example"}), 200, "elsewhere every host is fine")
+same([line.split(": ", 1)[1] for line in s.text().splitlines() if "warning: --host" in line],
+     ["warning: --host 0.0.0.0: everybody who reaches this address is served; --api-key-file FILE asks clients for a key"],
+     "and one sentence warns that everybody is served")
 s.stop()
+
+# ---- keys ----
+
+folder = tempfile.TemporaryDirectory(prefix="tigon-private-")
+
+
+def key_file(name, *keys, mode=0o600):
+    path = os.path.join(folder.name, name)
+    with open(path, "w") as f:
+        f.write("# keys\n" + "".join(k + "\n" for k in keys))
+    os.chmod(path, mode)
+    return path
+
+
+keys = key_file("keys", "sk-one", "sk-two")
+s = Server("--host", "0.0.0.0", "--api-key-file", keys)
+ok("warning: --host" not in s.text(), "with keys nothing warns")
+ASK = b'{"prompt": "a", "max_tokens": 1}'
+for name, headers, want in (
+        ("a key", {"Authorization": "Bearer sk-one"}, 200), ("the other one", {"Authorization": "bearer  sk-two"}, 200),
+        ("x-api-key", {"x-api-key": "sk-two"}, 200), ("both, one right", {"Authorization": "Bearer x", "X-API-Key": "sk-one"}, 200),
+        ("no key", {}, 401), ("a wrong key", {"Authorization": "Bearer sk-three"}, 401), ("a part", {"x-api-key": "sk-on"}, 401),
+        ("more than a key", {"x-api-key": "sk-one2"}, 401), ("an empty key", {"Authorization": "Bearer "}, 401),
+        ("another scheme", {"Authorization": "Basic sk-one"}, 401), ("a comment", {"x-api-key": "# keys"}, 401)):
+    answer = s.request("POST", "/v1/completions", ASK, headers)
+    ok(answer[0] == want and (want == 200 or (code(answer) == "invalid_api_key" and answer[1]["WWW-Authenticate"] == "Bearer")),
+       f"{name}: {want}", answer)
+same([status(s, "GET", p) for p in ("/v1/models", "/version", "/nothing", "/health")], [401, 401, 401, 200], "only probes need none")
+same(status(s, "OPTIONS", "/v1/completions", {"Origin": "http://page"}), 200, "and OPTIONS")
+got = raw(s, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nx-api-key: sk-one\0x\r\nConnection: close\r\n\r\n")
+ok(got[0] in (400, 401), "a key with a zero byte behind it is none", got)
+s.stop()
+
+# ---- files and directories of others ----
+
+
+def refused(name, *args):
+    r = subprocess.run([TIGOND, "--model", MODEL, "--port", "0", *args], capture_output=True, text=True, timeout=60)
+    return ok(r.returncode == 1 and args[-2] in r.stderr and args[-1] in r.stderr, name, r.stderr)
+
+
+refused("keys that others may read", "--api-key-file", key_file("open", "a", mode=0o644))
+refused("a file without keys", "--api-key-file", key_file("none"))
+refused("no file", "--api-key-file", os.path.join(folder.name, "missing"))
+place = os.path.join(folder.name, "cache")
+os.mkdir(place)
+for mode in (0o777, 0o775, 0o707):
+    os.chmod(place, mode)
+    refused(f"--cache-dir with mode {mode:o}", "--cache-dir", place)
+if os.geteuid() == 0:
+    os.chmod(place, 0o700)
+    os.chown(place, 1, 1)
+    refused("--cache-dir of another user", "--cache-dir", place)
+    os.chown(place, 0, 0)
+os.chmod(place, 0o755)
+s = Server("--cache-dir", place)
+s.stop("one that others may read is taken")
 done()

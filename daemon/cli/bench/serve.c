@@ -36,7 +36,7 @@ static const char *const builtin_prompts[] = {
 };
 
 struct settings {
-	const char *url, *model, *prompts_path;
+	const char *url, *model, *prompts_path, *api_key_file;
 	struct bench_list levels;
 	uint64_t requests, max_tokens;
 	double temperature;
@@ -290,6 +290,8 @@ static int measure_all(const struct settings *o, struct err *e)
 	bool failed = false;
 	int r = target_parse(o->url, &target, e);
 
+	if (!r)
+		r = target_key(&target, o->api_key_file, e);
 	/* One request is sent before the measurements and not counted, because it may find caches cold. */
 	if (!r && (r = measure(o, &target, 1, 1, false, e)) != 0) {
 		err_prefix(e, "%s", o->url);
@@ -366,6 +368,8 @@ static int use_builtin_prompts(struct settings *o, struct err *e)
 
 static const struct option_def table[] = {
 	{"url", "URL", OPTION_TEXT, AT(url), .initial_text = DEFAULT_URL, .text = "the server"},
+	{"api-key-file", "FILE", OPTION_TEXT, AT(api_key_file), .initial_text = "none",
+	 .text = "a file of keys, of which the first is sent"},
 	{"model", "NAME", OPTION_TEXT, AT(model), .initial_text = "none is named",
 	 .text = "the model to ask for"},
 	{"concurrency", "LIST", OPTION_OWN, AT(levels), .min = 1, .max = STREAMS_MAX,

@@ -1,0 +1,85 @@
+#include "daemon/http/guard.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/problem.h"
+#include "daemon/http/host.h"
+
+/* On loopback, checks that the request names this machine or a host that is allowed. Only HTTP/1.0 may leave the header
+ * out (framing.c); the probes of proxies do. */
+static int check_host(struct MHD_Connection *mc, const struct exchange *x, struct err *e)
+{
+	const char *host = exchange_header(mc, "Host");
+
+	if (!x->http->local || (!host && x->endpoint && x->endpoint->health))
+		return 0;
+	if (!host)
+		return err_set(e, PROBLEM_HOST, "a Host header is needed at this address");
+	if (host_is_allowed(host, x->http->server->options.allowed_host))
+		return 0;
+	return err_set(e, PROBLEM_HOST,
+		       "this server is not at \"%.100s\"; --allowed-host names further hosts",
+		       host);
+}
+
+/* Finds the key that a header's value has behind `scheme`. Returns its number, or 0. The value may have a zero byte
+ * within: then it is no key. */
+static size_t key_in(struct MHD_Connection *mc, const struct api_keys *keys, const char *header,
+		     const char *scheme)
+{
+	const char *value;
+	size_t len, n = strlen(scheme);
+
+	if (MHD_lookup_connection_value_n(mc, MHD_HEADER_KIND, header, strlen(header), &value,
+					  &len) != MHD_YES ||
+	    !value || len < n || strncasecmp(value, scheme, n) != 0)
+		return 0;
+	for (; n && n < len && value[n] == ' '; n++)
+		;
+	return api_keys_find(keys, value + n, len - n);
+}
+
+/* Checks that the request has one of the keys, if there are any. A probe of a load balancer has none, and neither has the
+ * question of a browser what it may send (OPTIONS). */
+static int check_key(struct MHD_Connection *mc, struct exchange *x, struct err *e)
+{
+	const struct api_keys *keys = x->http->keys;
+
+	if (!keys->n || x->options || (x->endpoint && x->endpoint->health))
+		return 0;
+	x->key = key_in(mc, keys, "Authorization", "Bearer ");
+	if (!x->key)
+		x->key = key_in(mc, keys, "x-api-key", "");
+	if (x->key)
+		return 0;
+	return err_set(e, PROBLEM_API_KEY,
+		       "the request has no valid key, as \"Authorization: Bearer KEY\" or "
+		       "\"x-api-key: KEY\"");
+}
+
+/* Refuses requests that the page of a web site sent, where these could do harm. The rules of CORS do not keep a page from
+ * sending a request that flushes the cache, only from reading the answer. With such a request a browser sends Origin, or
+ * at least Sec-Fetch-Site. */
+static int check_origin(struct MHD_Connection *mc, const struct exchange *x, const char *method,
+			struct err *e)
+{
+	const struct endpoint *p = x->endpoint;
+	const bool guarded = p && p->guarded;
+	const bool changes = (guarded && p->post) || !strcmp(method, "DELETE");
+	const char *site = exchange_header(mc, "Sec-Fetch-Site");
+
+	if (x->options || !((guarded && exchange_header(mc, "Origin")) ||
+			    (changes && site && !strcasecmp(site, "cross-site"))))
+		return 0;
+	return err_set(e, PROBLEM_CROSS_ORIGIN, "such a request is not for pages of web sites");
+}
+
+int guard_check(struct MHD_Connection *mc, struct exchange *x, const char *method, struct err *e)
+{
+	int r = check_host(mc, x, e);
+
+	if (!r)
+		r = check_origin(mc, x, method, e);
+	return r ? r : check_key(mc, x, e);
+}
