@@ -17,8 +17,10 @@ enum problem {
 	PROBLEM_HOST,		/* the Host header names another server */
 	PROBLEM_UNKNOWN_MODEL,
 	PROBLEM_UNKNOWN_PATH,
-	PROBLEM_METHOD, /* the path exists, but not for this method */
+	PROBLEM_UNKNOWN_REQUEST, /* no request has the id */
+	PROBLEM_METHOD,		 /* the path exists, but not for this method */
 	PROBLEM_REQUESTS_RUNNING,
+	PROBLEM_ABORTED, /* the operator has ended the request: /abort */
 	PROBLEM_BODY_TOO_LARGE,
 	PROBLEM_MEDIA_TYPE, /* the body's type is not JSON */
 	PROBLEM_HEADERS_TOO_LARGE,

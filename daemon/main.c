@@ -39,10 +39,13 @@ static const uint64_t farewell_ns = 2 * SECOND;
 /* The longest wait for the threads to end. The engine thread may use 5 s of it to write the cache to disk. */
 static const uint64_t stop_ns = 8 * SECOND;
 
+/* The main port, and that of --admin-port. */
+enum { LISTENERS = 2 };
+
 /* The end of all other threads: what stop_threads needs, and the thread in which it runs. */
 struct stop {
 	struct server *server;
-	struct http *http;
+	struct http **http; /* [LISTENERS] */
 	struct watch *watch;
 	pthread_t thread;
 	_Atomic(const char *)
@@ -143,6 +146,8 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 	if (r < 0)
 		return r;
 	warn_unused(o);
+	if (!o->admin_host)
+		o->admin_host = "127.0.0.1";
 	base_name(o->model, s->base_name, sizeof(s->base_name));
 	s->name = o->served_model_name.n ? o->served_model_name.v[0] : s->base_name;
 	s->metrics.model = s->name;
@@ -244,7 +249,8 @@ static void *stop_threads(void *arg)
 {
 	struct stop *p = arg;
 
-	http_stop(p->http);
+	for (size_t i = 0; i < LISTENERS; i++)
+		http_stop(p->http[i]);
 	watch_free(p->watch);
 	atomic_store(&p->busy, "text");
 	text_free(p->server->text);
@@ -257,7 +263,7 @@ static void *stop_threads(void *arg)
 
 /* Ends the threads. One may be within a step or a long text, or still load the model. If they have not all ended within
  * stop_ns, or another signal comes, the process exits without waiting for them. */
-static void stop(struct server *s, struct http *h, struct watch *w)
+static void stop(struct server *s, struct http **h, struct watch *w)
 {
 	struct stop p = {.server = s, .http = h, .watch = w, .busy = "http"};
 	uint64_t now = clock_now_ns(), until = now + stop_ns;
@@ -281,29 +287,30 @@ static void stop(struct server *s, struct http *h, struct watch *w)
 	pthread_join(p.thread, NULL);
 }
 
-static int start_and_serve(struct server *s, struct http_listener *l, uint16_t port, struct err *e)
+static int start_and_serve(struct server *s, struct http_listener *l, const uint16_t *ports,
+			   struct err *e)
 {
+	struct http *http[LISTENERS] = {NULL};
 	struct watch *watch = NULL;
-	struct http *http = NULL;
 	int r = watch_start(&watch, s, e);
 
 	if (!r)
 		r = loop_start(s, e);
 	if (!r)
 		r = text_start(s, e);
-	if (!r) {
-		r = http_start(s, watch, l, &http, e);
-		l->fd = -1;
+	for (size_t i = 0; !r && i < LISTENERS && l[i].fd >= 0; i++) {
+		r = http_start(s, watch, &l[i], &http[i], e);
+		l[i].fd = -1;
 	}
 	if (!r) {
-		log_info("listening on %s port %u, loading %s", s->options.host, port,
+		log_info("listening on %s port %u, loading %s", s->options.host, ports[0],
 			 s->options.model);
-		serve(s, port);
+		if (http[1])
+			log_info("--admin-port: %s port %u", s->options.admin_host, ports[1]);
+		serve(s, ports[0]);
 		drain(s);
 	}
 	stop(s, http, watch);
-	if (l->fd >= 0)
-		close(l->fd);
 	if (!r && lifecycle_state(s->lifecycle) == LIFECYCLE_FAILED) {
 		*e = *lifecycle_error(s->lifecycle);
 		r = -e->code;
@@ -321,23 +328,48 @@ static int open_keys(const char *option, const char *path, struct api_keys *ret,
 	return r;
 }
 
+/* Makes the socket of --admin-port. It can read and stop other clients' requests, so beyond loopback it needs keys. */
+static int listen_admin(const struct options *o, struct http_listener *l, uint16_t *ret_port,
+			struct err *e)
+{
+	int r = http_listen("--admin-host", o->admin_host, (uint16_t)o->admin_port, &l->fd,
+			    ret_port, e);
+
+	if (!r && !l->keys->n && !http_is_local(l->fd))
+		r = err_set(e, EINVAL,
+			    "--admin-host %s: other machines reach this address, so "
+			    "--admin-key-file FILE is needed",
+			    o->admin_host);
+	return r;
+}
+
 static int run_server(struct server *s, struct err *e)
 {
-	struct api_keys keys = {0};
-	struct http_listener l = {.keys = &keys};
+	struct api_keys keys[LISTENERS] = {0};
+	struct http_listener l[LISTENERS] = {{.fd = -1, .keys = &keys[0]},
+					     {.fd = -1, .keys = &keys[1], .admin = true}};
+	const struct options *o = &s->options;
+	uint16_t ports[LISTENERS] = {0};
 	char cache[PATH_MAX];
-	uint16_t port;
 	int r = settle_options(s, cache, sizeof(cache), e);
 
 	if (!r)
-		r = open_keys("--api-key-file", s->options.api_key_file, &keys, e);
+		r = open_keys("--api-key-file", o->api_key_file, &keys[0], e);
+	if (!r)
+		r = open_keys("--admin-key-file", o->admin_key_file, &keys[1], e);
 	if (!r)
 		r = lifecycle_new(&s->lifecycle, e);
 	if (!r)
-		r = http_listen(s->options.host, (uint16_t)s->options.port, &l.fd, &port, e);
+		r = http_listen("--host", o->host, (uint16_t)o->port, &l[0].fd, &ports[0], e);
+	if (!r && o->admin)
+		r = listen_admin(o, &l[1], &ports[1], e);
 	if (!r)
-		r = start_and_serve(s, &l, port, e);
-	api_keys_release(&keys);
+		r = start_and_serve(s, l, ports, e);
+	for (size_t i = 0; i < LISTENERS; i++) {
+		if (l[i].fd >= 0)
+			close(l[i].fd);
+		api_keys_release(&keys[i]);
+	}
 	template_free(s->template);
 	tokenizer_free(s->tokenizer);
 	lifecycle_free(s->lifecycle);

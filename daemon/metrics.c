@@ -125,9 +125,9 @@ static void finish_labels(const struct scrape *s, size_t i, struct buf *out)
 }
 
 /* The values of the label "code". The last one stands for every status that is not listed. */
-static const char *const codes[METRICS_CODES_MAX] = {"200", "400", "401", "403",  "404",
-						     "405", "409", "413", "415",  "429",
-						     "431", "500", "503", "other"};
+static const char *const codes[METRICS_CODES_MAX] = {"200", "400", "401", "403", "404",
+						     "405", "409", "410", "413", "415",
+						     "429", "431", "500", "503", "other"};
 
 static void response_labels(const struct scrape *s, size_t i, struct buf *out)
 {

@@ -66,6 +66,14 @@ static const struct option_def table[] = {
 	 .text = "names that requests to a loopback address may have as Host; commas between, * for all"},
 	{"api-key-file", "FILE", OPTION_TEXT, AT(api_key_file), .initial_text = "none",
 	 .text = "keys, one a line; a client has to send one of them"},
+	{"admin-port", "N", OPTION_NUMBER, AT(admin_port), .given = AT(admin), .max = 65535,
+	 .initial_text = "none; without it the main port has all paths if it is loopback",
+	 .text = "TCP port for /cache, /metrics and /abort, which the main port then has no more"},
+	{"admin-host", "ADDRESS", OPTION_TEXT, AT(admin_host), .initial_text = "127.0.0.1",
+	 .text = "address or name of --admin-port"},
+	{"admin-key-file", "FILE", OPTION_TEXT, AT(admin_key_file),
+	 .initial_text = "none; required beyond loopback",
+	 .text = "keys, one a line; a request to --admin-port has to send one of them"},
 	{"dtype", "TYPE", OPTION_CHOICE, AT(dtype), .choices = engine_dtype_names, .initial = 1,
 	 .text = "number format of weights, KV cache and GEMM inputs"},
 	{"max-model-len", "TOKENS", OPTION_NUMBER, AT(max_model_len), .min = 2, .max = 1u << 24,
@@ -249,6 +257,9 @@ static int check_together(const struct options *o, struct err *e)
 		return 0;
 	if (!o->model || !o->model[0])
 		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
+	if (!o->admin && (o->admin_host || o->admin_key_file))
+		return err_set(e, EINVAL, "--admin-%s needs --admin-port N",
+			       o->admin_host ? "host" : "key-file");
 	if (o->cache_dir && !o->cache_dir[0])
 		return err_set(e, EINVAL, "--cache-dir: the name is empty");
 	if (o->record && options_want_tiers(o))

@@ -27,8 +27,10 @@ struct options {
 	bool version, list_devices;
 	const char *model, *tokenizer;
 	struct option_names served_model_name;
-	const char *host, *allowed_host, *trusted_proxy, *api_key_file;
-	uint64_t port;
+	const char *host, *allowed_host, *trusted_proxy, *api_key_file, *admin_host,
+		*admin_key_file;
+	uint64_t port, admin_port;
+	bool admin;		  /* --admin-port is given */
 	unsigned dtype;		  /* enum engine_dtype */
 	unsigned kernels;	  /* enum engine_kernels */
 	unsigned batch_invariant; /* enum option_switch */

@@ -3,6 +3,7 @@
  * exceptions, which change later too, are atomic or have a lock of their own. */
 #pragma once
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/queue.h"
@@ -13,6 +14,7 @@
 #include "protocol/jinja/jinja.h"
 #include "protocol/tokenizer/tokenizer.h"
 
+struct call;
 struct lifecycle;
 struct loop;
 struct text;
@@ -47,7 +49,12 @@ struct server {
 
 	/* any thread */
 	struct metrics metrics;
-	/* calls whose body has arrived and that are not freed, and prompts that are computed for other workers */
+	/* the calls whose body has arrived and that are not freed, linked by call.older and call.newer (queue.c) */
+	struct {
+		pthread_mutex_t lock; /* zeros are an unlocked one */
+		struct call *oldest, *newest;
+	} arrived;
+	/* the number of these calls, and prompts that are computed for other workers */
 	_Atomic uint32_t calls;
 	/* calls that wait for their first token or their answer; a visit (endpoint.h) is not counted */
 	_Atomic uint32_t queued;

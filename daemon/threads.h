@@ -3,7 +3,7 @@
  * engine/cache_identity.c), and threads of libraries (OpenCL, ZeroMQ).
  *
  *     main      signals, start and stop, the drain. Touches no request, but wakes all connections before http stops.
- *     http      libmicrohttpd's own thread (epoll). Reads bodies, writes answers; turns tokens into text (detokenizer,
+ *     http      libmicrohttpd's own thread (epoll), one for the main port and one for --admin-port. Reads bodies, writes answers; turns tokens into text (detokenizer,
  *               stop strings, JSON), so that the device never waits for this work.
  *     text      three threads, which share the work. They parse bodies, render templates, tokenize: a long prompt delays
  *               neither a step nor another client's stream. One loads tokenizer and template at start.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/problem.h"
 #include "daemon/lifecycle.h"
 #include "daemon/steps/loop.h"
 #include "tests/tap.h"
@@ -128,6 +129,57 @@ TEST(tokens)
 	call_unref(c);
 }
 
+/* Waits until so many calls are left. */
+static void wait_for_calls(uint32_t n)
+{
+	for (int i = 0; i < 2000 && atomic_load(&server.calls) > n; i++)
+		usleep(1000);
+	check(atomic_load(&server.calls) == n);
+}
+
+TEST(cancelling)
+{
+	struct connection_double connection = {0};
+	struct call *a = new_call(&connection), *b = new_call(&connection),
+		    *c = new_call(&connection);
+	struct call *found;
+	struct call_news news;
+	struct buf tokens;
+	struct err e = {0};
+	char id[sizeof(b->id)];
+
+	buf_init(&tokens, 1 << 20);
+	for (int i = 0; i < 3; i++) {
+		struct call *want = i == 0 ? a : i == 1 ? b : c;
+
+		found = call_find(&server, want->id);
+		ok(found == want && atomic_load(&want->refs) == 2, "found by its id");
+		call_unref(found);
+	}
+	ok(!call_find(&server, "") && !call_find(&server, "cmpl-"), "no part of an id");
+	err_set(&e, PROBLEM_ABORTED, "ended");
+	call_cancel(b, &e);
+	ok(atomic_load(&b->aborted) && !atomic_load(&b->queued),
+	   "a call is cancelled: it waits no more");
+	call_accept(b);
+	call_take(b, &tokens, suspend, &news);
+	ok(!news.slept && news.stage == CALL_ANSWERED && news.failure.code == PROBLEM_ABORTED,
+	   "its client gets the error, even if it is accepted just then");
+	snprintf(id, sizeof(id), "%s", b->id);
+	call_unref(b);
+	wait_for_calls(2); /* the engine thread drops the reference of its message */
+	ok(!call_find(&server, id), "when it is gone it is not found");
+	call_accept(c);
+	call_cancel(c, &e);
+	call_take(c, &tokens, suspend, &news);
+	ok(news.stage == CALL_ENDED && news.failure.code == PROBLEM_ABORTED, "one that runs ends");
+	call_unref(c);
+	call_unref(a);
+	wait_for_calls(0);
+	check(!server.arrived.oldest && !server.arrived.newest);
+	ok_all("none is left");
+}
+
 TEST(stages)
 {
 	struct connection_double connection = {0};
@@ -217,9 +269,8 @@ TEST(abort)
 	call_take(c, &tokens, suspend, &news);
 	ok(!news.slept, "and lets nothing sleep");
 	call_unref(c);
-	for (int i = 0; i < 2000 && atomic_load(&server.calls); i++)
-		usleep(1000);
-	is_int(atomic_load(&server.calls), 0, "the engine thread drops its references");
+	wait_for_calls(0);
+	ok_all("the engine thread drops its references");
 }
 
 /* A connection that wants no tokens is woken all the same before they are too many to keep. */

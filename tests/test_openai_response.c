@@ -895,6 +895,8 @@ TEST(errors)
 		{PROBLEM_CONTEXT_LENGTH, 400, "invalid_request_error", "context_length_exceeded"},
 		{PROBLEM_API_KEY, 401, "authentication_error", "invalid_api_key"},
 		{PROBLEM_CROSS_ORIGIN, 403, "invalid_request_error", "cross_origin"},
+		{PROBLEM_UNKNOWN_REQUEST, 404, "invalid_request_error", "request_not_found"},
+		{PROBLEM_ABORTED, 410, "invalid_request_error", "request_aborted"},
 		{PROBLEM_HOST, 403, "invalid_request_error", "host_not_allowed"},
 		{PROBLEM_UNKNOWN_MODEL, 404, "invalid_request_error", "model_not_found"},
 		{PROBLEM_UNKNOWN_PATH, 404, "invalid_request_error", "unknown_url"},

@@ -243,6 +243,7 @@ static bool write(void *own, size_t enough, struct buf *out)
 
 const struct endpoint endpoint_cache = {
 	.path = "/cache",
+	.admin = true,
 	.guarded = true,
 	.worker = true,
 	.id = "cache-",

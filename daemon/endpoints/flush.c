@@ -26,6 +26,7 @@ static void flush(struct call *c, struct loop *l) ON(role_engine)
 const struct endpoint endpoint_flush = {
 	.path = "/cache/flush",
 	.post = true,
+	.admin = true,
 	.guarded = true,
 	.worker = true,
 	.id = "flush-",

@@ -10,6 +10,7 @@ static int metrics(struct server *s, const char *rest, struct buf *out, struct e
 const struct endpoint endpoint_metrics = {
 	.path = "/metrics",
 	.type = "text/plain; version=0.0.4; charset=utf-8",
+	.admin = true,
 	.worker = true,
 	.while_loading = true,
 	.get = metrics,

@@ -12,6 +12,7 @@
 	row(detokenize) \
 	row(cache) \
 	row(flush) \
+	row(abort) \
 	row(models) \
 	row(model) \
 	row(health) \

@@ -15,6 +15,7 @@ struct http {
 	struct watch *watch;
 	struct MHD_Daemon *daemon;
 	bool local;	      /* only this machine reaches the address at which it listens */
+	bool admin;	      /* it has the endpoints for the operator */
 	const struct api_keys *keys; /* borrowed */
 	_Atomic bool closing; /* set by main, in http_stop */
 };

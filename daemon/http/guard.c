@@ -37,6 +37,9 @@ static size_t key_in(struct MHD_Connection *mc, const struct api_keys *keys, con
 		return 0;
 	for (; n && n < len && value[n] == ' '; n++)
 		;
+	/* Blanks behind a value are no part of it (RFC 9110, section 5.5). */
+	for (; len > n && (value[len - 1] == ' ' || value[len - 1] == '\t'); len--)
+		;
 	return api_keys_find(keys, value + n, len - n);
 }
 

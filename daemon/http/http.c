@@ -17,6 +17,7 @@ enum {
 	/* The most connections, if there are descriptors for so many. Further clients wait until one is closed. */
 	CONNECTIONS_MAX = 4096,
 	DESCRIPTORS_RESERVED = 64, /* descriptors for everything but connections */
+	ADMIN_CONNECTIONS = 32,	   /* the most connections at --admin-port, in addition */
 	/* bytes that libmicrohttpd has for a connection: for the headers and some of the body */
 	CONNECTION_MEMORY = 64 << 10,
 	/* libmicrohttpd closes a connection that had no traffic for so long, unless it is suspended */
@@ -107,7 +108,8 @@ __attribute__((format(printf, 2, 0))) static void library_log(void *cls, const c
 
 /* ---- start and stop ---- */
 
-int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *e)
+int http_listen(const char *option, const char *host, uint16_t port, int *ret_fd,
+		uint16_t *ret_port, struct err *e)
 {
 	struct addrinfo hints = {.ai_family = AF_UNSPEC,
 				 .ai_socktype = SOCK_STREAM,
@@ -121,7 +123,7 @@ int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port
 	snprintf(service, sizeof(service), "%u", port);
 	r = getaddrinfo(host, service, &hints, &list);
 	if (r)
-		return err_set(e, EINVAL, "--host %s: %s", host, gai_strerror(r));
+		return err_set(e, EINVAL, "%s %s: %s", option, host, gai_strerror(r));
 	fd = socket(list->ai_family, list->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	r = fd < 0 ? errno : 0;
 	if (!r) {
@@ -145,21 +147,23 @@ int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port
 }
 
 /* Sets the limit of descriptors to what CONNECTIONS_MAX needs, as far as that is allowed. Returns the number of
- * connections for which the descriptors suffice, but at least DESCRIPTORS_RESERVED and at most CONNECTIONS_MAX. */
-static unsigned connection_limit(void)
+ * connections of the main port for which the descriptors suffice, but at least DESCRIPTORS_RESERVED and at most
+ * CONNECTIONS_MAX. */
+static unsigned connection_limit(bool admin)
 {
+	const rlim_t reserved = DESCRIPTORS_RESERVED + (admin ? ADMIN_CONNECTIONS : 0);
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return CONNECTIONS_MAX;
-	limit.rlim_cur = MIN(limit.rlim_max, (rlim_t)CONNECTIONS_MAX + DESCRIPTORS_RESERVED);
+	limit.rlim_cur = MIN(limit.rlim_max, (rlim_t)CONNECTIONS_MAX + reserved);
 	setrlimit(RLIMIT_NOFILE, &limit);
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur <= 2 * DESCRIPTORS_RESERVED)
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur <= DESCRIPTORS_RESERVED + reserved)
 		return DESCRIPTORS_RESERVED;
-	return (unsigned)MIN(limit.rlim_cur - DESCRIPTORS_RESERVED, (rlim_t)CONNECTIONS_MAX);
+	return (unsigned)MIN(limit.rlim_cur - reserved, (rlim_t)CONNECTIONS_MAX);
 }
 
-static bool is_local(int fd)
+bool http_is_local(int fd)
 {
 	struct sockaddr_storage bound = {0};
 	struct sockaddr *any = (struct sockaddr *)&bound;
@@ -175,7 +179,7 @@ static bool is_local(int fd)
 int http_start(struct server *s, struct watch *w, const struct http_listener *l, struct http **ret,
 	       struct err *e)
 {
-	const unsigned most = connection_limit();
+	const unsigned most = l->admin ? ADMIN_CONNECTIONS : connection_limit(s->options.admin);
 	struct networks trusted;
 	struct http *h;
 
@@ -189,12 +193,15 @@ int http_start(struct server *s, struct watch *w, const struct http_listener *l,
 		close(l->fd);
 		return err_no_memory(e);
 	}
-	watch_limit(w, most, &trusted);
+	/* Those of --admin-port are few and not counted against the limit. */
+	if (!l->admin)
+		watch_limit(w, most, &trusted);
 	h->server = s;
 	h->watch = w;
-	h->local = is_local(l->fd);
+	h->local = http_is_local(l->fd);
+	h->admin = l->admin || (!s->options.admin && h->local);
 	h->keys = l->keys;
-	if (!h->local && !h->keys->n)
+	if (!h->local && !h->keys->n && s->options.role != ROLE_PREFILL)
 		log_warning("--host %s: everybody who reaches this address is served; "
 			    "--api-key-file FILE asks clients for a key",
 			    s->options.host);

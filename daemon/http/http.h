@@ -7,6 +7,7 @@
  *                     unless the client waits for "100 Continue" or Content-Length is far too large */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -17,14 +18,19 @@
 struct http;
 
 /* Makes a socket that listens at host and port (port 0: any free one). *ret_fd is the socket, which the caller owns,
- * and *ret_port the port that it got. */
-int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port,
-		struct err *e) MUST_CHECK;
+ * and *ret_port the port that it got. option: names the host in an error, "--host". */
+int http_listen(const char *option, const char *host, uint16_t port, int *ret_fd,
+		uint16_t *ret_port, struct err *e) MUST_CHECK;
 
-/* A socket on which requests arrive. */
+/* Whether only this machine reaches the address at which the socket listens. */
+bool http_is_local(int fd);
+
+/* A socket on which requests arrive. Each has a thread of libmicrohttpd. */
 struct http_listener {
-	int fd;			     /* taken by http_start, also on failure */
-	const struct api_keys *keys; /* borrowed until http_stop; clients need one of them, unless there is none */
+	int fd;	    /* taken by http_start, also on failure */
+	bool admin; /* it is that of --admin-port */
+	const struct api_keys *
+		keys; /* borrowed until http_stop; clients need one of them, unless there is none */
 };
 
 /* Starts libmicrohttpd on a listening socket. s and w are borrowed until http_stop. */

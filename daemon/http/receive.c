@@ -106,6 +106,10 @@ static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, c
 
 	if (!p)
 		return err_set(e, PROBLEM_UNKNOWN_PATH, "there is nothing at %.200s", path);
+	if (p->admin && !x->http->admin)
+		return err_set(e, PROBLEM_UNKNOWN_PATH,
+			       "%s is for this server's operator, at the address of --admin-port",
+			       p->path);
 	if (x->http->server->options.role == ROLE_PREFILL && !p->worker)
 		return err_set(e, PROBLEM_UNKNOWN_PATH,
 			       "this worker computes prompts for decode workers; they have %s",

@@ -243,7 +243,7 @@ static ssize_t read_answer(void *cls, uint64_t pos, char *to, size_t max)
 		}
 		if (x->over)
 			return MHD_CONTENT_READER_END_OF_STREAM;
-		if (atomic_load(&x->call->aborted))
+		if (call_left(x->call))
 			return MHD_CONTENT_READER_END_WITH_ERROR;
 		if (x->streams) {
 			call_waits(x->call, false);
@@ -388,7 +388,7 @@ enum MHD_Result send_call(struct MHD_Connection *mc, struct exchange *x)
 	for (;;) {
 		if (!take_news(x))
 			return MHD_YES;
-		if (atomic_load(&x->call->aborted))
+		if (call_left(x->call))
 			return MHD_NO;
 		if (x->news.stage == CALL_ANSWERED)
 			return send_reply(mc, x);

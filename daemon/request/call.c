@@ -154,6 +154,7 @@ void call_unref(struct call *c)
 		if (c->http.access.ended_ns)
 			log_call(c);
 		call_unqueue(c);
+		call_leave(c);
 		if (atomic_fetch_sub(&c->server->calls, 1) == 1)
 			lifecycle_notify(c->server->lifecycle);
 	}
@@ -180,6 +181,7 @@ void call_arrive(struct call *c)
 {
 	c->arrived_ns = clock_now_ns();
 	atomic_fetch_add(&c->server->calls, 1);
+	call_enter(c);
 	/* A visit takes no place in the queue: it does not wait for the scheduler. */
 	if (c->endpoint->visit)
 		return;
@@ -313,7 +315,8 @@ void call_reply(struct call *c, struct buf *body)
 void call_accept(struct call *c)
 {
 	lock(c);
-	c->shared.stage = CALL_RUNNING;
+	if (c->shared.stage == CALL_WORKING) /* else it was cancelled just now */
+		c->shared.stage = CALL_RUNNING;
 	if (c->text.ask.stream)
 		wake_locked(c);
 	unlock(c);
@@ -460,6 +463,23 @@ void call_abort(struct call *c)
 	lock(c);
 	control_locked(c);
 	wake_and_unlock(c);
+}
+
+void call_cancel(struct call *c, const struct err *why)
+{
+	call_fail(c, why);
+	call_abort(c);
+}
+
+bool call_left(struct call *c)
+{
+	bool left = atomic_load(&c->aborted);
+
+	if (left) {
+		left = !lock(c)->failure.code;
+		unlock(c);
+	}
+	return left;
 }
 
 void call_stop_choice(struct call *c, uint32_t choice)

@@ -164,9 +164,11 @@ struct call {
 	uint64_t arrived_ns; /* when the body had arrived (monotonic); 0: it has not */
 
 	_Atomic uint32_t refs;
-	_Atomic bool aborted; /* the client has left, or its answer ended early */
-	_Atomic bool queued;  /* counted in server.queued */
-	_Atomic bool large;   /* so many bytes were kept that freeing them is worth a trim */
+	/* Nobody needs further work: the client has left, its answer ended early, or call_cancel was called. */
+	_Atomic bool aborted;
+	struct call *older, *newer; /* in server.arrived */
+	_Atomic bool queued;	    /* counted in server.queued */
+	_Atomic bool large;	    /* so many bytes were kept that freeing them is worth a trim */
 	/* bytes of the answer that the client has not read: records, texts, log-probabilities, JSON */
 	_Atomic uint64_t kept;
 	/* the time since which more of the answer waits for the client; 0: nothing is ready, or it has not begun */
@@ -273,6 +275,12 @@ void call_take_reply(struct call *c, struct buf *ret);
  * connection. Repeated calls do nothing. */
 void call_abort(struct call *c);
 
+/* Any thread: ends the call with this error, like call_fail, and its work like call_abort. */
+void call_cancel(struct call *c, const struct err *why);
+
+/* http: whether nobody waits for the answer any more: the call is aborted, and there is no error to tell. */
+bool call_left(struct call *c);
+
 /* http: tells the engine thread that a stop string was found in this choice. */
 void call_stop_choice(struct call *c, uint32_t choice);
 
@@ -294,3 +302,12 @@ void call_tick(struct call *c, uint64_t before_ns);
  * *ret_of: the choice of a drawn token (rank 0), or the part of a scored one. */
 bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_of,
 		 enum finish_reason *ret_finish, struct draw_result *ret_draw);
+
+/* The functions below are in queue.c. */
+
+/* http: puts the call into server.arrived, from which call_leave takes it before it is freed. */
+void call_enter(struct call *c);
+void call_leave(struct call *c);
+
+/* Any thread: finds a call whose body has arrived, by its id. A new reference; NULL: there is none. */
+struct call *call_find(struct server *s, const char *id);

@@ -19,6 +19,7 @@ struct endpoint {
 	const char *path;
 	bool named;	    /* a name follows the path */
 	bool post;	    /* the method is POST, else GET (and HEAD) */
+	bool admin;	    /* for the operator: at --admin-port, or at a main port on loopback */
 	bool guarded;	    /* requests of web pages are refused, and no answer has CORS headers */
 	bool health;	    /* for probes, which know neither a key nor this server's name */
 	bool worker;	    /* a prefill worker has this endpoint, too */

@@ -8,7 +8,7 @@
 #include "base/err.h"
 
 /* The errors there are, numbered from 0. */
-enum { OPENAI_ERRORS = 22 };
+enum { OPENAI_ERRORS = 24 };
 
 /* Returns the number of a code's error. */
 size_t openai_error_number(int code);

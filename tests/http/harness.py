@@ -61,7 +61,8 @@ class Server:
             [TIGOND, "--model", model, "--port", "0", *os.environ.get("TIGOND_ARGS", "").split(), *args],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env={**os.environ, **(env or {})})
         atexit.register(self.kill)
-        self.port = None
+        self.port = self.admin_port = None
+        self.headers = {}  # of requests for /metrics
         deadline = time.time() + timeout
         while self.port is None:
             self.port = self._port_of_log()
@@ -163,7 +164,11 @@ class Server:
     def metrics(self):
         """Names (with labels, but for the model's name) to values."""
         values = {}
-        for line in self.get("/metrics")[1].decode().splitlines():
+        c = http.client.HTTPConnection("127.0.0.1", self.admin_port or self.port, timeout=60)
+        c.request("GET", "/metrics", headers=self.headers)
+        text = c.getresponse().read().decode()
+        c.close()
+        for line in text.splitlines():
             if line and not line.startswith("#"):
                 name, value = line.rsplit(" ", 1)
                 name = re.sub(r'model_name="[^"]*",?', "", name).replace("{}", "")

@@ -38,7 +38,7 @@ def free_ports(n):
     return ports
 
 
-*worker_ports, proxy_port = free_ports(7)
+*worker_ports, proxy_port = free_ports(9)
 PREFILL, DECODE = (unit(os.path.join(UNITS, f"tigond-{role}@.service")) for role in ("prefill", "decode"))
 PEERS = " ".join(f"--prefill tcp://127.0.0.1:{p}" for p in worker_ports[2:4])
 OPTIONS = os.environ.get("TIGOND_ARGS", "") + " --max-num-seqs 16 --transfer-heartbeat 1000"
@@ -51,7 +51,8 @@ def prefill_worker(i):
 
 def decode_worker(i):
     s = Server(*arguments(DECODE, f"{i + 1:02}", CREDENTIALS_DIRECTORY=folder.name, MODEL=MODEL, OPTIONS=OPTIONS, PEERS=PEERS,
-                          PORT=str(worker_ports[4 + i])))
+                          PORT=str(worker_ports[4 + i]), ADMIN_PORT=str(worker_ports[6 + i])))
+    s.admin_port = worker_ports[6 + i]
     if s.wait_metric("transfer_peers", 2, 60) is None:
         raise RuntimeError("it does not find the prefill workers:\n" + s.text())
     return s

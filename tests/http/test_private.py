@@ -1,12 +1,16 @@
 """Who may ask for what: spellings of paths, names of hosts, pages of web sites, keys, the admin listener."""
+import http.client
 import json
 import os
+import re
 import subprocess
+import sys
 import tempfile
 
-from harness import MODEL, TIGOND, Server, done, ok, raw_connection, same
+from harness import MODEL, TIGOND, Server, done, ok, parse_events, raw_connection, same
 
 NAME = "org/lexis"
+TIGON = os.path.abspath(sys.argv[2])
 
 
 def status(s, method, path, headers=None, body=None):
@@ -78,7 +82,7 @@ s.stop()
 s = Server("--host", "0.0.0.0")
 same(status(s, "GET", "/v1/models", {"Host": "rebound.example"}), 200, "elsewhere every host is fine")
 same([line.split(": ", 1)[1] for line in s.text().splitlines() if "warning: --host" in line],
-     ["warning: --host 0.0.0.0: everybody who reaches this address is served; --api-key-file FILE asks clients for a key"],
+     ["--host 0.0.0.0: everybody who reaches this address is served; --api-key-file FILE asks clients for a key"],
      "and one sentence warns that everybody is served")
 s.stop()
 
@@ -101,7 +105,7 @@ ok("warning: --host" not in s.text(), "with keys nothing warns")
 ASK = b'{"prompt": "a", "max_tokens": 1}'
 for name, headers, want in (
         ("a key", {"Authorization": "Bearer sk-one"}, 200), ("the other one", {"Authorization": "bearer  sk-two"}, 200),
-        ("x-api-key", {"x-api-key": "sk-two"}, 200), ("both, one right", {"Authorization": "Bearer x", "X-API-Key": "sk-one"}, 200),
+        ("x-api-key", {"x-api-key": "sk-two"}, 200), ("blanks around", {"x-api-key": "  sk-two \t"}, 200), ("both, one right", {"Authorization": "Bearer x", "X-API-Key": "sk-one"}, 200),
         ("no key", {}, 401), ("a wrong key", {"Authorization": "Bearer sk-three"}, 401), ("a part", {"x-api-key": "sk-on"}, 401),
         ("more than a key", {"x-api-key": "sk-one2"}, 401), ("an empty key", {"Authorization": "Bearer "}, 401),
         ("another scheme", {"Authorization": "Basic sk-one"}, 401), ("a comment", {"x-api-key": "# keys"}, 401)):
@@ -110,8 +114,80 @@ for name, headers, want in (
        f"{name}: {want}", answer)
 same([status(s, "GET", p) for p in ("/v1/models", "/version", "/nothing", "/health")], [401, 401, 401, 200], "only probes need none")
 same(status(s, "OPTIONS", "/v1/completions", {"Origin": "http://page"}), 200, "and OPTIONS")
-got = raw(s, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nx-api-key: sk-one\0x\r\nConnection: close\r\n\r\n")
-ok(got[0] in (400, 401), "a key with a zero byte behind it is none", got)
+for value in (b"\0sk-one", b"sk-\0one"):
+    got = raw(s, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nx-api-key: " + value + b"\r\nConnection: close\r\n\r\n")
+    ok(got[0] in (400, 401), f"{value!r}, with a zero byte, is no key", got)
+s.stop()
+
+# ---- the admin listener ----
+
+OPERATOR = (("GET", "/cache"), ("GET", "/metrics"), ("POST", "/cache/flush"), ("POST", "/abort?id=x"))
+
+
+def admin_port(s):
+    return int(re.search(r"--admin-port: \S+ port (\d+)", s.text())[1])
+
+
+def at_admin(s, method, path, headers=None, body=None):
+    c = http.client.HTTPConnection("127.0.0.1", admin_port(s), timeout=60)
+    c.request(method, path, body, headers or {})
+    r = c.getresponse()
+    answer = r.status, r.headers, r.read()
+    c.close()
+    return answer
+
+
+s = Server()
+same([status(s, *o) for o in OPERATOR], [200, 200, 200, 404], "a main port on loopback has the operator's paths")
+s.stop()
+s = Server("--host", "0.0.0.0")
+answers = [s.request(*o) for o in OPERATOR]
+ok([a[0] for a in answers] == [404] * 4 and all(code(a) == "unknown_url" and b"--admin-port" in a[2] for a in answers),
+   "one that others reach has not, and says where they are", answers)
+same(status(s, "GET", "/health"), 200, "but what is for clients")
+s.stop()
+s = Server("--admin-port", "0")
+same([status(s, *o) for o in OPERATOR], [404] * 4, "beside an admin port neither has one on loopback")
+same([at_admin(s, *o)[0] for o in OPERATOR], [200, 200, 200, 404], "which has them")
+same([at_admin(s, "GET", "/v1/models")[0], at_admin(s, "POST", "/v1/completions", {}, ASK)[0], at_admin(s, "GET", "/health")[0]],
+     [200] * 3, "and everything else too")
+same(at_admin(s, "GET", "/cache", {"Host": "rebound.example"})[0], 403, "for this machine's names alone")
+cached = subprocess.run([TIGON, "cache", "--url", f"http://127.0.0.1:{admin_port(s)}"], capture_output=True, text=True, timeout=60)
+ok(cached.returncode == 0 and "nodes" in cached.stdout, "tigon cache asks there", cached)
+s.stop()
+
+admins = key_file("admins", "ad-one", "ad-two")
+s = Server("--api-key-file", keys, "--admin-host", "0.0.0.0", "--admin-port", "0", "--admin-key-file", admins)
+same([at_admin(s, *o, {"x-api-key": "ad-two"})[0] for o in OPERATOR], [200, 200, 200, 404], "the admin port has keys of its own")
+same([at_admin(s, *o, {"x-api-key": "sk-one"})[0] for o in OPERATOR], [401] * 4, "and does not take those of clients")
+same(status(s, "GET", "/v1/models", {"x-api-key": "ad-one"}), 401, "nor the other way")
+same(at_admin(s, "GET", "/health")[0], 200, "a probe needs none there either")
+for name, file, want in (("the admin key", admins, 0), ("a client's", keys, 1)):
+    got = subprocess.run([TIGON, "cache", "flush", "--url", f"http://127.0.0.1:{admin_port(s)}", "--api-key-file", file],
+                         capture_output=True, text=True, timeout=60)
+    ok(got.returncode == want, f"tigon cache with {name}", got)
+s.stop()
+
+# ---- /abort ----
+
+s = Server("--max-num-seqs", "1", env={"FAKE_STEP_US": "2000"})
+c = s.connect()
+c.request("POST", "/v1/completions", json.dumps({"prompt": "a", "max_tokens": 4000, "stream": True, "ignore_eos": True}),
+          {"Content-Type": "application/json"})
+r = c.getresponse()
+name = r.headers["X-Request-Id"]
+r.readline()
+answer = s.request("POST", "/abort?id=" + name)
+same((answer[0], json.loads(answer[2])), (200, {"aborted": name}), "a request is ended by its id")
+events = parse_events(r.read().lstrip())
+c.close()
+same([e["error"]["code"] for e in events if "error" in e], ["request_aborted"], "its stream says so")
+ok(s.wait_metric("num_requests_running", 0) is not None, "and its seat is free")
+same(s.complete("a", max_tokens=1)[0], 200, "for the next one")
+answer = s.request("POST", "/abort?id=" + name)
+ok(answer[0] == 404 and code(answer) == "request_not_found", "a request that has ended is not found", answer)
+same([status(s, "POST", "/abort"), status(s, "GET", "/abort?id=x"), status(s, "POST", "/abort?id=x", {"Origin": "http://page"}),
+      status(s, "POST", "/abort?id=x", {"Sec-Fetch-Site": "cross-site"})], [400, 405, 403, 403], "wrong ways to ask")
 s.stop()
 
 # ---- files and directories of others ----
@@ -119,12 +195,15 @@ s.stop()
 
 def refused(name, *args):
     r = subprocess.run([TIGOND, "--model", MODEL, "--port", "0", *args], capture_output=True, text=True, timeout=60)
-    return ok(r.returncode == 1 and args[-2] in r.stderr and args[-1] in r.stderr, name, r.stderr)
+    return ok(r.returncode == 1 and args[-2] in r.stderr, name, (r.returncode, r.stderr))
 
 
 refused("keys that others may read", "--api-key-file", key_file("open", "a", mode=0o644))
 refused("a file without keys", "--api-key-file", key_file("none"))
 refused("no file", "--api-key-file", os.path.join(folder.name, "missing"))
+refused("an admin host without its port", "--port", "0", "--admin-host", "127.0.0.1")
+refused("admin keys without its port", "--port", "0", "--admin-key-file", admins)
+refused("an admin address that others reach, without keys", "--admin-port", "0", "--admin-host", "0.0.0.0")
 place = os.path.join(folder.name, "cache")
 os.mkdir(place)
 for mode in (0o777, 0o775, 0o707):
