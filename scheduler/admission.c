@@ -90,6 +90,7 @@ static void seat_choice(struct scheduler *s, struct sequence *q, uint32_t from, 
 {
 	q->seat = pool_get(s->seats);
 	assert(q->seat != POOL_NONE);
+	s->seat_owners[q->seat] = q->request->ask.owner;
 	q->pages = s->tables + (size_t)q->seat * s->table_pages;
 	q->n_tree = from;
 	q->n_pages = to;
@@ -364,6 +365,7 @@ void admission_release(struct scheduler *s, struct sequence *q)
 			prefix_cache_put_page(s->cache, r->ship_pages[i]);
 			r->ship_pages[i] = POOL_NONE;
 		}
+	s->seat_owners[q->seat] = 0;
 	pool_put(s->seats, q->seat);
 	list_remove(&q->node);
 	q->seat = q->slot = q->source = POOL_NONE;

@@ -7,6 +7,7 @@
 
 #include "scheduler/admission.h"
 #include "scheduler/chunking.h"
+#include "scheduler/fairness.h"
 #include "scheduler/handoff.h"
 #include "scheduler/publish.h"
 #include "scheduler/retract.h"
@@ -22,7 +23,7 @@ struct plan_builder {
 	struct step *t;
 	uint64_t number;
 	uint32_t n_following; /* requests that became followers */
-	bool refused;	      /* the first request of the queue was not admitted */
+	bool refused;	      /* the request that is next was not admitted */
 	bool paused;	      /* a decoding sequence got no page */
 };
 
@@ -162,9 +163,9 @@ static void add_window(struct plan_builder *b, struct request *r, uint32_t n_tok
 	end_prompt(b, r);
 }
 
-/* Handles the first request of the queue: it is admitted to compute its prompt, becomes a follower, waits for a load,
- * or waits for its prompt from another worker (Receiving). Sets *admitted to whether it was admitted to compute its
- * prompt. False: it stays in the queue, and all requests behind it wait too. */
+/* Handles the request that is to be admitted next (fairness.h): it is admitted, becomes a follower, waits for a load, or waits for its prompt
+ * from another worker (Receiving). Sets *admitted to whether it was admitted. False: it stays in the queue, and all
+ * requests behind it wait too. */
 static bool admit_first(struct plan_builder *b, struct request *r, bool *admitted)
 {
 	struct prefix_match m;
@@ -197,7 +198,7 @@ static void plan_prefills(struct plan_builder *b)
 		if (!r) {
 			bool admitted;
 
-			r = waiting_first(&s->waiting);
+			r = fairness_first(s);
 			/* A rest of the budget below `align` is only enough for a whole short prompt. */
 			if (!r || b->paused || (budget < s->align && r->ask.n_prompt > budget))
 				return;
@@ -233,8 +234,7 @@ static void plan_receives(struct plan_builder *b)
 	struct request *r;
 	struct prefix_match m;
 
-	while (!b->paused && !b->refused && (r = waiting_first(&s->waiting)) &&
-	       handoff_possible(r)) {
+	while (!b->paused && !b->refused && (r = fairness_first(s)) && handoff_possible(r)) {
 		admission_match(s, r, &m);
 		if (!handoff_wanted(s, r, &m) ||
 		    !(tiering_load(s, r, &m) || admission_receive(s, r, m.miss)))

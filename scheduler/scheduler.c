@@ -23,10 +23,11 @@ static bool allocate_arrays(struct scheduler *s)
 
 	arena_init(a, SIZE_MAX);
 	s->tables = arena_array(a, (size_t)n * s->table_pages, sizeof(*s->tables));
+	s->seat_owners = arena_array(a, n, sizeof(*s->seat_owners));
 	s->page = arena_array(a, c->page_tokens, sizeof(*s->page));
 	s->returning = arena_array(a, c->max_model_len, sizeof(*s->returning));
 	s->hit_pages = arena_array(a, s->table_pages, sizeof(*s->hit_pages));
-	if (!s->tables || !s->page || !s->returning || !s->hit_pages)
+	if (!s->tables || !s->seat_owners || !s->page || !s->returning || !s->hit_pages)
 		return false;
 	if (c->content_key) {
 		s->stores = arena_array(a, (size_t)c->n_pages + c->n_slots, sizeof(*s->stores));

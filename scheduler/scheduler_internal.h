@@ -59,8 +59,9 @@ struct scheduler {
 	struct pool *seats;
 	/* windows end at its multiples, or with their prompt: the larger of page_tokens and state_tokens */
 	uint32_t align;
-	uint32_t *tables;     /* [max_seqs][table_pages] block tables, one for each seat */
-	uint32_t table_pages; /* pages of the longest sequence */
+	uint64_t *seat_owners; /* [max_seqs] of the requests that have the seats; 0: none */
+	uint32_t *tables;      /* [max_seqs][table_pages] block tables, one for each seat */
+	uint32_t table_pages;  /* pages of the longest sequence */
 	/* Work space: [page_tokens] tokens of a page; [max_model_len] tokens of a retracted request */
 	int32_t *page, *returning;
 	uint32_t *hit_pages; /* [table_pages] pages of the last match that was used */

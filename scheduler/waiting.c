@@ -19,12 +19,15 @@ void waiting_free(struct waiting *q)
 	*q = (struct waiting){0};
 }
 
-static bool goes_before(const void *a, const void *b)
+bool waiting_before(const struct request *x, const struct request *y)
 {
-	const struct request *x = *(struct request *const *)a, *y = *(struct request *const *)b;
-
 	return x->ask.priority != y->ask.priority ? x->ask.priority < y->ask.priority
 						  : x->id < y->id;
+}
+
+static bool goes_before(const void *a, const void *b)
+{
+	return waiting_before(*(struct request *const *)a, *(struct request *const *)b);
 }
 
 static void element_moved(void *element, size_t place)

@@ -3,6 +3,7 @@
  * and so its place. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/macros.h"
@@ -15,6 +16,9 @@ struct waiting {
 	struct request **v; /* [n] owned array of borrowed requests; v[i]->waiting_index == i */
 	size_t n, room;
 };
+
+/* Whether x comes before y in the order of the queue. */
+bool waiting_before(const struct request *x, const struct request *y);
 
 /* Makes room for n requests in all, so that insertions cannot fail. -ENOMEM. */
 int waiting_reserve(struct waiting *q, size_t n) MUST_CHECK;

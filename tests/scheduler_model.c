@@ -599,6 +599,7 @@ static void add_up(struct model *m)
 	n->cut_prompts += m->rules.cut_prompts;
 	n->paused += m->rules.paused;
 	n->alone += m->rules.alone;
+	n->held_back += m->rules.held_back;
 	n->evicted_pages += st.cache.evicted_pages;
 	n->evicted_slots += st.cache.evicted_slots;
 }

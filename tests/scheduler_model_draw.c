@@ -76,6 +76,7 @@ void model_draw_request(struct model *m, struct rule_request *q)
 	r->n_choices = model_chance(m, 3) ? 1 + model_below(m->src, m->config.max_seqs) : 1;
 	r->n_end_tokens = model_below(m->src, 3);
 	r->priority = model_chance(m, 6) ? (int32_t)model_below(m->src, 3) - 1 : 0;
+	r->owner = model_chance(m, 2) ? 0 : 1 + model_below(m->src, 2);
 	r->cache_disabled = model_chance(m, 12);
 	r->prompt_logprobs = model_chance(m, 10);
 	r->n_prompt_logprobs = r->prompt_logprobs ? model_below(m->src, 3) : 0;

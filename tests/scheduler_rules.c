@@ -131,18 +131,45 @@ void rules_finish_choice(struct rules *r, struct rule_request *q, uint32_t c)
 
 /* ---- rows ---- */
 
-static struct rule_request *first_waiting(struct rules *r)
+/* It would have more than half of the seats for its owner. */
+static bool greedy(const struct rules *r, const struct rule_request *q)
+{
+	uint32_t n = 0;
+
+	each_request (o, r) {
+		each_choice (c, o)
+			n += c->held && o->r.owner == q->r.owner;
+	}
+	return q->r.owner && n && 2 * (n + rules_live(q)) > r->config.max_seqs + 1;
+}
+
+/* The first in the queue, of all or of those whose owners are not `of` and not greedy. */
+static struct rule_request *first_of(struct rules *r, bool others, uint64_t of)
 {
 	struct rule_request *best = NULL;
 
 	each_request (q, r) {
-		if (rules_over(q) || q->place != RULE_QUEUED)
+		if (rules_over(q) || q->place != RULE_QUEUED ||
+		    (others && (q->r.owner == of || greedy(r, q))))
 			continue;
 		if (!best || q->r.priority < best->r.priority ||
 		    (q->r.priority == best->r.priority && q->id < best->id))
 			best = q;
 	}
 	return best;
+}
+
+static struct rule_request *first_waiting(struct rules *r)
+{
+	struct rule_request *first = first_of(r, false, 0), *other;
+
+	if (!first || rules_seats(r) == r->config.max_seqs || !greedy(r, first))
+		return first;
+	other = first_of(r, true, first->r.owner);
+	if (!other)
+		return first;
+	r->held_back++;
+	return other;
 }
 
 static struct rule_row *add_row(struct rules *r, struct rule_request *q, struct rule_choice *c,

@@ -116,6 +116,28 @@ static void prefill(const char *path, uint32_t n_have)
 	record_close(r);
 }
 
+/* Two owners want more seats than there are. */
+static void owners(const char *path, bool forget)
+{
+	struct scheduler_config c = world_config(2, 60, 64);
+	struct world *w = world_new(&c);
+	struct record *r = begin(w, path);
+
+	for (char letter = 'a'; letter <= 'l'; letter++) {
+		struct scheduler_request q = world_letters(letter, 4, 3);
+		uint64_t id;
+
+		q.owner = (UINT64_C(1) << 62) + (letter > 'h');
+		id = world_submit_request(w, &q);
+		if (forget)
+			q.owner = 0;
+		record_submit(r, id, &q);
+	}
+	run(w, r);
+	ok(world_stats(w).waiting == 0, "all have run");
+	record_close(r);
+}
+
 TEST(record)
 {
 	const char *path = scratch_path("record");
@@ -130,6 +152,10 @@ TEST(record)
 	ok(replay(path, &e) == 0, "prompts that go elsewhere: the same plans%s", e.text);
 	prefill(path, 4);
 	ok(replay(path, &e) == 0, "also where some is there%s", e.text);
+	owners(path, false);
+	ok(replay(path, &e) == 0, "owners that share the seats: the same plans%s", e.text);
+	owners(path, true);
+	ok(replay(path, &e) == -EINVAL, "another order is noticed: %s", e.text);
 }
 
 TEST_MAIN()

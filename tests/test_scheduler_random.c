@@ -51,6 +51,7 @@ int main(int argc, char **argv)
 	SEEN(retractions, 1500);
 	SEEN(replayed_tokens, 8000);
 	SEEN(paused, 15000);
+	SEEN(held_back, 2000);
 	SEEN(hits, 12000);
 	SEEN(decoded_hits, 2500);
 	SEEN(alone, 150);

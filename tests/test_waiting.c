@@ -85,6 +85,66 @@ TEST(priorities)
 	world_run(w, 1);
 }
 
+static uint64_t submit_of(struct world *w, char letter, uint64_t owner, uint32_t n_choices)
+{
+	struct scheduler_request r = world_letters(letter, 2, 20);
+
+	r.owner = owner;
+	r.n_choices = n_choices;
+	return world_submit_request(w, &r);
+}
+
+/* 8 seats, so an owner has at most 4 while others wait. */
+TEST(fairness)
+{
+	struct scheduler_config c = world_config(0, 120, 64);
+	struct world *w = world_new(&c);
+	uint64_t first = 0, third = 0;
+
+	for (char letter = 'a'; letter <= 'h'; letter++) {
+		uint64_t id = submit_of(w, letter, 7, 1);
+
+		first = letter == 'a' ? id : first;
+		third = letter == 'c' ? id : third;
+	}
+	submit_of(w, 'x', 8, 1);
+	submit_of(w, 'y', 0, 1);
+	step_is(w, 1, "a0+2! b0+2! c0+2! d0+2! x0+2! y0+2! e0+2! f0+2!",
+		"half of the seats, then the others, then the rest");
+	submit_of(w, 'z', 8, 1);
+	w->named = true;
+	scheduler_abort(w->s, first);
+	step_is(w, 1, "z0+2! b.0@2! c.0@2! d.0@2! x.0@2! y.0@2! e.0@2! f.0@2!",
+		"a seat goes to the other one, though two came before");
+	scheduler_abort(w->s, third);
+	step_is(w, 1, "g0+2! b.0@3! d.0@3! x.0@3! y.0@3! e.0@3! f.0@3! z.0@2!",
+		"no other waits: any number");
+
+	w = world_new(&c);
+	for (char letter = 'a'; letter <= 'e'; letter++)
+		submit_of(w, letter, 0, 1);
+	step_is(w, 1, "a0+2! b0+2! c0+2! d0+2! e0+2!", "without an owner none is held back");
+
+	w = world_new(&c);
+	submit_of(w, 'a', 7, 3);
+	submit_of(w, 'b', 7, 2);
+	submit_of(w, 'x', 8, 1);
+	step_is(w, 1, "a0+2!!! x0+2! b0+2!!", "choices count");
+
+	w = world_new(&c);
+	submit_of(w, 'a', 7, 6);
+	submit_of(w, 'x', 8, 1);
+	step_is(w, 1, "a0+2!!!!!! x0+2!", "one request may need more");
+
+	w = world_new(&c);
+	submit_of(w, 'a', 7, 4);
+	submit_of(w, 'x', 8, 1);
+	submit_of(w, 'b', 7, 1);
+	submit_of(w, 'y', 8, 4);
+	step_is(w, 1, "a0+2!!!! x0+2! b0+2!",
+		"if the others want too much as well, the first one goes");
+}
+
 TEST(bound)
 {
 	struct scheduler_config c = world_config(0, 10, 64);
