@@ -346,13 +346,17 @@ static int listen_admin(const struct options *o, struct http_listener *l, uint16
 static int run_server(struct server *s, struct err *e)
 {
 	struct api_keys keys[LISTENERS] = {0};
-	struct http_listener l[LISTENERS] = {{.fd = -1, .keys = &keys[0]},
-					     {.fd = -1, .keys = &keys[1], .admin = true}};
+	struct networks trusted;
+	struct http_listener l[LISTENERS] = {
+		{.fd = -1, .trusted = &trusted, .keys = &keys[0]},
+		{.fd = -1, .trusted = &trusted, .keys = &keys[1], .admin = true}};
 	const struct options *o = &s->options;
 	uint16_t ports[LISTENERS] = {0};
 	char cache[PATH_MAX];
 	int r = settle_options(s, cache, sizeof(cache), e);
 
+	if (!r && (r = networks_parse(o->trusted_proxy, &trusted, e)) < 0)
+		err_prefix(e, "--trusted-proxy");
 	if (!r)
 		r = open_keys("--api-key-file", o->api_key_file, &keys[0], e);
 	if (!r)

@@ -56,7 +56,8 @@ struct server {
 	} arrived;
 	/* the number of these calls, and prompts that are computed for other workers */
 	_Atomic uint32_t calls;
-	/* calls that wait for their first token or their answer; a visit (endpoint.h) is not counted */
+	/* prompts that wait for their first token, and other calls that wait for their answer; a visit (endpoint.h) is
+	 * not counted */
 	_Atomic uint32_t queued;
 	/* bytes of large bodies that are being received or wait to be parsed */
 	_Atomic uint64_t body_bytes;

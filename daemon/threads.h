@@ -24,7 +24,7 @@
  *     worker.notes       transfer           engine    prompts, data, ends of attempts       transfer/worker.c
  *     lifecycle.event_fd any                main      new state; last call or engine ended  lifecycle.c
  *
- * Locks that are held together, outermost first: watch.lock or text.lock, call.shared.lock, a queue's own lock. No thread blocks
+ * Locks that are held together, outermost first: watch.lock or text.lock, server.arrived.lock, call.shared.lock, a queue's own lock. No thread blocks
  * while it holds one of these.
  *
  * The roles are clang capabilities: a function marked ON(role_engine) can only be called from another one so marked,

@@ -91,6 +91,40 @@ TEST(refused)
 	is_int((long long)l.n, 7, "and the list is unchanged");
 }
 
+TEST(numbers)
+{
+	struct address a = v4("10.0.0.1"), b = v4("10.0.0.2"), same = v6("::ffff:10.0.0.1");
+	struct address c = v6("2001:db8::1"), near = v6("2001:db8::ffff:1"),
+		       far = v6("2001:db8:0:1::1");
+	struct address parsed = a;
+
+	ok(address_number(&a) != address_number(&b), "two addresses");
+	ok(address_number(&a) == address_number(&same), "one in two forms");
+	ok(address_number(&c) == address_number(&near), "the first 64 bits of IPv6");
+	ok(address_number(&c) != address_number(&far), "and no fewer");
+	ok(address_number(&a) >> 62 == 1 && address_number(&c) >> 62 == 1, "no number of a key");
+	ok(!address_parse("10.0.0.2:80", &parsed) && !address_parse("", &parsed) &&
+		   !address_parse("unknown", &parsed) && address_equal(&parsed, &a),
+	   "what is no address changes nothing");
+	ok(address_parse("10.0.0.2", &parsed) && address_equal(&parsed, &b) &&
+		   address_parse("2001:db8::1", &parsed) && address_equal(&parsed, &c),
+	   "addresses");
+}
+
+TEST(loopback)
+{
+	static const char *const here[] = {"127.0.0.1", "127.255.1.2"},
+				 *const there[] = {"128.0.0.1", "10.0.0.1", "0.0.0.0"};
+	struct address a = v6("::1"), any = v6("::"), mapped = v6("::ffff:127.0.0.1");
+
+	ok(address_is_loopback(&a) && address_is_loopback(&mapped) && !address_is_loopback(&any),
+	   "IPv6");
+	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
+		ok((a = v4(here[i]), address_is_loopback(&a)), "%s", here[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(there); i++)
+		ok((a = v4(there[i]), !address_is_loopback(&a)), "not %s", there[i]);
+}
+
 TEST(others)
 {
 	struct address other = address_of(&(struct sockaddr){.sa_family = AF_UNIX}),

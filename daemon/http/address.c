@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mix.h"
+
 static struct address mapped(struct in_addr v4)
 {
 	struct address a = {.bytes = {[10] = 0xff, [11] = 0xff}};
@@ -38,21 +40,37 @@ bool address_is_loopback(const struct address *a)
 	return !memcmp(a->bytes, v4, sizeof(v4)) || !memcmp(a->bytes, v6, sizeof(v6));
 }
 
+bool address_parse(const char *text, struct address *ret)
+{
+	struct in_addr v4;
+
+	if (inet_pton(AF_INET, text, &v4) == 1) {
+		*ret = mapped(v4);
+		return true;
+	}
+	return inet_pton(AF_INET6, text, ret->bytes) == 1;
+}
+
+uint64_t address_number(const struct address *a)
+{
+	static const uint8_t mapping[12] = {[10] = 0xff, [11] = 0xff};
+	const bool v4 = !memcmp(a->bytes, mapping, sizeof(mapping));
+	uint64_t half[2];
+
+	memcpy(half, a->bytes, sizeof(half));
+	return mix_add(half[0], v4 ? half[1] : 0) >> 2 | UINT64_C(1) << 62;
+}
+
 /* Reads "ADDRESS" or "ADDRESS/BITS". */
 static bool parse_network(char *text, struct network *ret)
 {
 	char *slash = strchr(text, '/'), *end = text;
-	unsigned long most = 128, bits;
-	struct in_addr v4;
+	unsigned long most = strchr(text, ':') ? 128 : 32, bits;
 
 	if (slash)
 		*slash = 0;
-	if (inet_pton(AF_INET, text, &v4) == 1) {
-		ret->address = mapped(v4);
-		most = 32;
-	} else if (inet_pton(AF_INET6, text, ret->address.bytes) != 1) {
+	if (!address_parse(text, &ret->address))
 		return false;
-	}
 	bits = slash ? strtoul(slash + 1, &end, 10) : most;
 	ret->bits = (unsigned)(128 - most + bits);
 	return !slash || (slash[1] >= '0' && slash[1] <= '9' && !*end && bits <= most);

@@ -19,6 +19,13 @@ bool address_equal(const struct address *a, const struct address *b);
 /* Whether only this machine reaches the address: 127.0.0.0/8 and ::1. */
 bool address_is_loopback(const struct address *a);
 
+/* Reads an address, "10.0.0.1" or "::1". False: the text is another; *ret is unchanged. */
+bool address_parse(const char *text, struct address *ret);
+
+/* Returns a number for the client with this address, of 2^62 and more: a hash of the address, of IPv6 of its first 64
+ * bits, because a client may have all addresses that begin with them. */
+uint64_t address_number(const struct address *a);
+
 enum { NETWORKS_MAX = 64 };
 
 /* Networks: addresses whose first `bits` bits are those of `address`. */

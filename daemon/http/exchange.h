@@ -14,10 +14,11 @@ struct http {
 	struct server *server;
 	struct watch *watch;
 	struct MHD_Daemon *daemon;
-	bool local;	      /* only this machine reaches the address at which it listens */
-	bool admin;	      /* it has the endpoints for the operator */
+	bool local;		     /* only this machine reaches the address at which it listens */
+	bool admin;		     /* it has the endpoints for the operator */
 	const struct api_keys *keys; /* borrowed */
-	_Atomic bool closing; /* set by main, in http_stop */
+	const struct networks *trusted; /* --trusted-proxy; borrowed */
+	_Atomic bool closing;		/* set by main, in http_stop */
 };
 
 /* Exists from the headers of a request until libmicrohttpd calls `completed` (http.c). */
@@ -29,12 +30,12 @@ struct exchange {
 	struct err error;
 	/* options: the method is OPTIONS; close: close the connection after the answer */
 	bool options, close;
-	struct access access;  /* moves into the call when the request is completed */
-	size_t key;	       /* number of the key that the client has shown; 0: none */
-	struct buf body;       /* moves into the call */
-	uint64_t received;     /* bytes of the body that came, also those that were dropped */
-	void *own;	       /* made by endpoint->ask; moves into the call */
-	struct call *call;     /* owned reference; NULL: there is no call, or not yet */
+	struct access access; /* moves into the call when the request is completed */
+	uint64_t owner;	      /* the client: the number of its key, or of its address (call.owner) */
+	struct buf body;      /* moves into the call */
+	uint64_t received;    /* bytes of the body that came, also those that were dropped */
+	void *own;	      /* made by endpoint->ask; moves into the call */
+	struct call *call;    /* owned reference; NULL: there is no call, or not yet */
 	struct answer *answer; /* owned; NULL until the call runs */
 	struct buf
 		tokens; /* records that were taken from the call; those from tokens_at on are not used yet */

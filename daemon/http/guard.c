@@ -43,18 +43,21 @@ static size_t key_in(struct MHD_Connection *mc, const struct api_keys *keys, con
 	return api_keys_find(keys, value + n, len - n);
 }
 
-/* Checks that the request has one of the keys, if there are any. A probe of a load balancer has none, and neither has the
+/* Checks that the request has one of the keys, if there are any; *ret_key is its number. A probe of a load balancer has none, and neither has the
  * question of a browser what it may send (OPTIONS). */
-static int check_key(struct MHD_Connection *mc, struct exchange *x, struct err *e)
+static int check_key(struct MHD_Connection *mc, const struct exchange *x, size_t *ret_key,
+		     struct err *e)
 {
 	const struct api_keys *keys = x->http->keys;
+	size_t key;
 
 	if (!keys->n || x->options || (x->endpoint && x->endpoint->health))
 		return 0;
-	x->key = key_in(mc, keys, "Authorization", "Bearer ");
-	if (!x->key)
-		x->key = key_in(mc, keys, "x-api-key", "");
-	if (x->key)
+	key = key_in(mc, keys, "Authorization", "Bearer ");
+	if (!key)
+		key = key_in(mc, keys, "x-api-key", "");
+	*ret_key = key;
+	if (key)
 		return 0;
 	return err_set(e, PROBLEM_API_KEY,
 		       "the request has no valid key, as \"Authorization: Bearer KEY\" or "
@@ -78,11 +81,47 @@ static int check_origin(struct MHD_Connection *mc, const struct exchange *x, con
 	return err_set(e, PROBLEM_CROSS_ORIGIN, "such a request is not for pages of web sites");
 }
 
+static enum MHD_Result keep_forwarded(void *cls, enum MHD_ValueKind kind, const char *name,
+				      const char *value)
+{
+	if (value && !strcasecmp(name, "X-Forwarded-For"))
+		*(const char **)cls = value;
+	return MHD_YES;
+}
+
+/* Returns the address of the client. A proxy that is trusted tells it in X-Forwarded-For, behind what others have written
+ * there: the last address of the last header. */
+static struct address address_of_client(struct MHD_Connection *mc, const struct http *h)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	struct address a = {0};
+	const char *list = NULL;
+
+	if (info)
+		a = address_of(info->client_addr);
+	if (!networks_have(h->trusted, &a))
+		return a;
+	MHD_get_connection_values(mc, MHD_HEADER_KIND, keep_forwarded, &list);
+	if (list) {
+		const char *comma = strrchr(list, ',');
+
+		list = comma ? comma + 1 : list;
+		address_parse(list + strspn(list, " \t"), &a);
+	}
+	return a;
+}
+
 int guard_check(struct MHD_Connection *mc, struct exchange *x, const char *method, struct err *e)
 {
+	struct address a = address_of_client(mc, x->http);
+	size_t key = 0;
 	int r = check_host(mc, x, e);
 
 	if (!r)
 		r = check_origin(mc, x, method, e);
-	return r ? r : check_key(mc, x, e);
+	if (!r)
+		r = check_key(mc, x, &key, e);
+	x->owner = key ? key : address_number(&a);
+	return r;
 }

@@ -4,6 +4,6 @@
 #include "daemon/http/exchange.h"
 
 /* To be called when the headers have arrived and x->endpoint is set, also for OPTIONS. 0, or a problem with a sentence
- * for the client. Sets x->key. */
+ * for the client. Sets x->owner. */
 int guard_check(struct MHD_Connection *mc, struct exchange *x, const char *method,
 		struct err *e) MUST_CHECK ON(role_http);

@@ -158,7 +158,8 @@ static unsigned connection_limit(bool admin)
 		return CONNECTIONS_MAX;
 	limit.rlim_cur = MIN(limit.rlim_max, (rlim_t)CONNECTIONS_MAX + reserved);
 	setrlimit(RLIMIT_NOFILE, &limit);
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur <= DESCRIPTORS_RESERVED + reserved)
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
+	    limit.rlim_cur <= DESCRIPTORS_RESERVED + reserved)
 		return DESCRIPTORS_RESERVED;
 	return (unsigned)MIN(limit.rlim_cur - reserved, (rlim_t)CONNECTIONS_MAX);
 }
@@ -180,27 +181,21 @@ int http_start(struct server *s, struct watch *w, const struct http_listener *l,
 	       struct err *e)
 {
 	const unsigned most = l->admin ? ADMIN_CONNECTIONS : connection_limit(s->options.admin);
-	struct networks trusted;
-	struct http *h;
+	struct http *h = calloc(1, sizeof(*h));
 
-	if (networks_parse(s->options.trusted_proxy, &trusted, e) < 0) {
-		close(l->fd);
-		err_prefix(e, "--trusted-proxy");
-		return -EINVAL;
-	}
-	h = calloc(1, sizeof(*h));
 	if (!h) {
 		close(l->fd);
 		return err_no_memory(e);
 	}
 	/* Those of --admin-port are few and not counted against the limit. */
 	if (!l->admin)
-		watch_limit(w, most, &trusted);
+		watch_limit(w, most, l->trusted);
 	h->server = s;
 	h->watch = w;
 	h->local = http_is_local(l->fd);
 	h->admin = l->admin || (!s->options.admin && h->local);
 	h->keys = l->keys;
+	h->trusted = l->trusted;
 	if (!h->local && !h->keys->n && s->options.role != ROLE_PREFILL)
 		log_warning("--host %s: everybody who reaches this address is served; "
 			    "--api-key-file FILE asks clients for a key",
@@ -209,8 +204,8 @@ int http_start(struct server *s, struct watch *w, const struct http_listener *l,
 		MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
 					 MHD_USE_ITC | MHD_USE_ERROR_LOG,
 				 0, NULL, NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, library_log,
-				 h, MHD_OPTION_LISTEN_SOCKET, l->fd, MHD_OPTION_CONNECTION_LIMIT, most,
-				 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)INACTIVE_SECONDS,
+				 h, MHD_OPTION_LISTEN_SOCKET, l->fd, MHD_OPTION_CONNECTION_LIMIT,
+				 most, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)INACTIVE_SECONDS,
 				 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
 				 MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
 				 MHD_OPTION_NOTIFY_COMPLETED, completed, h,

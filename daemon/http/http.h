@@ -29,8 +29,9 @@ bool http_is_local(int fd);
 struct http_listener {
 	int fd;	    /* taken by http_start, also on failure */
 	bool admin; /* it is that of --admin-port */
-	const struct api_keys *
-		keys; /* borrowed until http_stop; clients need one of them, unless there is none */
+	/* borrowed until http_stop: --trusted-proxy, and the keys of which clients need one, unless there is none */
+	const struct networks *trusted;
+	const struct api_keys *keys;
 };
 
 /* Starts libmicrohttpd on a listening socket. s and w are borrowed until http_stop. */

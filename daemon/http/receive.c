@@ -65,14 +65,6 @@ static int check_state(const struct server *s, struct err *e)
 	return err_set(e, EIO, "the server has failed and is ending");
 }
 
-static int check_queue(const struct server *s, struct err *e)
-{
-	if (atomic_load(&s->queued) < s->options.max_queued_requests)
-		return 0;
-	return err_set(e, PROBLEM_QUEUE_FULL, "%llu requests are waiting already; try again later",
-		       (unsigned long long)s->options.max_queued_requests);
-}
-
 /* Checks whether there is memory for a body of len bytes, or for the rest of one that has len bytes by now. */
 static int check_memory(const struct server *s, uint64_t len, struct err *e)
 {
@@ -135,7 +127,7 @@ static int check_body(struct MHD_Connection *mc, const struct exchange *x, struc
 			       (unsigned long long)length, (unsigned long long)max);
 	if (check_memory(x->http->server, length, e) < 0)
 		return -e->code;
-	return check_queue(x->http->server, e);
+	return call_check_queue(x->http->server, x->owner, 1, false, e);
 }
 
 static int ask(struct MHD_Connection *mc, struct exchange *x, struct err *e)
@@ -268,6 +260,7 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 	if (!c)
 		return MHD_NO;
 	x->call = c;
+	c->owner = x->owner;
 	c->http.own = x->own;
 	x->own = NULL;
 	c->http.connection = mc;
@@ -308,6 +301,7 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 	const struct endpoint *p = x->endpoint;
 	struct server *s = x->http->server;
 	struct buf body;
+	bool full;
 
 	if (x->call)
 		return send_call(mc, x);
@@ -315,9 +309,9 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 		/* The state may have changed while the body arrived. */
 		if (!p->while_loading)
 			check_state(s, &x->error);
-		if (!x->error.code && has_body(p))
-			check_queue(s, &x->error);
-		if (!x->error.code && !p->get)
+		full = !x->error.code && has_body(p) &&
+		       call_check_queue(s, x->owner, 1, true, &x->error) < 0;
+		if (!full && !x->error.code && !p->get)
 			return start_call(mc, x);
 	}
 	watch_answering(x->http->watch, x->connection, NULL);

@@ -185,7 +185,7 @@ void call_arrive(struct call *c)
 	/* A visit takes no place in the queue: it does not wait for the scheduler. */
 	if (c->endpoint->visit)
 		return;
-	atomic_store(&c->queued, true);
+	atomic_store(&c->queued, 1);
 	atomic_fetch_add(&c->server->queued, 1);
 }
 
@@ -196,7 +196,16 @@ void call_submit(struct call *c)
 
 void call_unqueue(struct call *c)
 {
-	if (atomic_exchange(&c->queued, false))
+	atomic_fetch_sub(&c->server->queued, atomic_exchange(&c->queued, 0));
+}
+
+void call_unqueue_one(struct call *c)
+{
+	uint32_t n = atomic_load(&c->queued);
+
+	while (n && !atomic_compare_exchange_weak(&c->queued, &n, n - 1))
+		;
+	if (n)
 		atomic_fetch_sub(&c->server->queued, 1);
 }
 

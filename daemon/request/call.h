@@ -167,8 +167,10 @@ struct call {
 	/* Nobody needs further work: the client has left, its answer ended early, or call_cancel was called. */
 	_Atomic bool aborted;
 	struct call *older, *newer; /* in server.arrived */
-	_Atomic bool queued;	    /* counted in server.queued */
-	_Atomic bool large;	    /* so many bytes were kept that freeing them is worth a trim */
+	/* the client, by its key or address; http sets it before call_arrive; 0: none */
+	uint64_t owner;
+	_Atomic uint32_t queued; /* of its prompts, those that are counted in server.queued */
+	_Atomic bool large;	 /* so many bytes were kept that freeing them is worth a trim */
 	/* bytes of the answer that the client has not read: records, texts, log-probabilities, JSON */
 	_Atomic uint64_t kept;
 	/* the time since which more of the answer waits for the client; 0: nothing is ready, or it has not begun */
@@ -188,14 +190,15 @@ struct call *call_ref(struct call *c);
 void call_unref(struct call *c);
 
 /* http: to be called when the body has arrived. Sets the arrival time, and counts the call in server.calls and, unless
- * its endpoint has `visit`, in server.queued. */
+ * its endpoint has `visit`, as one prompt in server.queued. */
 void call_arrive(struct call *c);
 
 /* Hands the call to the engine thread, together with the work's reference. */
 void call_submit(struct call *c);
 
-/* Takes the call out of the count server.queued. Does nothing if the call is not counted there. */
+/* Takes all prompts of the call, or one of them, out of the count server.queued. Do nothing if none is counted there. */
 void call_unqueue(struct call *c);
+void call_unqueue_one(struct call *c);
 
 /* http: says how many bytes http keeps of the call's answer. Records and bodies that it has not taken are counted
  * here. */
@@ -311,3 +314,11 @@ void call_leave(struct call *c);
 
 /* Any thread: finds a call whose body has arrived, by its id. A new reference; NULL: there is none. */
 struct call *call_find(struct server *s, const char *id);
+
+/* http, text: checks whether `more` prompts of this owner may join the queue. make_room: if others have to give way, they
+ * do (they are cancelled). 0, or -PROBLEM_QUEUE_FULL with a sentence. */
+int call_check_queue(struct server *s, uint64_t owner, uint32_t more, bool make_room,
+		     struct err *e) MUST_CHECK;
+
+/* text: counts all n prompts of the call in server.queued, in place of one. 0, or -PROBLEM_QUEUE_FULL. */
+int call_queue_prompts(struct call *c, uint32_t n, struct err *e) MUST_CHECK;

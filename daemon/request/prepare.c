@@ -309,6 +309,9 @@ static int make_parts(struct call *c, struct err *e)
 		return err_param(e, EINVAL, "prompt",
 				 "%zu prompts are more than may wait at the same time, %" PRIu64,
 				 n_parts, c->server->options.max_queued_requests);
+	r = call_queue_prompts(c, (uint32_t)n_parts, e);
+	if (r < 0)
+		return r;
 	c->text.n = ask->n;
 	n_scored = openai_wants_scores(ask, &n_top) ? ask->n : 0;
 	c->text.n_choices = (uint32_t)n_parts * ask->n;

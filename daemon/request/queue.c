@@ -1,6 +1,11 @@
-/* The calls whose body has arrived, so that one of them can be found. */
+/* The calls whose body has arrived: finds one of them, and keeps the queue fair. The queue has the prompts that wait for
+ * their first token (server.queued), of all calls at most --max-queued-requests. While other owners (call.owner) have
+ * prompts in it, an owner has at most half of it. An owner that was alone may have more; if then the queue is full, the
+ * newest calls of this owner give way to those of the others. */
+#include <inttypes.h>
 #include <string.h>
 
+#include "base/problem.h"
 #include "daemon/request/call.h"
 
 void call_enter(struct call *c)
@@ -45,4 +50,107 @@ struct call *call_find(struct server *s, const char *id)
 		c = NULL;
 	pthread_mutex_unlock(&s->arrived.lock);
 	return c;
+}
+
+/* Returns the prompts of an owner in the queue. Call with the lock held. */
+static uint64_t queued_of(const struct server *s, uint64_t owner)
+{
+	uint64_t n = 0;
+
+	for (const struct call *c = s->arrived.newest; c; c = c->older)
+		n += c->owner == owner ? atomic_load(&c->queued) : 0;
+	return n;
+}
+
+/* Returns the owner that has more than `half` of the prompts in the queue, if there is one; else any. Call with the lock
+ * held. Source: Boyer and Moore, MJRTY: A Fast Majority Vote Algorithm, 1991. */
+static uint64_t greediest(const struct server *s)
+{
+	uint64_t owner = 0, votes = 0;
+
+	for (const struct call *c = s->arrived.newest; c; c = c->older) {
+		uint64_t n = atomic_load(&c->queued);
+
+		if (c->owner == owner || n <= votes) {
+			votes = c->owner == owner ? votes + n : votes - n;
+		} else {
+			owner = c->owner;
+			votes = n - votes;
+		}
+	}
+	return owner;
+}
+
+/* Finds the newest call in the queue of the owner that has more than `half` of it. A new reference; NULL: no owner but
+ * this one has so much. Call with the lock held. */
+static struct call *newest_of_greediest(const struct server *s, uint64_t but, uint64_t half)
+{
+	uint64_t owner = greediest(s);
+
+	if (owner == but || queued_of(s, owner) <= half)
+		return NULL;
+	for (struct call *c = s->arrived.newest; c; c = c->older)
+		if (c->owner == owner && atomic_load(&c->queued) && hold(c))
+			return c;
+	return NULL;
+}
+
+/* Whether `more` prompts of this owner fit. *ret_victim: a call that has to give way first, a new reference; or NULL. */
+static int look(struct server *s, uint64_t owner, uint32_t more, struct call **ret_victim,
+		struct err *e)
+{
+	const uint64_t max = s->options.max_queued_requests, half = CEIL_DIV(max, 2u);
+	uint64_t n = atomic_load(&s->queued), mine;
+	int r = 0;
+
+	*ret_victim = NULL;
+	if (n + more <= half)
+		return 0;
+	pthread_mutex_lock(&s->arrived.lock);
+	mine = queued_of(s, owner);
+	if (n > mine && mine + more > half)
+		r = err_set(e, PROBLEM_QUEUE_FULL,
+			    "%" PRIu64 " requests of this client are waiting already, and while "
+			    "others wait it may have %" PRIu64 "; try again later",
+			    mine, half);
+	else if (n + more > max && !(*ret_victim = newest_of_greediest(s, owner, half)))
+		r = err_set(e, PROBLEM_QUEUE_FULL,
+			    "%" PRIu64 " requests are waiting already; try again later", n);
+	pthread_mutex_unlock(&s->arrived.lock);
+	return r;
+}
+
+int call_check_queue(struct server *s, uint64_t owner, uint32_t more, bool make_room, struct err *e)
+{
+	struct call *victim;
+	struct err why;
+	int r;
+
+	while (!(r = look(s, owner, more, &victim, e)) && victim) {
+		err_set(&why, PROBLEM_QUEUE_FULL,
+			"the queue is full, and this client had more than half of it; try again "
+			"later");
+		if (make_room)
+			call_cancel(victim, &why);
+		call_unref(victim);
+		if (!make_room)
+			break;
+	}
+	return r;
+}
+
+int call_queue_prompts(struct call *c, uint32_t n, struct err *e)
+{
+	int r = n > 1 ? call_check_queue(c->server, c->owner, n - 1, true, e) : 0;
+
+	if (r < 0 || n <= 1)
+		return r;
+	/* A call that was cancelled meanwhile has left the queue, and may not come back. */
+	pthread_mutex_lock(&c->shared.lock);
+	if (!c->shared.failure.code) {
+		atomic_fetch_add(&c->queued, n - 1);
+		atomic_fetch_add(&c->server->queued, n - 1);
+	}
+	pthread_mutex_unlock(&c->shared.lock);
+	return 0;
 }

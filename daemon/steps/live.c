@@ -101,6 +101,7 @@ static int submit_part(struct live *l, struct call *c, struct call_part *p, stru
 		.boundaries = p->boundaries,
 		.n_boundaries = p->n_boundaries,
 		.priority = c->text.ask.priority,
+		.owner = c->owner,
 		.space = c->text.space,
 		.root_key = p->root_key,
 		.page_keys = p->page_keys,
@@ -196,7 +197,7 @@ static void note_first_token(struct live *l, struct call_part *p, uint64_t step,
 	metrics_observe(m, METRICS_TTFT, now - c->arrived_ns);
 	metrics_observe(m, METRICS_PREFILL, now - begun);
 	atomic_compare_exchange_strong(&c->report.first_token_ns, &none, now);
-	call_unqueue(c);
+	call_unqueue_one(c);
 }
 
 static void take_token(struct live *l, const struct scheduler_event *ev, struct call_part *p,

@@ -201,6 +201,7 @@ def refused(name, *args):
 refused("keys that others may read", "--api-key-file", key_file("open", "a", mode=0o644))
 refused("a file without keys", "--api-key-file", key_file("none"))
 refused("no file", "--api-key-file", os.path.join(folder.name, "missing"))
+refused("a proxy that is no address", "--trusted-proxy", "10.0.0.0/33")
 refused("an admin host without its port", "--port", "0", "--admin-host", "127.0.0.1")
 refused("admin keys without its port", "--port", "0", "--admin-key-file", admins)
 refused("an admin address that others reach, without keys", "--admin-port", "0", "--admin-host", "0.0.0.0")

@@ -1,0 +1,121 @@
+"""While others wait, one client (a key or an address) has at most half of the queue and of the seats, and 429 is for it alone."""
+import json
+import os
+import socket
+import tempfile
+import time
+
+from harness import Server, done, ok, same, wait_for
+
+SEATS, QUEUE = 4, 8
+
+
+class Ask:
+    """A streamed request of a client, which is an address, a key, or what a proxy says."""
+
+    def __init__(self, s, client, tokens=4000, prompt="a"):
+        address, extra = client
+        self.socket = socket.create_connection(("127.0.0.1", s.port), source_address=(address, 0))
+        body = json.dumps({"prompt": prompt, "max_tokens": tokens, "stream": True, "ignore_eos": True}).encode()
+        self.socket.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n{extra}Content-Length: {len(body)}\r\n\r\n".encode()
+                            + body)
+        self.got = b""
+
+    def status(self):
+        """None while nothing has come."""
+        self.socket.setblocking(False)
+        try:
+            self.got += self.socket.recv(65536)
+        except BlockingIOError:
+            pass
+        return int(self.got.split(b" ")[1]) if b"\r\n" in self.got else None
+
+    def waits_for(self, status):
+        return wait_for(lambda: self.status() is not None) and self.status() == status
+
+    def close(self):
+        self.socket.close()
+
+
+def share(name, a, b, *args):
+    """The client a is greedy, b is not."""
+    s = Server("--max-num-seqs", str(SEATS), "--max-queued-requests", str(QUEUE), *args, env={"FAKE_STEP_US": "3000"})
+    s.headers = {"x-api-key": "one"}
+
+    def metric(metric, value):
+        end = time.time() + 10
+        while time.time() < end:
+            if s.metrics()[metric] == value:
+                return True
+            time.sleep(0.01)
+        return False
+
+    running = [Ask(s, a) for _ in range(SEATS)]
+    ok(all(q.waits_for(200) for q in running), f"{name}: a client that is alone has all seats")
+    waiting = []
+    for i in range(QUEUE):
+        waiting.append(Ask(s, a))
+        metric("num_requests_waiting", i + 1)
+    ok(Ask(s, a).waits_for(429) and not any(q.status() for q in waiting), "and the whole queue, of which more is refused")
+
+    others = []
+    for i in range(QUEUE // 2):
+        others.append(Ask(s, b, tokens=4))
+        ok(waiting[-1 - i].waits_for(429), f"request {i + 1} of another client takes the place of its newest")
+        metric("num_requests_waiting", QUEUE)
+    ok(b"more than half" in waiting[-1].got and b"Retry-After" in waiting[-1].got, "which is told", waiting[-1].got)
+    same([q.status() for q in waiting[:QUEUE // 2] + others], [None] * QUEUE, "nobody else is refused")
+    ok(Ask(s, a).waits_for(429), "the greedy one has its half")
+    ok(Ask(s, b).waits_for(429), "and so has the other")
+
+    # Half of the seats are free: those that came later go first.
+    for q in running[:SEATS // 2]:
+        q.close()
+    ok(all(q.waits_for(200) for q in others), "seats that become free are the other client's")
+    ok(metric("num_requests_waiting", QUEUE // 2 - SEATS // 2), "when it waits no more they go to the first one again",
+       s.metrics()["num_requests_waiting"])
+    ok(wait_for(lambda: [q.status() for q in waiting] == [200] * (SEATS // 2) + [None] * (QUEUE // 2 - SEATS // 2) + [429] * (QUEUE // 2)),
+       "in its order", [q.status() for q in waiting])
+    for q in running + waiting + others:
+        q.close()
+    ok(metric("num_requests_running", 0), "all leave")
+
+    # prompts count, not requests
+    running = [Ask(s, b) for _ in range(SEATS)]
+    ok(all(q.waits_for(200) for q in running), "all seats are taken")
+    many = Ask(s, a, prompt=["a"] * (QUEUE - 1))
+    ok(metric("num_requests_waiting", QUEUE - 1), "a request of seven prompts waits")
+    one = Ask(s, b)
+    ok(metric("num_requests_waiting", QUEUE) and many.status() is None, "and one of another client")
+    one_more = Ask(s, b)
+    ok(many.waits_for(429) and metric("num_requests_waiting", 2), "a further one takes its places", many.got)
+    again = Ask(s, a, prompt=["a"] * (QUEUE // 2 + 1))
+    ok(again.waits_for(429), "more than half of the queue is refused while others wait")
+    half = Ask(s, a, prompt=["a"] * (QUEUE // 2))
+    ok(metric("num_requests_waiting", 2 + QUEUE // 2) and half.status() is None, "half is not")
+    for q in (*running, many, one, one_more, again, half):
+        q.close()
+    s.stop()
+
+
+folder = tempfile.TemporaryDirectory(prefix="tigon-fair-")
+keys = os.path.join(folder.name, "keys")
+with open(keys, "w") as f:
+    f.write("one\ntwo\n")
+os.chmod(keys, 0o600)
+
+share("addresses", ("127.0.0.2", ""), ("127.0.0.3", ""))
+share("keys", ("127.0.0.2", "x-api-key: two\r\n"), ("127.0.0.2", "Authorization: Bearer one\r\n"), "--api-key-file", keys)
+share("clients of a proxy", ("127.0.0.1", "X-Forwarded-For: 10.0.0.2, 10.0.0.3\r\n"),
+      ("127.0.0.1", "X-Forwarded-For: 10.0.0.3\r\nX-Forwarded-For: 10.0.0.2\r\n"))
+
+# what an untrusted address says does not count
+s = Server("--max-num-seqs", "1", "--max-queued-requests", "2", "--trusted-proxy", "127.0.0.1", env={"FAKE_STEP_US": "3000"})
+first = Ask(s, ("127.0.0.2", ""))
+first.waits_for(200)
+waiting = [Ask(s, ("127.0.0.2", f"X-Forwarded-For: 10.0.0.{i}\r\n")) for i in range(2)]
+wait_for(lambda: s.metrics()["num_requests_waiting"] == 2)
+ok(Ask(s, ("127.0.0.2", "X-Forwarded-For: 10.0.0.9\r\n")).waits_for(429) and not any(q.status() for q in waiting),
+   "an address that is no trusted proxy is one client, whatever it says")
+s.stop()
+done()
