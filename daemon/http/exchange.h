@@ -31,11 +31,11 @@ struct exchange {
 	/* options: the method is OPTIONS; close: close the connection after the answer */
 	bool options, close;
 	struct access access; /* moves into the call when the request is completed */
-	uint64_t owner;	      /* the client: the number of its key, or of its address (call.owner) */
-	struct buf body;      /* moves into the call */
-	uint64_t received;    /* bytes of the body that came, also those that were dropped */
-	void *own;	      /* made by endpoint->ask; moves into the call */
-	struct call *call;    /* owned reference; NULL: there is no call, or not yet */
+	uint64_t owner;	   /* the client: the number of its key, or of its address (call.owner) */
+	struct buf body;   /* moves into the call */
+	uint64_t received; /* bytes of the body that came, also those that were dropped */
+	void *own;	   /* made by endpoint->ask; moves into the call */
+	struct call *call; /* owned reference; NULL: there is no call, or not yet */
 	struct answer *answer; /* owned; NULL until the call runs */
 	struct buf
 		tokens; /* records that were taken from the call; those from tokens_at on are not used yet */

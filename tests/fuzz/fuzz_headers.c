@@ -1,0 +1,97 @@
+/* Any bytes as what a client's request names: a path, a host, addresses, headers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "daemon/http/address.h"
+#include "daemon/http/framing.h"
+#include "daemon/http/host.h"
+#include "daemon/http/path.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static size_t count(const char *text, char c)
+{
+	size_t n = 0;
+
+	for (; *text; text++)
+		n += *text == c;
+	return n;
+}
+
+/* Decoding shortens, makes no separator and no end, and leaves text without escapes as it is. */
+static void check_path(const char *text)
+{
+	char *normal = strdup(text), *decoded = strdup(text);
+
+	if (path_normalise(normal) != strlen(normal) || strlen(normal) > strlen(text) ||
+	    count(normal, '/') != count(text, '/') || count(normal, '?') != count(text, '?'))
+		abort();
+	path_decode(decoded);
+	if (strlen(decoded) > strlen(normal) || (!strchr(text, '%') && strcmp(decoded, text) != 0))
+		abort();
+	free(normal);
+	free(decoded);
+}
+
+/* "*" allows every host, and a host of loopback begins like one. */
+static void check_host(const char *text)
+{
+	bool here = host_is_allowed(text, NULL);
+
+	if (!host_is_allowed(text, "*") || (here && !strchr("127lL[", text[0])))
+		abort();
+	host_is_allowed("a.example:80", text);
+}
+
+static void check_networks(const char *text)
+{
+	struct networks l;
+	struct address a;
+	struct err e = {0};
+
+	if (networks_parse(text, &l, &e) < 0) {
+		if (!e.text[0])
+			abort();
+	} else {
+		for (size_t i = 0; i < l.n; i++)
+			if (l.v[i].bits > 128 || !networks_have(&l, &l.v[i].address))
+				abort();
+	}
+	if (address_parse(text, &a) && address_number(&a) >> 62 != 1)
+		abort();
+}
+
+/* Each line is a header: name, colon, value. */
+static void check_framing(const char *text, size_t len)
+{
+	struct framing f = {0};
+	struct err e = {0};
+
+	for (const char *end = text + len; text < end;) {
+		const char *line = memchr(text, '\n', (size_t)(end - text));
+		size_t n = line ? (size_t)(line - text) : (size_t)(end - text);
+		const char *colon = memchr(text, ':', n);
+		size_t name = colon ? (size_t)(colon - text) : n, rest = colon ? name + 1 : n;
+
+		framing_add(&f, text, name, text + rest, n - rest);
+		text += n + (line != NULL);
+	}
+	if (framing_check(&f, "HTTP/1.1", &e) < 0 ? !e.text[0] : f.n_hosts != 1 || f.n_lengths > 1)
+		abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text = malloc(size + 1);
+
+	if (size)
+		memcpy(text, data, size);
+	text[size] = 0;
+	check_path(text);
+	check_host(text);
+	check_networks(text);
+	check_framing(text, size);
+	free(text);
+	return 0;
+}
