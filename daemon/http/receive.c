@@ -132,12 +132,24 @@ static int check_body(struct MHD_Connection *mc, const struct exchange *x, struc
 
 static int ask(struct MHD_Connection *mc, struct exchange *x, struct err *e)
 {
-	const char *values[ENDPOINT_ARGUMENTS] = {NULL};
+	char *values[ENDPOINT_ARGUMENTS] = {NULL};
+	int r = 0;
 
-	for (size_t i = 0; i < ENDPOINT_ARGUMENTS && x->endpoint->arguments[i]; i++)
-		values[i] = MHD_lookup_connection_value(mc, MHD_GET_ARGUMENT_KIND,
-							x->endpoint->arguments[i]);
-	return x->endpoint->ask(values, &x->own, e);
+	for (size_t i = 0; !r && i < ENDPOINT_ARGUMENTS && x->endpoint->arguments[i]; i++) {
+		const char *value = MHD_lookup_connection_value(mc, MHD_GET_ARGUMENT_KIND,
+								x->endpoint->arguments[i]);
+
+		values[i] = value ? strdup(value) : NULL;
+		if (values[i])
+			path_decode(values[i]);
+		else if (value)
+			r = err_no_memory(e);
+	}
+	if (!r)
+		r = x->endpoint->ask((const char *const *)values, &x->own, e);
+	for (size_t i = 0; i < ENDPOINT_ARGUMENTS; i++)
+		free(values[i]);
+	return r;
 }
 
 /* ---- requests ---- */
@@ -261,6 +273,7 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 		return MHD_NO;
 	x->call = c;
 	c->owner = x->owner;
+	memcpy(c->client_id, x->access.id, sizeof(c->client_id));
 	c->http.own = x->own;
 	x->own = NULL;
 	c->http.connection = mc;

@@ -167,6 +167,8 @@ struct call {
 	/* Nobody needs further work: the client has left, its answer ended early, or call_cancel was called. */
 	_Atomic bool aborted;
 	struct call *older, *newer; /* in server.arrived */
+	/* the client's X-Request-Id, set by http before call_arrive; "": none */
+	char client_id[REQUEST_ID_MAX + 1];
 	/* the client, by its key or address; http sets it before call_arrive; 0: none */
 	uint64_t owner;
 	_Atomic uint32_t queued; /* of its prompts, those that are counted in server.queued */
@@ -312,7 +314,8 @@ bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_of,
 void call_enter(struct call *c);
 void call_leave(struct call *c);
 
-/* Any thread: finds a call whose body has arrived, by its id. A new reference; NULL: there is none. */
+/* Any thread: finds a call whose body has arrived, by its id or by its client's; of several the newest. A new reference;
+ * NULL: there is none. */
 struct call *call_find(struct server *s, const char *id);
 
 /* http, text: checks whether `more` prompts of this owner may join the queue. make_room: if others have to give way, they

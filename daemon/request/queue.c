@@ -39,12 +39,17 @@ static bool hold(struct call *c)
 	return refs;
 }
 
+static bool has_id(const struct call *c, const char *id)
+{
+	return !strcmp(c->id, id) || (id[0] && !strcmp(c->client_id, id));
+}
+
 struct call *call_find(struct server *s, const char *id)
 {
 	struct call *c;
 
 	pthread_mutex_lock(&s->arrived.lock);
-	for (c = s->arrived.newest; c && strcmp(c->id, id) != 0; c = c->older)
+	for (c = s->arrived.newest; c && !has_id(c, id); c = c->older)
 		;
 	if (c && !hold(c))
 		c = NULL;

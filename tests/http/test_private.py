@@ -6,8 +6,9 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 
-from harness import MODEL, TIGOND, Server, done, ok, parse_events, raw_connection, same
+from harness import MODEL, TIGOND, Server, done, ok, parse_events, raw_connection, same, wait_for
 
 NAME = "org/lexis"
 TIGON = os.path.abspath(sys.argv[2])
@@ -184,6 +185,13 @@ c.close()
 same([e["error"]["code"] for e in events if "error" in e], ["request_aborted"], "its stream says so")
 ok(s.wait_metric("num_requests_running", 0) is not None, "and its seat is free")
 same(s.complete("a", max_tokens=1)[0], 200, "for the next one")
+answers = []
+t = threading.Thread(target=lambda: answers.append(s.request("POST", "/v1/completions", json.dumps(
+    {"prompt": "a", "max_tokens": 4000, "ignore_eos": True}), {"X-Request-Id": "my own/id"})))
+t.start()
+ok(wait_for(lambda: status(s, "POST", "/abort?id=my%20own%2Fid") == 200), "or by the id that its client gave it")
+t.join()
+same((answers[0][0], code(answers[0])), (410, "request_aborted"), "an answer that has not begun is an error")
 answer = s.request("POST", "/abort?id=" + name)
 ok(answer[0] == 404 and code(answer) == "request_not_found", "a request that has ended is not found", answer)
 same([status(s, "POST", "/abort"), status(s, "GET", "/abort?id=x"), status(s, "POST", "/abort?id=x", {"Origin": "http://page"}),
