@@ -75,8 +75,28 @@ TEST(texts)
 	expect(k, CHECKPOINT_TEMPLATE, -EINVAL, NULL,
 	       "/tokenizer_config.json: ']' expected near end of file", "a broken configuration");
 	write_text("chat_template.jinja", "file");
+	expect(k, CHECKPOINT_TEMPLATE, -EINVAL, NULL,
+	       "/tokenizer_config.json: ']' expected near end of file",
+	       "a broken configuration beside a template");
+	write_text("tokenizer_config.json", "");
+	expect(k, CHECKPOINT_TEMPLATE, -EINVAL, NULL, "/tokenizer_config.json: the file is empty",
+	       "an empty one");
+	write_text("tokenizer_config.json", "[]");
+	expect(k, CHECKPOINT_TEMPLATE, -EINVAL, NULL, "/tokenizer_config.json: not a JSON object",
+	       "one that is no object");
+	remove(scratch_path("tokenizer_config.json"));
+	check(mkfifo(scratch_path("tokenizer_config.json"), 0600) == 0);
+	expect(k, CHECKPOINT_TEMPLATE, -EINVAL, NULL, "/tokenizer_config.json: not a regular file",
+	       "a FIFO, which is not waited for");
+	remove(scratch_path("tokenizer_config.json"));
 	expect(k, CHECKPOINT_TEMPLATE, 0, "chat_template.jinja", "file",
-	       "a template in a file of its own comes first");
+	       "a template in a file of its own needs no configuration");
+	write_text("tokenizer_config.json", "{\"chat_template\": \"one\\n\"}");
+	expect(k, CHECKPOINT_TEMPLATE, 0, "chat_template.jinja", "file",
+	       "and comes before one in the configuration");
+	write_text("chat_template.jinja", " \n\t");
+	expect(k, CHECKPOINT_TEMPLATE, -EINVAL, NULL,
+	       "/chat_template.jinja: the chat template is empty", "an empty template");
 	checkpoint_close(k);
 }
 

@@ -67,6 +67,8 @@ TEST(refused)
 	refused(NULL, -ENOENT, "no name");
 	ok(!there("directory.partial") && !there("fifo.partial") && !there("device.partial"),
 	   "nothing is left of them");
+	check(mkfifo(scratch_path("taken.partial"), 0600) == 0);
+	refused("taken", -ENXIO, "a FIFO in the temporary file's place");
 }
 
 TEST_MAIN()

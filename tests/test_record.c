@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/cli/simulate/replay.h"
@@ -156,6 +157,26 @@ TEST(record)
 	ok(replay(path, &e) == 0, "owners that share the seats: the same plans%s", e.text);
 	owners(path, true);
 	ok(replay(path, &e) == -EINVAL, "another order is noticed: %s", e.text);
+}
+
+TEST(fifo)
+{
+	const char *path = scratch_path("fifo");
+	struct scheduler_config c = world_config(2, 6, 64);
+	struct record *r = NULL;
+	struct err e = {0};
+	int reader;
+
+	check(mkfifo(path, 0600) == 0);
+	is_int(record_open(path, &c, &r, &e), -ENXIO, "a FIFO that nobody reads is refused");
+	ok(strstr(e.text, "a FIFO that nobody reads"), "%s", e.text);
+	reader = open(path, O_RDONLY | O_NONBLOCK);
+	is_int(record_open(path, &c, &r, &e), 0, "one that is read is not");
+	for (int i = 0; i < 100000; i++)
+		record_abort(r, 1);
+	ok(true, "and never stops the daemon, though it is full");
+	record_close(r);
+	close(reader);
 }
 
 TEST_MAIN()

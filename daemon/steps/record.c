@@ -44,13 +44,15 @@ PRINTF(2, 3) static void end_line(struct record *r, const char *fmt, ...)
 int record_open(const char *path, const struct scheduler_config *c, struct record **ret,
 		struct err *e)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	/* O_NONBLOCK: a FIFO must not stop the daemon, neither now nor when its reader reads too slowly. */
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0600);
 	const char *separator = "";
 	struct record *r;
 	struct stat st;
 
 	if (fd < 0)
-		return err_set(e, errno, "--record %s: %s", path, strerror(errno));
+		return err_set(e, errno, "--record %s: %s", path,
+			       errno == ENXIO ? "a FIFO that nobody reads" : strerror(errno));
 	/* Prompts must stay private, so a file that existed before gets mode 0600, too. A device or a pipe keeps its
 	 * mode. */
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && fchmod(fd, 0600) < 0) {

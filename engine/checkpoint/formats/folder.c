@@ -96,10 +96,10 @@ static const json_t *default_template(const json_t *v)
 	return NULL;
 }
 
-/* Reads the chat template of older models, which is a value in tokenizer_config.json. -ENOENT: it has none. */
-static int read_config_template(const struct folder *f, struct checkpoint_text *ret, struct err *e)
+/* Reads tokenizer_config.json into ret. *ret_config is its object, new. -ENOENT: there is no such file. */
+static int read_tokenizer_config(const struct folder *f, struct checkpoint_text *ret,
+				 json_t **ret_config, struct err *e)
 {
-	const json_t *text;
 	json_error_t why;
 	json_t *config;
 	int r = read_file(f, tokenizer_config, 64 * MIB, ret, e);
@@ -108,7 +108,25 @@ static int read_config_template(const struct folder *f, struct checkpoint_text *
 		return r;
 	config = json_loadb(buf_str(&ret->bytes), ret->bytes.len, 0, &why);
 	if (!config)
-		return err_set(e, EINVAL, "%s: %s", ret->name, why.text);
+		return err_set(e, EINVAL, "%s: %s", ret->name,
+			       ret->bytes.len ? why.text : "the file is empty");
+	if (!json_is_object(config)) {
+		json_decref(config);
+		return err_set(e, EINVAL, "%s: not a JSON object", ret->name);
+	}
+	*ret_config = config;
+	return 0;
+}
+
+/* Reads the chat template of older models, which is a value in tokenizer_config.json. -ENOENT: it has none. */
+static int read_config_template(const struct folder *f, struct checkpoint_text *ret, struct err *e)
+{
+	const json_t *text;
+	json_t *config;
+	int r = read_tokenizer_config(f, ret, &config, e);
+
+	if (r < 0)
+		return r;
 	text = default_template(json_object_get(config, "chat_template"));
 	buf_reset(&ret->bytes);
 	if (!json_is_string(text)) {
@@ -121,15 +139,46 @@ static int read_config_template(const struct folder *f, struct checkpoint_text *
 	return r;
 }
 
+/* Checks tokenizer_config.json beside a template that has a file of its own. Nothing is taken from it then, but if it is
+ * cut, the folder was not copied whole. */
+static int check_tokenizer_config(const struct folder *f, struct err *e)
+{
+	struct checkpoint_text text = {0};
+	json_t *config = NULL;
+	int r = read_tokenizer_config(f, &text, &config, e);
+
+	json_decref(config);
+	checkpoint_text_release(&text);
+	return r == -ENOENT ? 0 : r;
+}
+
+/* Reads the chat template. An empty one is refused: every chat would have the same prompt, without its messages. */
+static int read_template(const struct folder *f, struct checkpoint_text *ret, struct err *e)
+{
+	int r = read_file(f, texts[CHECKPOINT_TEMPLATE].name, texts[CHECKPOINT_TEMPLATE].max, ret,
+			  e);
+	const char *text;
+
+	if (r == -ENOENT)
+		r = read_config_template(f, ret, e);
+	else if (r == 0)
+		r = check_tokenizer_config(f, e);
+	if (r < 0)
+		return r;
+	text = buf_str(&ret->bytes);
+	return text[strspn(text, " \t\r\n")]
+		       ? 0
+		       : err_set(e, EINVAL, "%s: the chat template is empty", ret->name);
+}
+
 static int folder_read(const struct checkpoint *k, enum checkpoint_part part,
 		       struct checkpoint_text *ret, struct err *e)
 {
 	const struct folder *f = (const struct folder *)k;
-	int r = read_file(f, texts[part].name, texts[part].max, ret, e);
 
-	if (r == -ENOENT && part == CHECKPOINT_TEMPLATE)
-		r = read_config_template(f, ret, e);
-	return r;
+	return part == CHECKPOINT_TEMPLATE
+		       ? read_template(f, ret, e)
+		       : read_file(f, texts[part].name, texts[part].max, ret, e);
 }
 
 static int folder_copy_texts(const struct checkpoint *k, const char *dir, struct err *e)
