@@ -29,6 +29,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool cut;      /* the last line was written in part; guarded by lock */
 static uint64_t told; /* dropped lines that the log has told of; guarded by lock */
 static _Atomic uint64_t dropped;
+static bool replaced; /* the next line replaces the last one on the terminal; guarded by lock */
+
+/* The least time between two lines of log_progress, on a terminal and elsewhere. */
+#define TERMINAL_NS UINT64_C(100000000)
+#define LINES_NS    UINT64_C(5000000000)
 
 uint64_t log_dropped(void)
 {
@@ -105,28 +110,64 @@ static void put_dropped(void)
 		told += more;
 }
 
-void log_write(enum log_level level, const char *fmt, ...)
+/* Writes a line. `passing`: on a terminal, the next line takes its place. */
+__attribute__((format(printf, 3, 0))) static void write_line(enum log_level level, bool passing,
+							     const char *fmt, va_list ap)
 {
+	static const char erase[] = "\r\033[K";
 	char line[2048];
 	int saved = errno;
 	size_t n = 1; /* line[0] is a newline, which is written if the line before was cut */
-	va_list ap;
 	int r;
 
-	if (!log_enabled(level))
-		return;
 	line[0] = '\n';
 	n += line_head(level, line + n, sizeof(line) - n);
-	va_start(ap, fmt);
 	r = vsnprintf(line + n, sizeof(line) - n, fmt, ap);
-	va_end(ap);
 	n = r < 0 ? n : MIN(n + (size_t)r, sizeof(line) - 2);
-	line[n++] = '\n';
+	if (!passing)
+		line[n++] = '\n';
 	pthread_mutex_lock(&lock);
+	if (replaced && put(erase, sizeof(erase) - 1))
+		replaced = false;
 	if (told < log_dropped())
 		put_dropped();
 	if (told < log_dropped() || !put(line + !cut, n - !cut))
 		atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
+	else
+		replaced = passing;
 	pthread_mutex_unlock(&lock);
 	errno = saved;
+}
+
+void log_write(enum log_level level, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!log_enabled(level))
+		return;
+	va_start(ap, fmt);
+	write_line(level, false, fmt, ap);
+	va_end(ap);
+}
+
+void log_progress(struct log_progress *p, uint64_t now_ns, bool end, const char *fmt, ...)
+{
+	bool terminal = isatty(STDERR_FILENO);
+	va_list ap;
+
+	if (!log_enabled(LOG_LEVEL_INFO) || (end ? !p->told : now_ns < p->next_ns))
+		return;
+	p->told = true;
+	p->next_ns = now_ns + (terminal ? TERMINAL_NS : LINES_NS);
+	va_start(ap, fmt);
+	write_line(LOG_LEVEL_INFO, terminal && !end, fmt, ap);
+	va_end(ap);
+}
+
+void log_end_progress(void)
+{
+	pthread_mutex_lock(&lock);
+	if (replaced)
+		replaced = !put("\n", 1);
+	pthread_mutex_unlock(&lock);
 }

@@ -34,6 +34,21 @@ enum { LOG_MORE_MAX = 48 };
  * line that was written, or "" if none was. If not, counts the line as left out. */
 bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX]) MUST_CHECK;
 
+/* How far a long work has come, such as the loading of a model. On a terminal one line is written again and again;
+ * elsewhere there is a line every 5 seconds. next_ns: nothing is said before; a work that ends earlier is not mentioned.
+ * For one thread. */
+struct log_progress {
+	uint64_t next_ns;
+	bool told; /* there was a line */
+};
+
+/* Says how far the work has come, if it is time. end: it is done, and its last line stays. */
+void log_progress(struct log_progress *p, uint64_t now_ns, bool end, const char *fmt, ...)
+	PRINTF(4, 5);
+
+/* Ends the line of a work that has failed, before something else than the log writes to the terminal. */
+void log_end_progress(void);
+
 #define log_error(...)	 log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)
 #define log_info(...)	 log_write(LOG_LEVEL_INFO, __VA_ARGS__)

@@ -54,6 +54,7 @@ struct stop {
 
 static int complain(const struct err *e)
 {
+	log_end_progress();
 	fprintf(stderr, "tigond: %s\n", e->text);
 	return EXIT_FAILURE;
 }

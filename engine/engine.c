@@ -409,6 +409,8 @@ static int warm_up(struct engine *g, struct err *e)
 
 	if (!n || g->dump)
 		return 0;
+	if (kernels_compiled(g->kernels))
+		log_info("running a first step, for which the driver compiles more");
 	r = engine_step(g, &plan, results, e);
 	if (r < 0)
 		return r;

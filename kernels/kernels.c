@@ -234,10 +234,16 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 		kernels_close(k);
 		return r;
 	}
+	k->compiled = library.built;
 	log_debug("kernels: %u programs compiled, %u from the cache", library.built,
 		  library.loaded);
 	*ret = k;
 	return 0;
+}
+
+bool kernels_compiled(const struct kernels *k)
+{
+	return k->compiled;
 }
 
 void kernels_close(struct kernels *k)

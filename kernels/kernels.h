@@ -33,6 +33,9 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 		 struct err *e) MUST_CHECK;
 void kernels_close(struct kernels *k);
 
+/* Whether programs were compiled when the set was opened, so that the driver has not seen their launches yet either. */
+bool kernels_compiled(const struct kernels *k);
+
 /* Returns 0, or the first error since the set was opened. */
 int kernels_status(const struct kernels *k, struct err *e) MUST_CHECK;
 uint64_t kernels_launches(const struct kernels *k);

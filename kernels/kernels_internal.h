@@ -103,6 +103,7 @@ struct kernels {
 	uint32_t compute_units;
 	enum kernel_packing packing; /* packing of matrices of elements */
 	bool wgmma;		     /* products of many rows run by gemm_wide.cl */
+	bool compiled;		     /* a program was not in the cache */
 	struct cuts cuts;
 	cl_program programs[64];
 	uint32_t n_programs;

@@ -2,18 +2,29 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "kernels/cl_error.h"
 #include "kernels/ptx.h"
 #include "kernels/sources.h"
 
-enum { SOURCE_MAX = 4 << 20, OPTIONS_MAX = 4096, INCLUDE_DEPTH_MAX = 8, BINARY_MAX = 256 << 20 };
+enum {
+	SOURCE_MAX = 4 << 20,
+	OPTIONS_MAX = 4096,
+	INCLUDE_DEPTH_MAX = 8,
+	BINARY_MAX = 256 << 20,
+	LOCK_SECONDS = 300,
+	LOCK_TRIES = 20, /* a second */
+};
 
 static const char magic[8] = "TIGONCL1";
 
@@ -105,10 +116,15 @@ static void *read_binary(const char *path, size_t *ret_bytes)
 {
 	struct binary_header h, want;
 	void *data = NULL;
-	FILE *f = fopen(path, "rb");
+	off_t size;
+	int fd = file_open(AT_FDCWD, path, path, &size, NULL);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "rb");
 
-	if (!f)
+	if (!f) {
+		if (fd >= 0)
+			close(fd);
 		return NULL;
+	}
 	if (fread(&h, sizeof(h), 1, f) == 1 && !memcmp(h.magic, magic, sizeof(magic)) && h.bytes &&
 	    h.bytes <= BINARY_MAX && (data = malloc(h.bytes)) &&
 	    fread(data, 1, h.bytes, f) == h.bytes && fgetc(f) == EOF) {
@@ -120,6 +136,7 @@ static void *read_binary(const char *path, size_t *ret_bytes)
 		}
 	}
 	log_info("program cache: %s is damaged and will be replaced", path);
+	unlink(path);
 	free(data);
 	fclose(f);
 	return NULL;
@@ -129,7 +146,7 @@ static void *read_binary(const char *path, size_t *ret_bytes)
 static void write_binary(const char *path, const void *binary, size_t bytes)
 {
 	struct binary_header h;
-	char temporary[4096];
+	char temporary[4200];
 	bool written;
 	FILE *f;
 	int fd;
@@ -278,6 +295,36 @@ static int reveal(const struct library *l, const char *file, const char *options
 	return 0;
 }
 
+/* Waits until no other process compiles the program whose cache file is `path`, but LOCK_SECONDS at most, since that
+ * process may be stopped. Returns a descriptor, whose closing lets others compile the program; -1: it is not locked, and
+ * two processes may compile it. */
+static int lock_program(const struct library *l, const char *path, const char *file)
+{
+	const struct timespec pause = {.tv_nsec = 1000000000 / LOCK_TRIES};
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+	uint64_t hash = 0;
+	char name[4096];
+	int fd;
+
+	sscanf(strrchr(path, '/') + 1, "%15" SCNx64, &hash);
+	lock.l_start = (off_t)hash;
+	snprintf(name, sizeof(name), "%s/lock", l->cache_dir);
+	fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	for (int i = 0; fd >= 0 && i < LOCK_SECONDS * LOCK_TRIES; i++) {
+		if (fcntl(fd, F_OFD_SETLK, &lock) == 0)
+			return fd;
+		if (errno != EAGAIN && errno != EACCES)
+			break;
+		if (!i)
+			log_info("program cache: another process compiles %s: waiting for it",
+				 file);
+		nanosleep(&pause, NULL);
+	}
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
 static bool is_word(char c)
 {
 	return c == '_' || isalnum((unsigned char)c);
@@ -305,55 +352,75 @@ static void take_options(const char *offered, const char *source, struct buf *ou
 	}
 }
 
+/* Compiles a program. */
+static int build(struct library *l, const char *file, const struct buf *source, const char *options,
+		 cl_program *ret, struct err *e)
+{
+	const char *text = source->data;
+	cl_int code;
+	cl_program program = clCreateProgramWithSource(l->context, 1, &text, &source->len, &code);
+	int r = 0;
+
+	if (code != CL_SUCCESS)
+		return cl_error(e, code, file);
+	code = clBuildProgram(program, 1, &l->device, options, NULL, NULL);
+	if (code != CL_SUCCESS)
+		r = build_error(l, program, file, code, e);
+	else if (strstr(text, PTX_HIDDEN))
+		r = reveal(l, file, options, &program, e);
+	if (r < 0) {
+		clReleaseProgram(program);
+		return r;
+	}
+	l->built++;
+	*ret = program;
+	return 0;
+}
+
+/* Makes a program from its cache file, or else compiles it and writes that file. */
+static int load_or_build(struct library *l, const char *file, const struct buf *source,
+			 const char *options, cl_program *ret, struct err *e)
+{
+	cl_program program;
+	char path[4096];
+	int lock = -1, r = 0;
+
+	if (!l->cache_dir)
+		return build(l, file, source, options, ret, e);
+	cache_path(l, source->data, options, path, sizeof(path));
+	program = program_from_binary(l, path, options);
+	if (!program) {
+		lock = lock_program(l, path, file);
+		/* Another process may have compiled it meanwhile. */
+		program = lock < 0 ? NULL : program_from_binary(l, path, options);
+	}
+	if (program) {
+		l->loaded++;
+	} else {
+		r = build(l, file, source, options, &program, e);
+		if (r == 0)
+			save_program(program, path);
+	}
+	if (lock >= 0)
+		close(lock);
+	if (r == 0)
+		*ret = program;
+	return r;
+}
+
 int library_program(struct library *l, const char *file, const char *offered, cl_program *ret,
 		    struct err *e)
 {
 	struct buf source, taken;
-	const char *options;
-	cl_program program;
-	char path[4096] = "";
-	cl_int code;
 	int r;
 
 	buf_init(&source, SOURCE_MAX);
 	buf_init(&taken, OPTIONS_MAX);
 	r = inline_source(l->variant, file, 0, &source, e);
-	if (r < 0)
-		goto out;
-	take_options(offered, buf_str(&source), &taken);
-	options = buf_str(&taken);
-	if (l->cache_dir) {
-		cache_path(l, source.data, options, path, sizeof(path));
-		program = program_from_binary(l, path, options);
-		if (program) {
-			l->loaded++;
-			*ret = program;
-			goto out;
-		}
+	if (r == 0) {
+		take_options(offered, buf_str(&source), &taken);
+		r = load_or_build(l, file, &source, buf_str(&taken), ret, e);
 	}
-	program = clCreateProgramWithSource(l->context, 1, (const char **)&source.data, &source.len,
-					    &code);
-	if (code != CL_SUCCESS) {
-		r = cl_error(e, code, file);
-		goto out;
-	}
-	code = clBuildProgram(program, 1, &l->device, options, NULL, NULL);
-	if (code != CL_SUCCESS) {
-		r = build_error(l, program, file, code, e);
-		clReleaseProgram(program);
-		goto out;
-	}
-	if (strstr(source.data, PTX_HIDDEN))
-		r = reveal(l, file, options, &program, e);
-	if (r < 0) {
-		clReleaseProgram(program);
-		goto out;
-	}
-	l->built++;
-	if (l->cache_dir)
-		save_program(program, path);
-	*ret = program;
-out:
 	buf_release(&source);
 	buf_release(&taken);
 	return r;

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "kernels/cl_error.h"
 
 /* ---- which shapes need a program ---- */
@@ -295,20 +297,33 @@ static int add_program(struct kernels *k, struct library *l, const struct progra
 	return take_kernels(k, p, mlp, cut, *program, e);
 }
 
+/* Returns how often a program is compiled for a set; 0: the set does not need it. */
+static uint32_t times(const struct kernels *k, const struct program *p, bool int8)
+{
+	if (p->int8 != int8 || (p->needed && !p->needed(k)) ||
+	    (k->shape.only && !strstr(k->shape.only, p->file)))
+		return 0;
+	return (p->each_mlp ? k->shape.n_mlps : 1) * k->cuts.n[p->cuts];
+}
+
 int kernels_add_programs(struct kernels *k, struct library *l, bool int8, struct err *e)
 {
+	const uint32_t built = l->built, loaded = l->loaded;
+	struct log_progress progress = {0};
+	uint32_t all = 0, done = 0;
 	int r = 0;
 
-	for (const struct program *p = programs; p < programs + ARRAY_SIZE(programs); p++) {
-		uint32_t n_mlps = p->each_mlp ? k->shape.n_mlps : 1;
-
-		if (p->int8 != int8 || (p->needed && !p->needed(k)) ||
-		    (k->shape.only && !strstr(k->shape.only, p->file)))
-			continue;
-		for (uint32_t mlp = 0; mlp < n_mlps; mlp++)
-			for (uint32_t cut = 0; r == 0 && cut < k->cuts.n[p->cuts]; cut++)
-				r = add_program(k, l, p, mlp, cut, e);
-	}
+	for (const struct program *p = programs; p < programs + ARRAY_SIZE(programs); p++)
+		all += times(k, p, int8);
+	for (const struct program *p = programs; p < programs + ARRAY_SIZE(programs); p++)
+		for (uint32_t i = 0, n = times(k, p, int8); r == 0 && i < n; i++) {
+			r = add_program(k, l, p, i / k->cuts.n[p->cuts], i % k->cuts.n[p->cuts], e);
+			done++;
+			if (r == 0 && l->built > built)
+				log_progress(&progress, clock_now_ns(), done == all,
+					     "compiled %u of %u programs", l->built - built,
+					     all - (l->loaded - loaded));
+		}
 	return r;
 }
 

@@ -416,6 +416,35 @@ TEST(cache_memory)
 	ok_all("pages and slots are as many as the bytes asked for");
 }
 
+/* Sends the log into a scratch file. Returns a descriptor of where it went before. */
+static int log_into(const char *name)
+{
+	int before = dup(STDERR_FILENO), fd;
+
+	scratch_write(name, "", 0);
+	fd = open(scratch_path(name), O_WRONLY | O_APPEND);
+	if (before < 0 || fd < 0 || dup2(fd, STDERR_FILENO) < 0)
+		abort();
+	close(fd);
+	return before;
+}
+
+/* Sends the log where it went before; whether the scratch file has a text. */
+static bool log_had(int before, const char *name, const char *part)
+{
+	struct buf text;
+	struct err e;
+	bool has;
+
+	dup2(before, STDERR_FILENO);
+	close(before);
+	buf_init(&text, 1 << 20);
+	has = file_read(AT_FDCWD, scratch_path(name), name, &text, &e) == 0 &&
+	      strstr(buf_str(&text), part);
+	buf_release(&text);
+	return has;
+}
+
 /* A program cache full of rubbish costs time only. */
 TEST(damaged_cache)
 {
@@ -430,8 +459,11 @@ TEST(damaged_cache)
 	snprintf(cache, sizeof(cache), "%s", scratch_path("cache"));
 	o.program_cache = cache;
 	for (int round = 0; round < 2; round++) {
-		if (!ok(engine_open(&o, &g, &e) == 0, "opens with a %s program cache %s",
-			round ? "damaged" : "new", e.text))
+		int log = log_into("log"), r = engine_open(&o, &g, &e);
+
+		ok(log_had(log, "log", "info: compiled 1 of "), "the log counts the programs");
+		if (!ok(r == 0, "opens with a %s program cache %s", round ? "damaged" : "new",
+			e.text))
 			return;
 		engine_close(g);
 		dir = opendir(cache);

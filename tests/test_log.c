@@ -114,4 +114,58 @@ TEST(journal)
 	   "under systemd a line begins with its priority");
 }
 
+TEST(progress)
+{
+	const uint64_t second = 1000000000;
+	struct log_progress p = {0}, quiet = {.next_ns = 2 * second};
+	int fds[2];
+
+	if (!ok(!pipe(fds), "a pipe"))
+		return;
+	log_into(fds[1]);
+	log_progress(&p, 0, false, "compiled %d of 3", 1);
+	log_progress(&p, 4 * second, false, "compiled %d of 3", 2);
+	is_int(count(read_all(fds[0]), "\n"), 1, "within 5 seconds one line");
+	log_progress(&p, 6 * second, false, "compiled %d of 3", 2);
+	ok(count(read_all(fds[0]), "compiled 2 of 3\n") == 1, "then the next");
+	log_progress(&p, 6 * second, true, "compiled %d of 3", 3);
+	ok(count(read_all(fds[0]), "compiled 3 of 3\n") == 1, "and the last at once");
+	log_progress(&quiet, second, false, "loaded %d", 1);
+	log_progress(&quiet, second, true, "loaded %d", 1);
+	is_str(read_all(fds[0]), "", "what ends soon is not mentioned");
+	close(fds[0]);
+	close(fds[1]);
+}
+
+TEST(progress_on_a_terminal)
+{
+	const uint64_t ms = 1000000;
+	struct log_progress p = {0};
+	int terminal = posix_openpt(O_RDWR | O_NOCTTY), fd;
+
+	if (terminal < 0 || grantpt(terminal) < 0 || unlockpt(terminal) < 0 ||
+	    (fd = open(ptsname(terminal), O_RDWR | O_NOCTTY)) < 0) {
+		ok(true, "there is no terminal here # SKIP");
+		return;
+	}
+	log_into(fd);
+	log_progress(&p, 0, false, "compiled %d of 4", 1);
+	log_progress(&p, 50 * ms, false, "compiled %d of 4", 2);
+	log_progress(&p, 150 * ms, false, "compiled %d of 4", 3);
+	log_info("another line");
+	log_progress(&p, 300 * ms, false, "compiled %d of 4", 3);
+	log_progress(&p, 310 * ms, true, "compiled %d of 4", 4);
+	read_all(terminal);
+	is_int(count(text, "\n"), 2, "only another line and the last one stay");
+	ok(count(text, "of 4\r\033[K") == 3 && !strstr(text, "compiled 2 of 4"),
+	   "each takes the place of the one before, ten times a second at most");
+	ok(strstr(text, "another line\r\n") && strstr(text, "compiled 4 of 4\r\n"), "%s", text);
+	log_progress(&p, 500 * ms, false, "compiled %d of 4", 3);
+	log_end_progress();
+	log_end_progress();
+	ok(count(read_all(terminal), "of 4\r\n") == 1, "a work that fails leaves a whole line");
+	close(fd);
+	close(terminal);
+}
+
 TEST_MAIN()

@@ -1,0 +1,97 @@
+/* kernels/library.c: processes that start at the same time compile a program once, and nothing in the cache is waited
+ * for.
+ *
+ *     test_library              the tests
+ *     test_library child DIR    makes one program with the cache in DIR; prints how many were compiled */
+#include "kernels/library.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "engine/device.h"
+#include "tests/scratch.h"
+#include "tests/tap.h"
+
+enum { PROCESSES = 3 };
+
+static char self[512];
+
+static int child(const char *dir)
+{
+	struct library l = {.variant = "generic", .cache_dir = dir};
+	cl_program program;
+	struct device d;
+	struct err e = {0};
+
+	if (device_open("cpu", &d, &e) < 0 && device_open(NULL, &d, &e) < 0) {
+		fprintf(stderr, "%s\n", e.text);
+		return 1;
+	}
+	l.context = d.context;
+	l.device = d.id;
+	if (library_program(&l, "peak.cl", "-cl-std=CL1.2 -DLANES=1 -DVEC=16 -DBF16=0", &program,
+			    &e) < 0) {
+		fprintf(stderr, "%s\n", e.text);
+		return 1;
+	}
+	clReleaseProgram(program);
+	device_close(&d);
+	printf("%u\n", l.built);
+	return 0;
+}
+
+/* Runs n processes at the same time. Returns how many programs they have compiled, or -1 if one fails. */
+static int run(const char *dir, int n)
+{
+	FILE *out[PROCESSES];
+	char command[1200];
+	int sum = 0, built;
+
+	snprintf(command, sizeof(command), "exec timeout 100 '%s' child '%s'", self, dir);
+	for (int i = 0; i < n; i++)
+		out[i] = popen(command, "r");
+	for (int i = 0; i < n; i++) {
+		if (!out[i] || fscanf(out[i], "%d", &built) != 1)
+			built = -100;
+		sum += built;
+		if (!out[i] || pclose(out[i]) != 0)
+			sum = -100;
+	}
+	return sum < 0 ? -1 : sum;
+}
+
+TEST(processes)
+{
+	is_int(run(scratch_dir, PROCESSES), 1, "of %d processes one compiles", PROCESSES);
+	is_int(run(scratch_dir, PROCESSES), 0, "and later none");
+}
+
+TEST(fifo)
+{
+	DIR *d = opendir(scratch_dir);
+	struct dirent *entry;
+	int n = 0;
+
+	while (d && (entry = readdir(d)))
+		if (strstr(entry->d_name, ".clbin")) {
+			remove(scratch_path(entry->d_name));
+			check(mkfifo(scratch_path(entry->d_name), 0600) == 0);
+			n++;
+		}
+	closedir(d);
+	is_int(n, 1, "one file");
+	is_int(run(scratch_dir, 1), 1, "a FIFO in its place is not waited for");
+	is_int(run(scratch_dir, 1), 0, "and is replaced");
+	check(remove(scratch_path("lock")) == 0 && mkfifo(scratch_path("lock"), 0600) == 0);
+	is_int(run(scratch_dir, 1), 0, "nor is one that should be the lock");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 3 && !strcmp(argv[1], "child"))
+		return child(argv[2]);
+	snprintf(self, sizeof(self), "%s", argv[0]);
+	run_tests();
+	return done();
+}
