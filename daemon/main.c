@@ -25,6 +25,7 @@
 #include "daemon/http/http.h"
 #include "daemon/lifecycle.h"
 #include "daemon/steps/loop.h"
+#include "daemon/preflight.h"
 #include "daemon/program_cache.h"
 #include "daemon/request/text.h"
 #include "daemon/threads.h"
@@ -71,7 +72,7 @@ static int check_directory(const char *option, const char *path, struct err *e)
 }
 
 /* Checks the directory of the cache: its pages are used as they are, so others must not write there. If it does not
- * exist, store_open creates it later. */
+ * exist, preflight_check creates it. */
 static int check_cache(const char *path, struct err *e)
 {
 	int r;
@@ -140,6 +141,8 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 		r = check_directory("tokenizer", o->tokenizer, e);
 	if (!r && o->cache_dir && o->prefix_cache != OPTION_OFF)
 		r = check_cache(o->cache_dir, e);
+	if (!r)
+		r = preflight_check(o, e);
 	if (!r && o->tuning && (r = tuning_open(o->tuning, &s->tuning, e)) < 0)
 		err_prefix(e, "--tuning");
 	if (!r && o->transfer_key)
@@ -153,9 +156,10 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 	s->name = o->served_model_name.n ? o->served_model_name.v[0] : s->base_name;
 	s->metrics.model = s->name;
 	s->metrics.dtype = engine_dtype_names[o->dtype];
-	o->program_cache = program_cache_choose(o->program_cache, cache, cache_size);
-	engine_settle_environment(o->program_cache);
-	return 0;
+	r = program_cache_choose(o->program_cache, cache, cache_size, &o->program_cache, e);
+	if (r == 0)
+		engine_settle_environment(o->program_cache);
+	return r;
 }
 
 static void announce(const struct server *s, uint16_t port)

@@ -7,6 +7,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include "base/host_memory.h"
 #include "kernels/cl_error.h"
 
 enum { PLATFORMS_MAX = 16, DEVICES_MAX = 64 };
@@ -85,101 +86,6 @@ static cl_device_id choose(const char *which, const cl_device_id *devices, cl_ui
 	return NULL;
 }
 
-/* Reads the number behind `key` in the first line of the file path/name that begins with `key`. UINT64_MAX: there is no
- * number (a control group's "max"), no such line, or no file. */
-static uint64_t read_number(const char *path, const char *name, const char *key)
-{
-	uint64_t value = UINT64_MAX;
-	char full[4200], line[256];
-	FILE *f;
-
-	snprintf(full, sizeof(full), "%s/%s", path, name);
-	f = fopen(full, "re");
-	while (f && fgets(line, sizeof(line), f)) {
-		const char *number;
-
-		if (strncmp(line, key, strlen(key)) != 0)
-			continue;
-		number = line + strlen(key) + strspn(line + strlen(key), " ");
-		if (isdigit((unsigned char)*number))
-			value = strtoull(number, NULL, 10);
-		break;
-	}
-	if (f)
-		fclose(f);
-	return value;
-}
-
-static uint64_t mem_available(void)
-{
-	uint64_t kib = read_number("/proc", "meminfo", "MemAvailable:");
-	struct sysinfo info;
-
-	if (kib != UINT64_MAX)
-		return kib * 1024;
-	/* Without /proc/meminfo, as in a bare chroot, the free memory counts, which is less than the available
-	 * memory. */
-	return sysinfo(&info) == 0 ? (uint64_t)info.freeram * info.mem_unit : 0;
-}
-
-/* Returns the bytes that a control group and all groups above it leave, because each may have a limit; UINT64_MAX: none
- * has a limit. A group's usage includes its page cache, which the system can take back. So inactive file pages are
- * subtracted from the usage. */
-static uint64_t group_left(const char *mount, const char *group, const char *limit,
-			   const char *usage)
-{
-	size_t floor_len = strlen(mount);
-	uint64_t left = UINT64_MAX;
-	char path[4096];
-
-	snprintf(path, sizeof(path), "%s%s", mount, group);
-	for (;;) {
-		uint64_t most = read_number(path, limit, ""), used = read_number(path, usage, "");
-		char *slash;
-
-		if (most != UINT64_MAX && used != UINT64_MAX) {
-			uint64_t cache = read_number(path, "memory.stat", "inactive_file ");
-
-			used -= cache == UINT64_MAX ? 0 : MIN(cache, used);
-			left = MIN(left, most > used ? most - used : 0);
-		}
-		slash = strrchr(path, '/');
-		if (!slash || (size_t)(slash - path) < floor_len)
-			return left;
-		*slash = 0;
-	}
-}
-
-/* Returns the bytes that this process may still take: MemAvailable, or less if a control group allows less. */
-static uint64_t host_memory(void)
-{
-	FILE *f = fopen("/proc/self/cgroup", "re");
-	uint64_t left = mem_available();
-	char line[4096];
-
-	while (f && fgets(line, sizeof(line), f)) {
-		char *controllers = strchr(line, ':'), *path, top[] = "";
-
-		line[strcspn(line, "\n")] = 0;
-		path = controllers ? strchr(controllers + 1, ':') : NULL;
-		if (!path)
-			continue;
-		*path++ = 0;
-		if (!strcmp(path, "/"))
-			path = top;
-		if (!controllers[1])
-			left = MIN(left, group_left("/sys/fs/cgroup", path, "memory.max",
-						    "memory.current"));
-		else if (strstr(controllers + 1, "memory"))
-			left = MIN(left,
-				   group_left("/sys/fs/cgroup/memory", path,
-					      "memory.limit_in_bytes", "memory.usage_in_bytes"));
-	}
-	if (f)
-		fclose(f);
-	return left;
-}
-
 static void describe(cl_device_id id, struct device *d)
 {
 	cl_device_type type = 0;
@@ -194,7 +100,7 @@ static void describe(cl_device_id id, struct device *d)
 	clGetDeviceInfo(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(bits), &bits, NULL);
 	d->id = id;
 	d->cpu = type & CL_DEVICE_TYPE_CPU;
-	d->memory = d->cpu ? host_memory() : memory;
+	d->memory = d->cpu ? host_memory_read().left : memory;
 	d->max_alloc = largest;
 	d->alignment = MAX((uint64_t)bits / 8, (uint64_t)256);
 }

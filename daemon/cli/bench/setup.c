@@ -184,9 +184,8 @@ static int parse_options(int argc, char **argv, const struct bench_defaults *own
 	o->engine.cache_memory = o->cache_memory.bytes;
 	o->engine.cache_memory_share = o->cache_memory.share;
 	o->engine.tuning.any_bits = o->batch_invariant == OPTION_OFF;
-	o->engine.program_cache = program_cache_choose(o->engine.program_cache, o->program_cache,
-						       sizeof(o->program_cache));
-	return 0;
+	return program_cache_choose(o->engine.program_cache, o->program_cache,
+				    sizeof(o->program_cache), &o->engine.program_cache, e);
 }
 
 /* ---- opening ---- */

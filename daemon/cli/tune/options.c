@@ -83,7 +83,6 @@ int tune_options_parse(int argc, char **argv, struct tune_options *o, struct err
 	if (!o->engine.model_dir)
 		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
 	o->engine.tuning.any_bits = o->batch_invariant == OPTION_OFF;
-	o->engine.program_cache = program_cache_choose(o->engine.program_cache, o->program_cache,
-						       sizeof(o->program_cache));
-	return 0;
+	return program_cache_choose(o->engine.program_cache, o->program_cache,
+				    sizeof(o->program_cache), &o->engine.program_cache, e);
 }
