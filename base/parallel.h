@@ -1,9 +1,12 @@
-/* Calls a function for many numbers, on as many threads as the calling thread may use processors, but 64 at most. For
- * loading a model, not for requests: each parallel_for starts its threads anew. */
+/* Work on as many threads as the calling thread may use processors, but 64 at most. For loading a model, not for
+ * requests: each call starts its threads anew. */
 #pragma once
 
 #include <stddef.h>
 
-/* Calls each(arg, i) for every i < n, in any order and several at once, and returns when all calls have returned. The
- * calling thread takes part. If no other thread can be started, it makes all calls. */
+/* Calls run(arg) once on each of at most `most` threads, the calling thread among them, and returns when all calls have
+ * returned. If no other thread can be started, there is one call. */
+void parallel_run(size_t most, void (*run)(void *arg), void *arg);
+
+/* Calls each(arg, i) for every i < n, in any order and several at once, and returns when all calls have returned. */
 void parallel_for(size_t n, void (*each)(void *arg, size_t i), void *arg);

@@ -22,6 +22,9 @@
 /* The share of a device's memory that the engine takes unless an option says how much. */
 #define DEFAULT_SHARE 0.9
 
+/* Weights that are loaded in less time are not mentioned in the log. */
+#define QUIET_NS UINT64_C(100000000)
+
 struct engine {
 	struct engine_info info;
 	struct device device;
@@ -205,6 +208,8 @@ static int load_weights(struct engine *g, const struct weights *w, uint64_t *ret
 		.queue = g->device.queue,
 		.weights = w,
 		.kernels = g->kernels,
+		.all = memory_plan_bytes(g->plan, MEMORY_WEIGHTS),
+		.progress = {.next_ns = clock_now_ns() + QUIET_NS},
 	};
 
 	model_pack(&g->model, &p);
@@ -214,6 +219,8 @@ static int load_weights(struct engine *g, const struct weights *w, uint64_t *ret
 			*e = p.error;
 		return -p.error.code;
 	}
+	log_progress(&p.progress, clock_now_ns(), true, "loaded %.2f GiB of weights",
+		     (double)p.all / (1 << 30));
 	*ret_saved = p.saved;
 	*ret_plain = p.plain;
 	return kernels_status(g->kernels, e);

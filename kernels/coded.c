@@ -43,28 +43,34 @@ uint64_t coded_panel_bound(uint64_t K)
 	return header_bytes(K) + K * 16 * 2;
 }
 
-/* Fills the dictionary with the 16 most frequent upper bytes of n weights. code_of gets, for each of the 256 upper
- * bytes, its place in the dictionary, or DICTIONARY if it is not there. */
+/* Fills the dictionary with the 16 most frequent upper bytes of n weights; of two that are as frequent, the smaller comes
+ * first. code_of gets, for each of the 256 upper bytes, its place in the dictionary, or DICTIONARY if it is not there. */
 static void make_dictionary(const uint16_t *pairs, uint64_t n, uint8_t dictionary[DICTIONARY],
 			    uint8_t code_of[256])
 {
 	/* Neighbours are counted in different tables, so that an increment need not wait for the one before it. */
-	uint32_t counts[4][256] = {{0}};
+	uint32_t counts[8][256] = {{0}};
+	uint8_t occur[256]; /* the upper bytes that occur, in ascending order */
+	size_t n_occur = 0;
 
-	for (uint64_t i = 0; i < n; i += 4)
-		for (uint64_t j = 0; j < 4; j++)
+	for (uint64_t i = 0; i < n; i += 8)
+		for (uint64_t j = 0; j < 8; j++)
 			counts[j][pairs[i + j] >> 8]++;
+	for (size_t j = 1; j < 8; j++)
+		for (size_t v = 0; v < 256; v++)
+			counts[0][v] += counts[j][v];
 	for (size_t v = 0; v < 256; v++)
-		counts[0][v] += counts[1][v] + counts[2][v] + counts[3][v];
+		if (counts[0][v])
+			occur[n_occur++] = (uint8_t)v;
 	memset(code_of, DICTIONARY, 256);
 	for (uint8_t c = 0; c < DICTIONARY; c++) {
-		size_t best = 0;
+		uint8_t best = occur[0];
 
-		for (size_t v = 1; v < 256; v++)
-			if (counts[0][v] > counts[0][best])
-				best = v;
+		for (size_t i = 1; i < n_occur; i++)
+			if (counts[0][occur[i]] > counts[0][best])
+				best = occur[i];
 		/* If fewer than 16 upper bytes occur, the rest of the dictionary repeats the last one. */
-		dictionary[c] = counts[0][best] || !c ? (uint8_t)best : dictionary[c - 1];
+		dictionary[c] = counts[0][best] ? best : dictionary[c - 1];
 		if (counts[0][best])
 			code_of[best] = c;
 		counts[0][best] = 0;
@@ -81,15 +87,16 @@ static bool code_tile(const uint16_t *pairs, const uint8_t code_of[256], uint8_t
 		uint8_t *lower = out + lower_at(step), *codes = out + codes_at(step);
 		uint8_t code[STEP_WEIGHTS];
 
-		for (size_t b = 0; b < STEP_WEIGHTS; b++) {
-			/* byte b belongs to register v, weight i */
-			size_t v = b / 8 % 2, i = b / 16 * 8 + b % 8;
-			uint16_t w = from[v * 32 + i];
+		/* byte b belongs to register v, weight i */
+		for (size_t b = 0, half = 0; half < 4; half++)
+			for (size_t v = 0; v < 2; v++)
+				for (size_t i = half * 8; i < half * 8 + 8; i++, b++) {
+					uint16_t w = from[v * 32 + i];
 
-			lower[b] = (uint8_t)w;
-			code[b] = code_of[w >> 8];
-			missing |= code[b];
-		}
+					lower[b] = (uint8_t)w;
+					code[b] = code_of[w >> 8];
+					missing |= code[b];
+				}
 		for (size_t b = 0; b < CODES; b++)
 			codes[b] = (uint8_t)(code[b] | code[b + CODES] << 4);
 	}

@@ -49,6 +49,11 @@ int checkpoint_tensors(struct checkpoint *k, const struct tensor **ret, size_t *
 	return k->format->tensors(k, ret, ret_n, e);
 }
 
+void checkpoint_forget(const struct checkpoint *k, const void *data, size_t bytes)
+{
+	k->format->forget(k, data, bytes);
+}
+
 int checkpoint_files(const struct checkpoint *k, checkpoint_visit *visit, void *user, struct err *e)
 {
 	return k->format->files(k, visit, user, e);

@@ -43,6 +43,10 @@ int checkpoint_read(const struct checkpoint *k, enum checkpoint_part part,
 int checkpoint_tensors(struct checkpoint *k, const struct tensor **ret, size_t *ret_n,
 		       struct err *e) MUST_CHECK;
 
+/* Says that `bytes` bytes of a tensor's data were read and are not needed soon. The pages of the file that hold them no
+ * longer count as memory of this process; the system may keep them in its cache. Later reads are right all the same. */
+void checkpoint_forget(const struct checkpoint *k, const void *data, size_t bytes);
+
 /* Visits every file that may decide the tensors' bytes: by its absolute path, and by its name inside the checkpoint,
  * which stays the same when the checkpoint is moved. A visitor's negative result ends the walk and is returned.
  * -ENOENT: there are no files. */

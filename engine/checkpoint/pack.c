@@ -6,8 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/parallel.h"
 #include "kernels/cl_error.h"
 #include "kernels/coded.h"
+
+#define GIB 1073741824.0
+
+enum { LOOKUP_ROWS = 256 }; /* rows of a lookup that a thread takes at a time */
+
+/* The bytes of a matrix that are mapped at a time, unless one expert has more. */
+#define MAPPED ((uint64_t)64 << 20)
 
 void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t bytes, bool whole)
 {
@@ -50,116 +59,81 @@ uint64_t pack_matrix_bytes(const struct kernels *k, uint64_t panels, uint64_t co
 	return panels * 16 * K * (kernels_shape(k)->bf16 ? 2 : 4);
 }
 
-/* Returns the position of element k of row r in a panel. */
-static uint64_t packed_index(enum kernel_packing packing, uint64_t k, uint64_t r)
-{
-	switch (packing) {
-	case KERNEL_PACK_PANELS: return k * 16 + r;
-	case KERNEL_PACK_CODED: /* the packing before the panel is coded */
-	case KERNEL_PACK_PAIRS: return k / 2 * 32 + r * 2 + k % 2;
-	case KERNEL_PACK_FRAGMENTS: {
-		uint64_t lane = r % 8 * 4 + k % 8 / 2, e = k % 2 + r / 8 * 2 + k % 16 / 8 * 4;
+/* The panels of some parts (pack_internal.h) that are written side by side. */
+struct writing {
+	struct packer *packer;
+	struct pack_work work;
+	char *out; /* panel `first` of the matrix, mapped */
+	uint64_t first, K;
+	bool bf16;
+};
 
-		return k / 16 * 256 + lane * 8 + e;
+static void write_chunks(void *arg)
+{
+	struct writing *w = arg;
+	enum kernel_packing packing =
+		w->bf16 ? kernels_packing(w->packer->kernels) : KERNEL_PACK_PANELS;
+	uint64_t bytes = w->K * 16 * (w->bf16 ? 2 : 4);
+	char *rows = malloc(bytes);
+	struct pack_chunk c;
+
+	while (rows && pack_work_take(&w->work, &c)) {
+		for (uint64_t i = c.first; i < c.first + c.n; i++)
+			pack_read_panel(w->packer, c.part, i, w->K, w->bf16, packing, rows,
+					w->out + (c.part->first + i * c.part->stride - w->first) *
+							 bytes);
+		pack_forget(w->packer, &c);
 	}
-	}
-	return 0;
+	free(rows);
 }
 
-void pack_panel(const void *rows, uint64_t K, bool bf16, enum kernel_packing packing, void *out)
+/* Writes the panels of parts into a matrix that is not coded. The parts follow each other in the matrix, and together
+ * have all panels from the first of parts[0] on. */
+static void write_parts(struct packer *p, cl_mem buffer, const struct pack_part *parts, size_t n,
+			bool bf16)
 {
-	const uint32_t *from = rows;
-	const uint16_t *from16 = rows;
-	uint32_t *to = out;
-	uint16_t *to16 = out;
+	struct writing w = {.packer = p,
+			    .first = parts[0].first,
+			    .K = KERNEL_LD(parts[0].weights->cols),
+			    .bf16 = bf16};
+	uint64_t bytes = w.K * 16 * (bf16 ? 2 : 4), panels = 0;
 
-	for (uint64_t k = 0; k < K; k++)
-		for (uint64_t r = 0; r < 16; r++) {
-			uint64_t at = packed_index(packing, k, r);
-
-			if (bf16)
-				to16[at] = from16[r * K + k];
-			else
-				to[at] = from[r * K + k];
-		}
-}
-
-/* Returns whether n bf16 or float numbers are all finite. NaN and infinities have the largest exponent. */
-static bool is_finite(const void *numbers, uint64_t n, bool bf16)
-{
-	const uint16_t *narrow = numbers;
-	const uint32_t *wide = numbers;
-	bool bad = false;
-
-	if (bf16)
-		for (uint64_t i = 0; i < n; i++)
-			bad |= (narrow[i] & 0x7f80) == 0x7f80;
-	else
-		for (uint64_t i = 0; i < n; i++)
-			bad |= (wide[i] & 0x7f800000) == 0x7f800000;
-	return !bad;
-}
-
-/* Reads a row of a weight, as weights_row. If a number in it is not finite, notes the tensor. */
-static void read_row(struct packer *p, const struct weight *w, uint32_t layer, uint32_t expert,
-		     uint64_t row, bool bf16, void *out)
-{
-	weights_row(p->weights, w->role, layer, expert, row, bf16, out);
-	if (!is_finite(out, w->cols, bf16))
-		atomic_store(&p->not_finite,
-			     weights_tensor(p->weights, w->role, layer, expert, row));
-}
-
-/* Writes the panels of a part (pack_internal.h) into a matrix that is not coded. */
-static void write_part(struct packer *p, cl_mem buffer, const struct pack_part *part, bool bf16)
-{
-	enum kernel_packing packing = bf16 ? kernels_packing(p->kernels) : KERNEL_PACK_PANELS;
-	uint64_t panels = CEIL_DIV(part->rows, 16u), K = KERNEL_LD(part->weights->cols);
-	uint64_t bytes = K * 16 * (bf16 ? 2 : 4), span = (panels - 1) * part->stride + 1;
-	char *scratch = calloc(1, bytes), *m;
-
-	if (!scratch) {
-		err_no_memory(&p->error);
+	for (size_t i = 0; i < n; i++)
+		panels += CEIL_DIV(parts[i].rows, 16u);
+	w.out = pack_map_part(p, buffer, w.first * bytes, panels * bytes, true);
+	if (!w.out)
 		return;
-	}
-	m = pack_map_part(p, buffer, part->first * bytes, span * bytes, part->stride == 1);
-	for (uint64_t i = 0; m && i < panels; i++) {
-		memset(scratch, 0, bytes);
-		pack_part_rows(p, part, i, K, bf16, scratch);
-		pack_panel(scratch, K, bf16, packing, m + i * part->stride * bytes);
-	}
-	if (m)
-		pack_unmap(p, buffer, m);
-	free(scratch);
+	pack_work_init(&w.work, parts, n);
+	parallel_run(CEIL_DIV(panels, (uint64_t)PACK_CHUNK), write_chunks, &w);
+	pack_work_release(&w.work);
+	pack_unmap(p, buffer, w.out);
+	/* A thread that has no memory takes no chunk. */
+	if (w.work.part < n)
+		err_no_memory(&p->error);
 }
 
-void pack_part_rows(struct packer *p, const struct pack_part *part, uint64_t panel, uint64_t K,
-		    bool bf16, void *out)
-{
-	uint64_t row = panel * 16, end = MIN(row + 16, part->rows);
-	const struct weight *w = part->weights;
-	char *at = out;
-
-	for (uint64_t before = 0; row < end; row++, at += K * (bf16 ? 2 : 4)) {
-		while (row - before >= w->rows)
-			before += w++->rows;
-		read_row(p, w, part->layer, part->expert, row - before, bf16, at);
-	}
-}
-
+/* Fills a matrix that is not coded: n parts for each expert, one expert behind the other. */
 static void fill_matrix(struct packer *p, cl_mem buffer, const struct pack_part *parts,
-			size_t n_parts)
+			size_t n_parts, uint32_t n)
 {
-	for (size_t i = 0; i < n_parts && !p->error.code; i++) {
-		const struct pack_part *part = &parts[i];
-		const struct weight *w = part->weights;
-		struct weight_synthesis s;
+	const struct pack_part *part = parts, *end = parts + n_parts, *next;
+	uint64_t panel = KERNEL_LD(parts->weights->cols) * 16 * (uses_bf16(p) ? 2 : 4);
+	struct weight_synthesis s;
 
-		if (weights_synthesis(p->weights, w->role, part->layer, part->expert, &s))
+	for (; part < end && !p->error.code; part = next) {
+		const struct weight *w = part->weights;
+
+		next = part + 1;
+		if (weights_synthesis(p->weights, w->role, part->layer, part->expert, &s)) {
 			kernel_synthesize(p->kernels, buffer, part->first, (uint32_t)part->stride,
 					  w->rows, w->cols, s.key, s.scale, s.offset);
-		else
-			write_part(p, buffer, part, uses_bf16(p));
+			continue;
+		}
+		for (next = part + n;
+		     next < end && (next + n - 1)->first * panel < part->first * panel + MAPPED;
+		     next += n)
+			;
+		write_parts(p, buffer, part, (size_t)(next - part), uses_bf16(p));
 	}
 }
 
@@ -168,26 +142,46 @@ void *pack_map(struct packer *p, cl_mem buffer, uint64_t bytes)
 	return pack_map_part(p, buffer, 0, bytes, true);
 }
 
+/* The rows of a lookup that are written side by side. */
+struct lookup {
+	struct packer *packer;
+	const struct weight *weight;
+	char *out;
+	uint64_t K;
+};
+
+static void write_rows(void *arg, size_t i)
+{
+	const struct lookup *l = arg;
+	const struct weight *w = l->weight;
+	uint64_t first = i * LOOKUP_ROWS, end = MIN(first + LOOKUP_ROWS, w->rows);
+	bool bf16 = uses_bf16(l->packer);
+	uint64_t size = bf16 ? 2 : 4;
+
+	for (uint64_t r = first; r < end; r++) {
+		char *row = l->out + r * l->K * size;
+
+		pack_row(l->packer, w, 0, 0, r, bf16, row);
+		memset(row + w->cols * size, 0, (l->K - w->cols) * size);
+	}
+	weights_forget(l->packer->weights, w->role, 0, 0, first, end - first);
+}
+
 static void fill_lookup(struct packer *p, cl_mem buffer, const struct weight *w)
 {
-	uint64_t K = KERNEL_LD(w->cols), size = uses_bf16(p) ? 2 : 4;
+	struct lookup l = {.packer = p, .weight = w, .K = KERNEL_LD(w->cols)};
 	struct weight_synthesis s;
-	char *m;
 
 	if (weights_synthesis(p->weights, w->role, 0, 0, &s)) {
 		kernel_synthesize_rows(p->kernels, buffer, w->rows, w->cols, s.key, s.scale,
 				       s.offset);
 		return;
 	}
-	m = pack_map_part(p, buffer, 0, w->rows * K * size, true);
-	for (uint64_t r = 0; m && r < w->rows; r++) {
-		char *row = m + r * K * size;
-
-		read_row(p, w, 0, 0, r, uses_bf16(p), row);
-		memset(row + w->cols * size, 0, (K - w->cols) * size);
-	}
-	if (m)
-		pack_unmap(p, buffer, m);
+	l.out = pack_map_part(p, buffer, 0, w->rows * l.K * (uses_bf16(p) ? 2 : 4), true);
+	if (!l.out)
+		return;
+	parallel_for(CEIL_DIV(w->rows, (uint64_t)LOOKUP_ROWS), write_rows, &l);
+	pack_unmap(p, buffer, l.out);
 }
 
 static void fill_vector(struct packer *p, cl_mem buffer, const struct weight *w, uint32_t layer)
@@ -200,7 +194,7 @@ static void fill_vector(struct packer *p, cl_mem buffer, const struct weight *w,
 	if (!row)
 		err_no_memory(&p->error);
 	for (uint64_t r = 0; m && r < rows; r++) {
-		read_row(p, w, layer, 0, r, false, row);
+		pack_row(p, w, layer, 0, r, false, row);
 		for (uint64_t c = 0; c < cols; c++) {
 			float v = row[c];
 
@@ -214,6 +208,7 @@ static void fill_vector(struct packer *p, cl_mem buffer, const struct weight *w,
 	if (m) {
 		memset(m + n, 0, (KERNEL_LD(n) - n) * sizeof(*m));
 		pack_unmap(p, buffer, m);
+		weights_forget(p->weights, w->role, layer, 0, 0, rows);
 	}
 	free(row);
 }
@@ -301,7 +296,7 @@ static void pack_matrix(struct packer *p, cl_mem buffer, const struct weight *w,
 	if (kernels_packing(p->kernels) == KERNEL_PACK_CODED)
 		pack_matrix_coded(p, buffer, panels_of(w, n) * w->experts, parts, n_parts);
 	else
-		fill_matrix(p, buffer, parts, n_parts);
+		fill_matrix(p, buffer, parts, n_parts, n);
 	free(parts);
 }
 
@@ -313,12 +308,15 @@ void pack_buffer(struct packer *p, cl_mem buffer, const struct weight *w, uint32
 	if (is_matrix(w))
 		pack_matrix(p, buffer, w, n, layer);
 	else if (w->form == PACK_FLOATS)
-		write_part(p, buffer, &(struct pack_part){w, n, layer, 0, rows_of(w, n), 0, 1},
-			   false);
+		write_parts(p, buffer, &(struct pack_part){w, n, layer, 0, rows_of(w, n), 0, 1}, 1,
+			    false);
 	else if (w->form == PACK_LOOKUP)
 		fill_lookup(p, buffer, w);
 	else
 		fill_vector(p, buffer, w, layer);
+	p->done += pack_bytes(p->kernels, w, n);
+	log_progress(&p->progress, clock_now_ns(), false, "loaded %.2f of %.2f GiB of weights",
+		     (double)p->done / GIB, (double)p->all / GIB);
 	if (atomic_load(&p->not_finite) && !p->error.code)
 		err_set(&p->error, EINVAL, "tensor %s has a weight that is NaN or infinite",
 			atomic_load(&p->not_finite));

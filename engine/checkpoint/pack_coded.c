@@ -5,6 +5,7 @@
 #include "engine/checkpoint/pack_internal.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,42 +13,80 @@
 #include "kernels/cl_error.h"
 #include "kernels/coded.h"
 
-/* The number of panels of a batch. Threads code them side by side, each panel into memory of its own. */
-enum { BATCH = 256 };
-
-struct batch {
+/* A matrix that is being coded. Threads code chunks of panels (pack_internal.h) side by side, and append them in turn,
+ * so that the bytes do not depend on the threads. */
+struct coding {
 	struct packer *packer;
-	const struct pack_part *part;
-	/* the part's panels in KERNEL_PACK_PAIRS, if its weight is synthetic; NULL: its rows are read from the
+	struct pack_work work;
+	/* the panels of the only part in KERNEL_PACK_PAIRS, if its weight is synthetic; NULL: rows are read from the
 	 * checkpoint */
 	const uint16_t *made;
-	uint64_t first;	     /* the batch's first panel: its number in the part */
-	uint64_t K;	     /* columns, padded to 16 */
-	uint8_t *coded;	     /* [BATCH][coded_panel_bound] */
-	size_t sizes[BATCH]; /* bytes of each coded panel; 0: out of memory */
+	uint64_t K;   /* columns, padded to 16 */
+	uint8_t *out; /* the matrix, mapped */
+	pthread_cond_t turn;
+	uint64_t
+		appended; /* number of chunks that have their place; guarded by work.lock, as `used` is */
+	uint64_t used; /* bytes of the matrix that are used */
 };
 
-static void code_one(void *arg, size_t i)
+/* Waits until all chunks before this one have their places. Returns the place of its `bytes` bytes in the matrix. */
+static uint64_t take_place(struct coding *g, const struct pack_chunk *c, uint64_t bytes)
 {
-	struct batch *b = arg;
-	uint64_t K = b->K, panel = b->first + i;
-	uint8_t *out = b->coded + i * coded_panel_bound(K);
-	uint16_t *rows, *pairs;
+	uint64_t at;
 
-	if (b->made) {
-		b->sizes[i] = coded_panel(b->made + panel * K * 16, K, out);
-		return;
+	pthread_mutex_lock(&g->work.lock);
+	while (g->appended < c->number)
+		pthread_cond_wait(&g->turn, &g->work.lock);
+	at = g->used;
+	g->used += bytes;
+	g->appended++;
+	pthread_cond_broadcast(&g->turn);
+	pthread_mutex_unlock(&g->work.lock);
+	return at;
+}
+
+/* Codes the panels of a chunk into `coded`, one behind the other; ends [n] are the ends of each. */
+static void code_chunk(struct coding *g, const struct pack_chunk *c, uint16_t *rows,
+		       uint16_t *pairs, uint8_t *coded, uint64_t ends[PACK_CHUNK])
+{
+	uint64_t at = 0;
+
+	for (uint64_t i = 0; i < c->n; i++) {
+		const uint16_t *panel = pairs;
+
+		if (g->made)
+			panel = g->made + (c->first + i) * g->K * 16;
+		else
+			pack_read_panel(g->packer, c->part, c->first + i, g->K, true,
+					KERNEL_PACK_CODED, rows, pairs);
+		at += coded_panel(panel, g->K, coded + at);
+		ends[i] = at;
 	}
-	rows = calloc(16 * K, sizeof(*rows));
-	pairs = calloc(16 * K, sizeof(*pairs));
-	b->sizes[i] = 0;
-	if (rows && pairs) {
-		pack_part_rows(b->packer, b->part, panel, K, true, rows);
-		pack_panel(rows, K, true, KERNEL_PACK_PAIRS, pairs);
-		b->sizes[i] = coded_panel(pairs, K, out);
+	if (!g->made)
+		pack_forget(g->packer, c);
+}
+
+static void code_chunks(void *arg)
+{
+	struct coding *g = arg;
+	uint16_t *rows = malloc(16 * g->K * sizeof(*rows));
+	uint16_t *pairs = malloc(16 * g->K * sizeof(*pairs));
+	uint8_t *coded = malloc(PACK_CHUNK * coded_panel_bound(g->K));
+	uint32_t *table = (uint32_t *)(void *)g->out;
+	uint64_t ends[PACK_CHUNK], at;
+	struct pack_chunk c;
+
+	while (rows && pairs && coded && pack_work_take(&g->work, &c)) {
+		code_chunk(g, &c, rows, pairs, coded, ends);
+		at = take_place(g, &c, ends[c.n - 1]);
+		memcpy(g->out + at, coded, ends[c.n - 1]);
+		for (uint64_t i = 0; i < c.n; i++)
+			table[c.part->first + (c.first + i) * c.part->stride] =
+				(uint32_t)((at + (i ? ends[i - 1] : 0)) / CODED_UNIT);
 	}
 	free(rows);
 	free(pairs);
+	free(coded);
 }
 
 /* Makes the uncoded panels of a synthetic weight in `stage` by a kernel, and maps them. NULL: it failed (p->error). */
@@ -88,74 +127,68 @@ static cl_mem new_stage(struct packer *p, const struct pack_part *parts, size_t 
 	return NULL;
 }
 
-/* Codes the panels of a part (struct pack_part) and appends them to the matrix at m, of which *used bytes are used;
- * *used grows. Returns the number of panels. `stage`: as new_stage made it, for synthetic weights. Errors are kept in
- * p->error. */
-static uint64_t append(struct packer *p, const struct pack_part *part, struct batch *b,
-		       cl_mem stage, uint8_t *m, uint64_t *used)
+/* Codes the panels of n parts and appends them to the matrix. Errors are kept in p->error. */
+static void append(struct coding *g, const struct pack_part *parts, size_t n)
 {
-	const struct weight *w = part->weights;
-	uint32_t *table = (uint32_t *)(void *)m;
-	uint64_t panels = CEIL_DIV(w->rows, 16u);
+	uint64_t chunks = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		assert(KERNEL_LD(parts[i].weights->cols) == g->K);
+		chunks += CEIL_DIV(parts[i].rows, (uint64_t)16 * PACK_CHUNK);
+	}
+	pack_work_init(&g->work, parts, n);
+	g->appended = 0;
+	parallel_run(chunks, code_chunks, g);
+	pack_work_release(&g->work);
+	/* A thread that has no memory takes no chunk. */
+	if (g->appended < chunks)
+		err_no_memory(&g->packer->error);
+}
+
+/* The same for synthetic weights, one part after the other. */
+static void append_synthetic(struct coding *g, const struct pack_part *parts, size_t n)
+{
+	struct packer *p = g->packer;
+	cl_mem stage = new_stage(p, parts, n);
 	struct weight_synthesis s;
 
-	assert(KERNEL_LD(w->cols) == b->K);
-	b->part = part;
-	b->made = NULL;
-	if (weights_synthesis(p->weights, w->role, part->layer, part->expert, &s))
-		b->made = make(p, w, &s, stage);
-	for (b->first = 0; b->first < panels && !p->error.code; b->first += BATCH) {
-		size_t n = MIN(panels - b->first, (uint64_t)BATCH);
-
-		parallel_for(n, code_one, b);
-		for (size_t i = 0; i < n; i++) {
-			if (!b->sizes[i]) {
-				err_no_memory(&p->error);
-				break;
-			}
-			table[part->first + (b->first + i) * part->stride] =
-				(uint32_t)(*used / CODED_UNIT);
-			memcpy(m + *used, b->coded + i * coded_panel_bound(b->K), b->sizes[i]);
-			*used += b->sizes[i];
-		}
+	for (size_t i = 0; i < n && !p->error.code; i++) {
+		weights_synthesis(p->weights, parts[i].weights->role, parts[i].layer,
+				  parts[i].expert, &s);
+		g->made = make(p, parts[i].weights, &s, stage);
+		if (!g->made)
+			break;
+		append(g, &parts[i], 1);
+		pack_unmap(p, stage, (void *)(uintptr_t)g->made);
 	}
-	if (b->made)
-		pack_unmap(p, stage, (void *)(uintptr_t)b->made);
-	return panels;
+	if (stage)
+		clReleaseMemObject(stage);
 }
 
 void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 		       const struct pack_part *parts, size_t n_parts)
 {
-	struct batch b = {.packer = p};
-	uint64_t cols, plain, done = 0, used = coded_table_bytes(panels);
+	struct coding g = {.packer = p, .used = coded_table_bytes(panels)};
+	uint64_t cols, plain, most;
 	struct weight_synthesis s;
-	cl_mem stage = NULL;
-	uint8_t *m;
 
 	if (p->error.code || !n_parts)
 		return;
 	cols = parts[0].weights->cols;
-	b.K = KERNEL_LD(cols);
-	plain = panels * 16 * b.K * sizeof(uint16_t);
-	b.coded = calloc(BATCH, coded_panel_bound(b.K));
-	if (!b.coded) {
-		err_no_memory(&p->error);
+	g.K = KERNEL_LD(cols);
+	plain = panels * 16 * g.K * sizeof(uint16_t);
+	most = pack_matrix_bytes(p->kernels, panels, cols);
+	g.out = pack_map_part(p, buffer, 0, most, false);
+	if (!g.out)
 		return;
-	}
+	pthread_cond_init(&g.turn, NULL);
 	if (weights_synthesis(p->weights, parts[0].weights->role, parts[0].layer, 0, &s))
-		stage = new_stage(p, parts, n_parts);
-	m = pack_map_part(p, buffer, 0, pack_matrix_bytes(p->kernels, panels, cols), false);
-	for (size_t i = 0; m && i < n_parts && !p->error.code; i++)
-		done += append(p, &parts[i], &b, stage, m, &used);
-	if (m) {
-		assert(p->error.code || done == panels);
-		((uint32_t *)(void *)m)[panels] = (uint32_t)(used / CODED_UNIT);
-		p->saved += pack_matrix_bytes(p->kernels, panels, cols) - used;
-		p->plain += MAX(plain, used) - used;
-		pack_unmap(p, buffer, m);
-	}
-	if (stage)
-		clReleaseMemObject(stage);
-	free(b.coded);
+		append_synthetic(&g, parts, n_parts);
+	else
+		append(&g, parts, n_parts);
+	pthread_cond_destroy(&g.turn);
+	((uint32_t *)(void *)g.out)[panels] = (uint32_t)(g.used / CODED_UNIT);
+	p->saved += most - g.used;
+	p->plain += MAX(plain, g.used) - g.used;
+	pack_unmap(p, buffer, g.out);
 }

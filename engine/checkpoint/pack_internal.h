@@ -1,5 +1,7 @@
-/* Shared by pack.c and pack_coded.c. */
+/* Shared by pack.c, pack_panels.c and pack_coded.c. */
 #pragma once
+
+#include <pthread.h>
 
 #include "engine/checkpoint/pack.h"
 
@@ -19,16 +21,47 @@ struct pack_part {
  * take. */
 uint64_t pack_matrix_bytes(const struct kernels *k, uint64_t panels, uint64_t cols);
 
-/* Reads the rows of panel `panel` of a part into `out`: at most 16 rows of K elements, bf16 or float. `out` holds zeros
- * before, and keeps them as padding. Several threads may call it at the same time. */
-void pack_part_rows(struct packer *p, const struct pack_part *part, uint64_t panel, uint64_t K,
-		    bool bf16, void *out);
-
-/* Packs 16 rows of K elements, bf16 or float, into one panel (kernels.h has the packings). For KERNEL_PACK_CODED it
- * packs them as for KERNEL_PACK_PAIRS, because the panel is coded later. */
-void pack_panel(const void *rows, uint64_t K, bool bf16, enum kernel_packing packing, void *out);
-
 /* Fills a matrix of elements in KERNEL_PACK_CODED (kernels.h). Together the parts have all its panels. Errors are kept
  * in p->error; after one it does nothing. */
 void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 		       const struct pack_part *parts, size_t n_parts);
+
+/* ---- pack_panels.c ---- */
+
+/* Reads a row of a weight, as weights_row. If a number in it is not finite, notes the tensor. */
+void pack_row(struct packer *p, const struct weight *w, uint32_t layer, uint32_t expert,
+	      uint64_t row, bool bf16, void *out);
+
+/* The panels of some parts. Threads take them in chunks, in the order of the parts; each thread begins the next chunk
+ * when it has ended one. */
+struct pack_work {
+	const struct pack_part *parts;
+	size_t n_parts;
+	pthread_mutex_t lock;
+	size_t part; /* guarded by lock: the first panel that no thread has taken */
+	uint64_t panel;
+	uint64_t taken; /* number of chunks that threads have taken; guarded by lock */
+};
+
+enum { PACK_CHUNK = 16 }; /* the most panels of a chunk */
+
+struct pack_chunk {
+	const struct pack_part *part;
+	uint64_t first, n; /* panels of the part */
+	uint64_t number;   /* of the chunk, from 0 on */
+};
+
+void pack_work_init(struct pack_work *w, const struct pack_part *parts, size_t n_parts);
+void pack_work_release(struct pack_work *w);
+
+/* Takes the next chunk; false: there is none left. */
+bool pack_work_take(struct pack_work *w, struct pack_chunk *ret);
+
+/* Reads panel `panel` of a part and packs it into `out`, [K][16] elements in a packing; `rows`, of as many bytes, is
+ * work space. Rows and columns that the part lacks are zeros. For KERNEL_PACK_CODED it packs as for KERNEL_PACK_PAIRS,
+ * because the panel is coded later. */
+void pack_read_panel(struct packer *p, const struct pack_part *part, uint64_t panel, uint64_t K,
+		     bool bf16, enum kernel_packing packing, void *rows, void *out);
+
+/* Says that the rows of a chunk were read and are not needed again soon (weights_forget). */
+void pack_forget(const struct packer *p, const struct pack_chunk *c);

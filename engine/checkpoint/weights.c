@@ -17,7 +17,8 @@ struct weights {
 	struct weight *table; /* owned, [n_layers][WEIGHT_ROLES] */
 	/* owned, [n_layers][WEIGHT_ROLES] too; NULL: weights are synthetic */
 	struct weight_source *sources;
-	struct arena arena; /* the stretches of the sources */
+	const struct checkpoint *checkpoint; /* borrowed; NULL: weights are synthetic */
+	struct arena arena;		     /* the stretches of the sources */
 	uint64_t seed;
 	bool tied; /* the head is the embedding, also with synthetic weights */
 };
@@ -51,6 +52,7 @@ int weights_open(struct checkpoint *k, const struct model_config *c, const struc
 	if (r < 0)
 		return err_set(e, -r, "%s: out of memory for the table of weights",
 			       checkpoint_path(k));
+	w->checkpoint = k;
 	w->sources = calloc((size_t)c->n_layers * WEIGHT_ROLES, sizeof(*w->sources));
 	if (!w->sources)
 		r = err_set(e, ENOMEM, "%s: out of memory for the table of weights",
@@ -155,4 +157,25 @@ void weights_row(const struct weights *w, enum weight_role role, uint32_t layer,
 	}
 	v = weights_view(w, role, layer, expert, row);
 	stored_read(v.type, v.data, cols, bf16, out);
+}
+
+void weights_forget(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
+		    uint64_t row, uint64_t n)
+{
+	uint64_t cols = weights_find(w, role, layer)->cols, end = row + n;
+
+	while (w->sources && row < end) {
+		uint64_t first = row, last, next;
+		const struct weight_rows *part = find_rows(w, role, layer, expert, &first);
+		size_t bytes = stored_bytes(part->type, cols);
+
+		/* up to the last row that is in the same tensor */
+		for (last = first; ++row < end; last = next) {
+			next = row;
+			if (find_rows(w, role, layer, expert, &next) != part)
+				break;
+		}
+		checkpoint_forget(w->checkpoint, part->data + first * bytes,
+				  (last - first + 1) * bytes);
+	}
 }

@@ -63,3 +63,8 @@ void weights_row(const struct weights *w, enum weight_role role, uint32_t layer,
 /* Computes the parameters with which a kernel makes a synthetic weight. False: the weights are not synthetic. */
 bool weights_synthesis(const struct weights *w, enum weight_role role, uint32_t layer,
 		       uint32_t expert, struct weight_synthesis *ret);
+
+/* Says that the rows row .. row + n - 1 of a weight were read and are not needed soon, so that their pages need not stay
+ * in this process (checkpoint_forget). Does nothing with synthetic weights. */
+void weights_forget(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
+		    uint64_t row, uint64_t n);

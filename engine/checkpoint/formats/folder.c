@@ -220,6 +220,13 @@ static int folder_tensors(struct checkpoint *k, const struct tensor **ret, size_
 	return r;
 }
 
+static void folder_forget(const struct checkpoint *k, const void *data, size_t bytes)
+{
+	const struct folder *f = (const struct folder *)k;
+
+	safetensors_forget(f->weights, data, bytes);
+}
+
 /* Visits the index and all files of tensors, also files that the index does not name. If such an unused file changes,
  * the cache's identity changes too, which only means that items stored before are not found. */
 static int folder_files(const struct checkpoint *k, checkpoint_visit *visit, void *user,
@@ -260,6 +267,7 @@ const struct checkpoint_format format_folder = {
 	.close = folder_close,
 	.read = folder_read,
 	.tensors = folder_tensors,
+	.forget = folder_forget,
 	.files = folder_files,
 	.copy_texts = folder_copy_texts,
 };

@@ -12,6 +12,7 @@ struct checkpoint_format {
 		    struct checkpoint_text *ret, struct err *e);
 	int (*tensors)(struct checkpoint *k, const struct tensor **ret, size_t *ret_n,
 		       struct err *e);
+	void (*forget)(const struct checkpoint *k, const void *data, size_t bytes);
 	int (*files)(const struct checkpoint *k, checkpoint_visit *visit, void *user,
 		     struct err *e);
 	int (*copy_texts)(const struct checkpoint *k, const char *dir, struct err *e);

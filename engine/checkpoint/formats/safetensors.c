@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -31,6 +32,8 @@ struct mapping {
 	const char *name;  /* in `names`: the name inside the directory */
 	void *data;	   /* owned mapping, NULL before it is mapped */
 	size_t len;
+	/* addresses between which data were read since give_back; 0: none were; guarded by lock */
+	uintptr_t read_begin, read_end;
 };
 
 /* One line of the index: a tensor and its file. */
@@ -47,7 +50,16 @@ struct safetensors {
 	size_t n, cap;
 	struct index_line *lines; /* only while opening */
 	size_t n_lines, cap_lines;
+	pthread_mutex_t lock;
+	size_t read_bytes; /* bytes that safetensors_forget was told of since give_back; guarded by lock */
 };
+
+/* When so many bytes were read, their memory is given back: the kernel then has few ranges to look at. */
+#define READ_MAX ((size_t)32 << 20)
+
+/* Around a page that is read Linux may map others, but none beyond a multiple of this. They are given back with it, also
+ * if other threads still read there: then they come back from the system's cache. */
+#define AROUND ((uintptr_t)2 << 20)
 
 static int out_of_memory(const struct safetensors *s, struct err *e)
 {
@@ -300,6 +312,7 @@ int safetensors_open(const char *dir, struct safetensors **ret, struct err *e)
 		close(dir_fd);
 		return err_set(e, ENOMEM, "%s: out of memory", dir);
 	}
+	pthread_mutex_init(&s->lock, NULL);
 	arena_init(&s->names, NAMES_MAX);
 	s->dir = arena_strdup(&s->names, dir);
 	if (!s->dir)
@@ -328,6 +341,7 @@ void safetensors_close(struct safetensors *s)
 	for (size_t i = 0; i < s->n_files; i++)
 		if (s->files[i].data)
 			munmap(s->files[i].data, s->files[i].len);
+	pthread_mutex_destroy(&s->lock);
 	arena_release(&s->names);
 	free(s->files);
 	free(s->list);
@@ -338,4 +352,40 @@ const struct tensor *safetensors_list(const struct safetensors *s, size_t *n)
 {
 	*n = s->n;
 	return s->list;
+}
+
+/* Gives back the memory of everything that was read since this was done before. Call with s->lock held. */
+static void give_back(struct safetensors *s)
+{
+	for (size_t i = 0; i < s->n_files; i++) {
+		struct mapping *m = &s->files[i];
+		uintptr_t first = (uintptr_t)m->data, last = first + m->len;
+		uintptr_t begin = MAX(m->read_begin & ~(AROUND - 1), first);
+		uintptr_t end = MIN((m->read_end + AROUND - 1) & ~(AROUND - 1), last);
+
+		if (m->read_end)
+			madvise((void *)begin, end - begin, MADV_DONTNEED);
+		m->read_begin = m->read_end = 0;
+	}
+	s->read_bytes = 0;
+}
+
+void safetensors_forget(struct safetensors *s, const void *data, size_t bytes)
+{
+	uintptr_t begin = (uintptr_t)data, end = begin + bytes;
+
+	pthread_mutex_lock(&s->lock);
+	for (size_t i = 0; i < s->n_files; i++) {
+		struct mapping *m = &s->files[i];
+
+		if (begin < (uintptr_t)m->data || end > (uintptr_t)m->data + m->len)
+			continue;
+		m->read_begin = m->read_end ? MIN(m->read_begin, begin) : begin;
+		m->read_end = MAX(m->read_end, end);
+		s->read_bytes += bytes;
+		break;
+	}
+	if (s->read_bytes >= READ_MAX)
+		give_back(s);
+	pthread_mutex_unlock(&s->lock);
 }

@@ -29,6 +29,10 @@ void safetensors_close(struct safetensors *s);
 /* Returns all tensors, sorted by name; borrowed. */
 const struct tensor *safetensors_list(const struct safetensors *s, size_t *n);
 
+/* Gives back the memory of a part of a tensor's data, as checkpoint_forget, but not before 32 MiB can be given back. Any
+ * thread may call it. */
+void safetensors_forget(struct safetensors *s, const void *data, size_t bytes);
+
 /* Checks one file's bytes. If the whole file is valid, visits every tensor in the order of the data; a tensor's name
  * lives until its visit ends. A visitor's negative result ends the parse and is returned. */
 int safetensors_parse(const char *file, const void *bytes, size_t len,
