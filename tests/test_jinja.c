@@ -1,6 +1,9 @@
-/* Python's str on UTF-8: broken bytes, characters, white space. Case is in template_cases.json. */
+/* Python's str on UTF-8: broken bytes, characters, white space, and case beside that of the Python at hand.
+ *
+ *     test_jinja PYTHON      an interpreter, for tests/casing.py */
 #include <stdlib.h>
 
+#include "base/macros.h"
 #include "base/utf8.h"
 #include "protocol/jinja/text.h"
 #include "tests/tap.h"
@@ -79,4 +82,72 @@ TEST(lines)
 		1, 1, "U+001D");
 }
 
-TEST_MAIN()
+/* Writes the bytes that a text in hexadecimal stands for over that text. Returns their number. */
+static size_t take_hex(char *text)
+{
+	size_t n = strlen(text) / 2;
+	unsigned byte;
+
+	for (size_t i = 0; i < n; i++) {
+		check(sscanf(text + 2 * i, "%2x", &byte) == 1);
+		text[i] = (char)byte;
+	}
+	return n;
+}
+
+/* Ends the first field of a line, and moves *line behind it. Returns the field. */
+static char *next_field(char **line)
+{
+	char *field = *line, *end = field + strcspn(field, " \n");
+
+	*line = *end ? end + 1 : end;
+	*end = 0;
+	return field;
+}
+
+/* Compares a line of casing.py. False: text_recase does something else than Python. */
+static bool is_like_python(char *line)
+{
+	static const enum casing casings[] = {CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE};
+	char *text = next_field(&line);
+	size_t n = take_hex(text);
+	bool same = n > 0;
+	struct buf b;
+
+	buf_init(&b, 1 << 10);
+	for (size_t i = 0; same && i < ARRAY_SIZE(casings); i++) {
+		char *want = next_field(&line);
+		size_t n_want = take_hex(want);
+
+		buf_reset(&b);
+		text_recase(&b, text, n, casings[i]);
+		same = b.len == n_want && !memcmp(b.data, want, n_want);
+	}
+	buf_release(&b);
+	return same;
+}
+
+static void test_casing(const char *python)
+{
+	char command[4200], line[256], shown[256];
+	unsigned long n = 0, differ = 0;
+	FILE *f;
+
+	snprintf(command, sizeof(command), "'%s' tests/casing.py", python);
+	f = popen(command, "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		memcpy(shown, line, sizeof(line));
+		n++;
+		if (!is_like_python(line) && differ++ < 20)
+			printf("# %s", shown);
+	}
+	ok(f && pclose(f) == 0 && n > 100000, "Python recases %lu texts", n);
+	is_int(differ, 0, "and so does text_recase");
+}
+
+int main(int argc, char **argv)
+{
+	run_tests();
+	test_casing(argc > 1 ? argv[1] : "python3");
+	return done();
+}

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/macros.h"
 #include "base/utf8.h"
 
 /* Returns whether a byte continues a character. */
@@ -97,6 +98,19 @@ static bool is_space(uint32_t cp)
 #define LETTERS	    (C(LU) | C(LL) | C(LT) | C(LM) | C(LO))
 #define INVISIBLE   (C(CN) | C(CC) | C(CF) | C(CS) | C(CO) | C(ZL) | C(ZP) | C(ZS))
 
+/* Whether a punctuation mark may stand inside a word: Unicode's Word_Break is MidLetter, MidNumLet or Single_Quote. */
+static bool is_inside_words(uint32_t cp)
+{
+	static const uint32_t marks[] = {'\'',	 '.',	 ':',	 0xb7,	 0x387,	 0x55f,
+					 0x5f4,	 0x2018, 0x2019, 0x2024, 0x2027, 0xfe13,
+					 0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
+
+	for (size_t i = 0; i < ARRAY_SIZE(marks); i++)
+		if (marks[i] == cp)
+			return true;
+	return false;
+}
+
 bool text_is(uint32_t cp, enum text_class class)
 {
 	static const uint32_t categories[] = {
@@ -115,9 +129,7 @@ bool text_is(uint32_t cp, enum text_class class)
 	switch (class) {
 	case TEXT_PRINTABLE: return cp == ' ';
 	case TEXT_NAME_START: return cp == '_';
-	case TEXT_IGNORABLE:
-		return cp == '\'' || cp == '.' || cp == ':' || cp == 0xb7 || cp == 0x2018 ||
-		       cp == 0x2019 || cp == 0x2024 || cp == 0x2027;
+	case TEXT_IGNORABLE: return is_inside_words(cp);
 	default: return false;
 	}
 }
