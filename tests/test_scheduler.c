@@ -639,4 +639,51 @@ TEST(shuffle)
 	ok(moved, "pages come in another order");
 }
 
+/* A recording has of a plan nothing but its hash. */
+TEST(hash)
+{
+	int32_t tokens[3] = {1, 2, 3};
+	struct plan_row row = {.tokens = tokens,
+			       .n_tokens = 3,
+			       .start = 64,
+			       .state_src = STATE_ZERO,
+			       .n_snapshots = 1};
+	struct plan_draw draw = {.row = 1, .position = 2};
+	struct plan_score score = {.row = 1, .n_tokens = 2};
+	struct plan p = {.step = 5,
+			 .rows = &row,
+			 .draws = &draw,
+			 .scores = &score,
+			 .n_rows = 1,
+			 .n_draws = 1,
+			 .n_scores = 1,
+			 .n_resets = 1,
+			 .n_page_copies = 1,
+			 .n_state_copies = 1};
+	uint64_t hash = plan_hash(&p);
+
+#define COUNTS(field)                                                         \
+	do {                                                                  \
+		(field)++;                                                    \
+		ok(plan_hash(&p) != hash, #field " counts in a plan's hash"); \
+		(field)--;                                                    \
+	} while (0)
+	COUNTS(tokens[0]);
+	COUNTS(tokens[1]);
+	COUNTS(tokens[2]);
+	COUNTS(p.step);
+	COUNTS(row.start);
+	COUNTS(row.state_src);
+	COUNTS(row.snapshots[0].n_tokens);
+	COUNTS(draw.row);
+	COUNTS(draw.position);
+	COUNTS(score.row);
+	COUNTS(score.n_tokens);
+	COUNTS(p.n_resets);
+	COUNTS(p.n_page_copies);
+	COUNTS(p.n_state_copies);
+#undef COUNTS
+	ok(plan_hash(&p) == hash, "and the same plan has the same hash");
+}
+
 TEST_MAIN()

@@ -369,6 +369,25 @@ TEST(keys)
 	free(ours.allowed);
 }
 
+/* The key of a link changes only for another key that fits. */
+TEST(key_of_a_link)
+{
+	struct transfer_keys ours = new_keys(), first = new_keys(), second = new_keys();
+	struct port *client = open_port(&ours);
+	char more[TRANSFER_KEY_TEXT + 1];
+	uint32_t out;
+	struct err e = {0};
+
+	snprintf(more, sizeof(more), "%sx", second.public_key);
+	check(port_connect(client, "tcp://127.0.0.1:1", first.public_key, &out, &e) == 0);
+	ok(!port_set_key(client, out, first.public_key), "the key that a link has is none to set");
+	ok(!port_set_key(client, out, more), "nor is a key of one character too many");
+	ok(!port_set_key(client, out, first.public_key), "which leaves the first one as it was");
+	ok(port_set_key(client, out, second.public_key), "another key is set");
+	ok(!port_set_key(client, out, second.public_key), "once");
+	port_close(client);
+}
+
 int main(void)
 {
 	wake = eventfd(0, EFD_CLOEXEC);

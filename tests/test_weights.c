@@ -2,9 +2,11 @@
  * configuration are refused by name; synthetic weights and their export. */
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <sys/stat.h>
 
+#include "base/hash.h"
 #include "base/macros.h"
 #include "engine/checkpoint/formats/safetensors.h"
 #include "engine/checkpoint/export.h"
@@ -691,6 +693,66 @@ TEST(tiny)
 	closedir(d);
 	ok_all("every one opens");
 	is_int(n, 22, "there are 22");
+}
+
+/* The parameters of synthetic weights, as another program computed them. */
+TEST(synthesis)
+{
+	const struct weight matrix = {.role = WEIGHT_DELTA_QKV, .cols = 256, .gain = 1, .layer = 3};
+	const struct weight embedding = {.role = WEIGHT_EMBED, .cols = 1000, .gain = 0.7f};
+	const struct weight vector = {.role = WEIGHT_EMBED,
+				      .cols = 1000,
+				      .offset = 1,
+				      .range = 0.125f};
+	struct weight_synthesis s;
+
+	synthetic_weight(7, &matrix, 2, &s);
+	ok(s.key == 0x3aeefe7b7ffb92b4 && s.scale == 0x1.bcp-19f && s.offset == 0, "a matrix");
+	synthetic_weight(7, &embedding, 0, &s);
+	ok(s.key == 0x74b5abcc66b8bdc1 && s.scale == 0x1.3ap-20f && s.offset == 0, "an embedding");
+	synthetic_weight(7, &vector, 0, &s);
+	ok(s.key == 0x74b5abcc66b8bdc1 && s.scale == 0x1p-18f && s.offset == 1, "a vector");
+}
+
+/* Hashes all elements of a model's synthetic weights. */
+static uint64_t hash_of(const struct weights *w, const struct model_config *c)
+{
+	static float row[1 << 16];
+	struct hash128 h = HASH128_INIT;
+
+	for (int role = 0; role < WEIGHT_ROLES; role++)
+		for (uint32_t layer = 0; layer < c->n_layers; layer++) {
+			const struct weight *of = weights_find(w, role, layer);
+
+			for (uint32_t i = 0; of && i < of->experts; i++)
+				for (uint64_t r = 0; r < of->rows; r++) {
+					weights_row(w, role, layer, i, r, false, row);
+					hash128_update(&h, row, of->cols * sizeof(*row));
+				}
+		}
+	return (uint64_t)h.value;
+}
+
+/* A seed means the same weights in every version. */
+TEST(recorded)
+{
+	static const struct {
+		const char *config;
+		uint64_t hash;
+	} models[] = {
+		{config_moe, 0x29274f409c3071db},
+		{config_dense, 0x86518f1c5fe328a8},
+		{config_next, 0xd729b20eb494e1eb},
+		{config_attention, 0x3518b9010e8469d7},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(models); i++) {
+		struct model_config c = parse(models[i].config);
+		uint64_t hash = hash_of(make(1, &c), &c);
+
+		if (!ok(hash == models[i].hash, "all weights of model %zu are as recorded", i))
+			printf("#   0x%016" PRIx64 "\n", hash);
+	}
 }
 
 /* Synthetic elements: known answers by another program, and their size by role. */

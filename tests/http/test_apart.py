@@ -8,6 +8,7 @@ the same time; the second turn of a chat hits on both sides.
 import json
 import random
 import sys
+import tempfile
 import time
 
 from harness import Server, comparable, decode_worker, done, goldens, ok, parallel, prefill_worker, same
@@ -153,6 +154,35 @@ while "has left" not in prefills[1].text() and time.time() < until:
 ok(prefills[1].text().count("a decode worker at 127.0.0.1 has left") == 1 and "does not answer" not in prefills[1].text(),
    "so is that a decode worker does", prefills[1].text()[-2000:])
 prefills[1].stop()
+
+# ---- traces ----
+
+folder = tempfile.TemporaryDirectory(prefix="tigon-apart-")
+p = prefill_worker(*BEAT, "--transfer-trace", f"{folder.name}/prefill", *MORE)
+d = decode_among([p], (*BEAT, "--transfer-trace", f"{folder.name}/decode"))
+for i in range(3):
+    d.complete(prompt=" ".join(words[100 * i:100 * i + 300]), max_tokens=1)
+p.wait_metric("transfer_sent_total", 3)
+d.stop()
+p.stop()
+
+
+def events(name):
+    """Of each delivery the events of its lines, in their order."""
+    found = {}
+    with open(f"{folder.name}/{name}") as f:
+        for line in f:
+            _, event, delivery, *_ = line.split("\t")
+            found.setdefault(delivery, []).append(event)
+    return found
+
+
+sent, came = events("prefill"), events("decode")
+ok(len(sent) == 3 and set(sent) == set(came), "both sides trace the same deliveries", (sent, came))
+ok(all(e[0] == "asked" and e.count("asked") == 1 and e.count("computed") == e.count("sent") > 0 for e in sent.values()),
+   "the prefill worker is asked, and sends what it computed", sent)
+ok(all(came[k] == ["received"] * sent[k].count("sent") + ["complete"] for k in came), "the decode worker receives that, and has all",
+   came)
 
 # ---- heartbeats that are not the same ----
 

@@ -216,6 +216,20 @@ for delivery, (name, frame, sentence) in enumerate((
     ok(sentence in str(got[1]), f"{name} fails the delivery with a sentence", got)
 c.send(prepare(20, ids[:70], ends=range(512), min_tokens=1))
 same(end_of(c, 20)[0], 2 * good.bytes(0) + good.bytes(1), "as many as it can are fine")
+tight = prefill_worker(*BEAT, env={"FAKE_PAGES": "4"})
+exact, known = call(int(tight.endpoint.rsplit(":", 1)[1])), zmtp.Hello(good.frame())
+known.worker = rng.randbytes(16)
+exact.send(known.frame())
+assert zmtp.kind_of(exact.receive()[0]) == zmtp.HELLO
+exact.send(prepare(1, ids[:255]))
+same(end_of(exact, 1)[0], 4 * good.bytes(0) + good.bytes(1), "a prompt that fits the prefill worker's cache is computed")
+exact.send(prepare(2, ids[:256]))
+same(end_of(exact, 2)[1], "the request needs 5 KV pages of 64 tokens, and there are 4",
+     "to one of exactly its size the scheduler says that the first token has no room")
+exact.send(prepare(3, ids[:257]))
+same(end_of(exact, 3), (errno.EINVAL, "the prompt is longer than the KV cache of the prefill worker"), "one of a token more is longer")
+exact.close()
+tight.stop()
 whole = prepare(9, ids[:20], ends=[3], boundaries=[4, 20])
 for n in (0, 1, 23, 24, 60, 110, 111, len(whole) - 1):
     c.send(whole[:n])
