@@ -110,11 +110,29 @@ static void fill_header(struct binary_header *h, const char *path, const void *b
 	memcpy(h->magic, magic, sizeof(magic));
 }
 
+static bool read_header(FILE *f, struct binary_header *ret)
+{
+	return fread(ret, sizeof(*ret), 1, f) == 1 && !memcmp(ret->magic, magic, sizeof(magic)) &&
+	       ret->bytes && ret->bytes <= BINARY_MAX;
+}
+
+/* Reads the rest of the file behind its header into data, and checks it. */
+static bool read_content(FILE *f, const char *path, const struct binary_header *h, void *data)
+{
+	struct binary_header want;
+
+	if (fread(data, 1, h->bytes, f) != h->bytes || fgetc(f) != EOF)
+		return false;
+	fill_header(&want, path, data, h->bytes);
+	return !memcmp(h, &want, sizeof(want));
+}
+
 /* Returns the binary in the cache file at path, for the caller to free. NULL: there is no file, it is damaged, or out
  * of memory. */
 static void *read_binary(const char *path, size_t *ret_bytes)
 {
-	struct binary_header h, want;
+	bool good = false, short_of_memory = false;
+	struct binary_header h;
 	void *data = NULL;
 	off_t size;
 	int fd = file_open(AT_FDCWD, path, path, &size, NULL);
@@ -125,20 +143,23 @@ static void *read_binary(const char *path, size_t *ret_bytes)
 			close(fd);
 		return NULL;
 	}
-	if (fread(&h, sizeof(h), 1, f) == 1 && !memcmp(h.magic, magic, sizeof(magic)) && h.bytes &&
-	    h.bytes <= BINARY_MAX && (data = malloc(h.bytes)) &&
-	    fread(data, 1, h.bytes, f) == h.bytes && fgetc(f) == EOF) {
-		fill_header(&want, path, data, h.bytes);
-		if (!memcmp(&h, &want, sizeof(h))) {
-			fclose(f);
-			*ret_bytes = h.bytes;
-			return data;
-		}
+	if (read_header(f, &h)) {
+		data = malloc(h.bytes);
+		short_of_memory = !data;
+		good = data && read_content(f, path, &h, data);
 	}
-	log_info("program cache: %s is damaged and will be replaced", path);
-	unlink(path);
-	free(data);
 	fclose(f);
+	if (good) {
+		*ret_bytes = h.bytes;
+		return data;
+	}
+	if (short_of_memory) {
+		log_info("program cache: %s is not used: out of memory", path);
+	} else {
+		log_info("program cache: %s is damaged and will be replaced", path);
+		unlink(path);
+	}
+	free(data);
 	return NULL;
 }
 
@@ -419,8 +440,11 @@ int library_program(struct library *l, const char *file, const char *offered, cl
 	r = inline_source(l->variant, file, 0, &source, e);
 	if (r == 0) {
 		take_options(offered, buf_str(&source), &taken);
-		r = load_or_build(l, file, &source, buf_str(&taken), ret, e);
+		if (taken.failed)
+			r = err_set(e, ENOMEM, "options of kernel source %s: out of memory", file);
 	}
+	if (r == 0)
+		r = load_or_build(l, file, &source, buf_str(&taken), ret, e);
 	buf_release(&source);
 	buf_release(&taken);
 	return r;

@@ -191,13 +191,16 @@ static char *flat_config(const struct model_config *c, const char *config_json)
 		text = top;
 	if (!json_is_object(text))
 		goto end;
-	if (text != top && eos && !json_object_get(text, "eos_token_id"))
-		json_object_set(text, "eos_token_id", eos);
-	/* These calls fail only when memory is short, which is not checked. */
-	json_object_set_new(text, "model_type", json_string(c->family->text_type));
-	json_object_set_new(text, "architectures", json_pack("[s]", c->family->class_name));
-	json_object_set_new(text, "dtype", json_string("bfloat16"));
-	json_object_set_new(text, "tie_word_embeddings", json_boolean(c->tie_word_embeddings));
+	if (text != top && eos && !json_object_get(text, "eos_token_id") &&
+	    json_object_set(text, "eos_token_id", eos) < 0)
+		goto end;
+	if (json_object_set_new(text, "model_type", json_string(c->family->text_type)) < 0 ||
+	    json_object_set_new(text, "architectures", json_pack("[s]", c->family->class_name)) <
+		    0 ||
+	    json_object_set_new(text, "dtype", json_string("bfloat16")) < 0 ||
+	    json_object_set_new(text, "tie_word_embeddings", json_boolean(c->tie_word_embeddings)) <
+		    0)
+		goto end;
 	json_object_del(text, "torch_dtype");
 	json_object_del(text, "mtp_num_hidden_layers");
 	json_object_del(text, "num_nextn_predict_layers");
@@ -236,8 +239,11 @@ int weights_export(const struct weights *w, const struct model_config *c, const 
 
 	config = flat_config(c, config_json);
 	if (!config)
-		return err_set(e, EINVAL, "%s: config.json cannot be made from the given one",
-			       out_dir);
+		return err_set(
+			e, EINVAL,
+			"%s: config.json cannot be made: the given one is no JSON object, or "
+			"memory is short",
+			out_dir);
 	arena_init(&x.names, NAMES_MAX);
 	r = list_model(&x, e);
 	if (r == 0)

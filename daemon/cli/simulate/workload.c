@@ -193,6 +193,8 @@ static int read_lines(struct workload *w, struct lines *l, struct err *e)
 		line = json_loadb(buf_str(&l->text), l->text.len, JSON_REJECT_DUPLICATES, NULL);
 		r = read_request(line, &grown[w->n_requests++], &why);
 		json_decref(line);
+		if (r == -ENOMEM)
+			err_no_memory(&why);
 		if (r < 0)
 			return err_set(e, -r, "%s, line %lu: %s", l->path, l->number,
 				       why.code ? why.text

@@ -1,0 +1,530 @@
+/* Memory that is short: the first allocation fails, then the second, and so on until none does, while a scheduler is made,
+ * prompts are handed over, and calls take tokens. Each failure has to be reported, leave nothing behind and disturb nothing
+ * else. The transfer thread is a double, whose notes the tests make themselves. */
+#include "tests/short_memory.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "daemon/cli/simulate/workload.h"
+#include "daemon/lifecycle.h"
+#include "daemon/request/call.h"
+#include "daemon/steps/handoff.h"
+#include "daemon/steps/handoff_send.h"
+#include "daemon/steps/setup.h"
+#include "daemon/transfer/receiving.h"
+#include "daemon/transfer/transfer.h"
+#include "engine/checkpoint/export.h"
+#include "engine/layers/weights.h"
+#include "engine/store/key.h"
+#include "tests/scheduler_world.h"
+#include "tests/scratch.h"
+
+/* ---- the double of the transfer thread ---- */
+
+static struct {
+	struct transfer_note *note; /* what transfer_next returns next */
+	uint64_t asked;		    /* the attempt of the last transfer_ask; 0: none */
+	uint64_t failed;	    /* the attempt of the last transfer_fail; 0: none */
+	struct err why;		    /* of that */
+	uint32_t n_drawn;	    /* first tokens of the last transfer_draws */
+} thread;
+
+int transfer_start(const struct transfer_config *config, struct transfer **ret, struct err *e)
+{
+	*ret = (struct transfer *)&thread;
+	return 0;
+}
+
+void transfer_stop(struct transfer *t)
+{
+}
+
+void transfer_drain(struct transfer *t)
+{
+}
+
+void transfer_forget(struct transfer *t)
+{
+}
+
+struct transfer_note *transfer_next(struct transfer *t)
+{
+	struct transfer_note *n = thread.note;
+
+	thread.note = NULL;
+	return n;
+}
+
+int transfer_ask(struct transfer *t, const struct transfer_ask *ask, struct err *e)
+{
+	thread.asked = ask->attempt;
+	return 0;
+}
+
+void transfer_drop(struct transfer *t, uint64_t attempt)
+{
+}
+
+void transfer_parcel(struct transfer *t, struct transfer_parcel *p)
+{
+	p->done(p);
+}
+
+int transfer_draws(struct transfer *t, uint64_t attempt, const struct draw_result *draws,
+		   uint32_t n_draws, uint32_t n_cached)
+{
+	thread.n_drawn = n_draws;
+	return 0;
+}
+
+void transfer_fail(struct transfer *t, uint64_t attempt, const struct err *why)
+{
+	thread.failed = attempt;
+	thread.why = *why;
+}
+
+/* ---- the scheduler ---- */
+
+static void next_key(const struct content_key *before, const int32_t *tokens, uint32_t n,
+		     struct content_key *ret)
+{
+	if (content_key_next(before, tokens, n, ret) < 0)
+		abort();
+}
+
+static void attempt_scheduler(void *arg, unsigned long n)
+{
+	struct scheduler_config c = world_config(2, 100, 64);
+	struct scheduler *s = NULL;
+	struct err e = {0};
+	int r;
+
+	c.content_key = arg ? next_key : NULL;
+	short_from(n);
+	r = scheduler_new(&c, &s, &e);
+	check(r == (short_end() ? -ENOMEM : 0));
+	check((r < 0) == (s == NULL) && (r < 0) == (strstr(e.text, "not enough memory") != NULL));
+	scheduler_free(s);
+}
+
+TEST(scheduler_new)
+{
+	static bool tiers = true;
+	unsigned long n = each_allocation(attempt_scheduler, NULL);
+
+	ok_all("%lu allocations of a scheduler", n);
+	ok(n >= 10, "are many");
+	ok(each_allocation(attempt_scheduler, &tiers) > n, "more with a cache below the device");
+	ok_all("of which each may fail");
+}
+
+static void attempt_request(void *arg, unsigned long n)
+{
+	struct scheduler_config c = world_config(2, 100, 64);
+	struct scheduler_request q = world_request("abcdefg", 3);
+	struct draw_result draw = {.token = 5};
+	struct scheduler_event events[2 * WORLD_SEQS_MAX];
+	uint64_t id = 77, other;
+	struct scheduler *s;
+	struct scheduler_stats st;
+	struct err e = {0};
+	int r;
+
+	check(scheduler_new(&c, &s, &e) == 0);
+	short_from(n);
+	r = scheduler_submit(s, &q, &id, &e);
+	check(r == (short_end() ? -ENOMEM : 0) && (r == 0) == (id != 77));
+	scheduler_stats(s, &st);
+	check(st.waiting == (r == 0));
+	check(scheduler_submit(s, &q, &other, &e) == 0);
+	check(scheduler_plan(s) && scheduler_commit(s, &draw, events) > 0);
+	scheduler_free(s);
+}
+
+TEST(scheduler_submit)
+{
+	unsigned long n = each_allocation(attempt_request, NULL);
+
+	ok_all("%lu allocations of a request", n);
+	ok(n >= 1, "are some");
+}
+
+/* ---- prompts that are handed over ---- */
+
+static struct server server;
+
+/* What a handoff needs, for either role. */
+struct side {
+	struct engine *engine;
+	struct scheduler *scheduler;
+	struct handoff_config config;
+};
+
+static void open_side(struct side *s, enum worker_role role)
+{
+	static const char *const args[] = {"tigond", "--model", "models/lexis"};
+	struct err e = {0};
+	struct scheduler_config c;
+	uint64_t ns;
+
+	*s = (struct side){0};
+	check(options_parse(3, args, &server.options, &e) == 0);
+	server.options.role = role;
+	server.options.disaggregation_min_tokens = 1;
+	check(setup_engine(&server, &s->engine, &ns, &e) == 0);
+	c = setup_scheduler(&server);
+	check(scheduler_new(&c, &s->scheduler, &e) == 0);
+	s->config = (struct handoff_config){.server = &server,
+					    .engine = s->engine,
+					    .scheduler = s->scheduler,
+					    .inbox = &server.inbox};
+	memset(&thread, 0, sizeof(thread));
+}
+
+static void close_side(struct side *s)
+{
+	scheduler_free(s->scheduler);
+	engine_close(s->engine);
+}
+
+static void attempt_open(void *arg, unsigned long n)
+{
+	struct side *side = arg;
+	struct handoff *h = NULL;
+	struct err e = {0};
+	int r;
+
+	short_from(n);
+	r = handoff_open(&side->config, &h, &e);
+	check(r == (short_end() ? -ENOMEM : 0) && (r < 0) == (h == NULL) &&
+	      (r < 0) == (e.code != 0));
+	handoff_close(h);
+}
+
+TEST(handoff_open)
+{
+	static const enum worker_role roles[] = {ROLE_DECODE, ROLE_PREFILL};
+	struct side side;
+
+	for (int i = 0; i < 2; i++) {
+		open_side(&side, roles[i]);
+		ok(each_allocation(attempt_open, &side) >= (i ? 4 : 2), "a handoff of a %s worker",
+		   i ? "prefill" : "decode");
+		ok_all("can fail at each allocation");
+		close_side(&side);
+	}
+}
+
+static const int32_t prompt[200] = {1, 2, 3};
+
+/* A prompt that a peer is to compute, which then has none: it is computed here, at once if memory is short. */
+static void attempt_ask(void *arg, unsigned long n)
+{
+	struct side *side = arg;
+	struct scheduler_request q = world_request("a", 1);
+	struct scheduler_event events[4];
+	struct draw_result draw = {.token = 5};
+	struct handoff *h;
+	struct err e = {0};
+	uint32_t n_events;
+	uint64_t id;
+
+	q.prompt = prompt;
+	q.n_prompt = 200;
+	q.handoff = HANDOFF_RECEIVE;
+	q.cache_disabled = true;
+	thread.asked = 0;
+	check(handoff_open(&side->config, &h, &e) == 0);
+	check(scheduler_submit(side->scheduler, &q, &id, &e) == 0);
+	check(!scheduler_plan(side->scheduler));
+	short_from(n);
+	check(handoff_run(h, &e) == 0);
+	check(short_end() == !thread.asked);
+	if (thread.asked) {
+		thread.note = note_new(NOTE_LOST, thread.asked);
+		check(handoff_take(h, events, &n_events, &e) == 1 && !n_events);
+	}
+	check(scheduler_plan(side->scheduler) != NULL);
+	check(scheduler_commit(side->scheduler, &draw, events) == 1 && events[0].request_finished);
+	handoff_close(h);
+	check(!scheduler_plan(side->scheduler));
+}
+
+TEST(handoff_receive)
+{
+	struct side side;
+	unsigned long n;
+
+	open_side(&side, ROLE_DECODE);
+	n = each_allocation(attempt_ask, &side);
+	ok_all("%lu allocations of a prompt that is handed over", n);
+	ok(n >= 2, "are some");
+	close_side(&side);
+}
+
+static struct wire_prepare asked_prompt(void)
+{
+	return (struct wire_prepare){.tokens = (const struct wire_i32 *)prompt,
+				     .end_tokens = (const struct wire_i32 *)prompt,
+				     .boundaries = (const struct wire_u32 *)prompt,
+				     .n_tokens = 200,
+				     .n_choices = 1,
+				     .cache_disabled = 1,
+				     .sampling = {.top_p = 1, .repetition_penalty = 1}};
+}
+
+/* A prompt of a decode worker: its first token is drawn, or the decode worker is told that memory is short. */
+static void attempt_prefill(void *arg, unsigned long n)
+{
+	struct side *side = arg;
+	struct scheduler_event events[4] = {0};
+	struct draw_result draw = {.token = 5};
+	struct handoff *h;
+	struct err e = {0};
+	uint32_t n_events;
+	bool failed;
+
+	thread.failed = 0;
+	thread.n_drawn = 0;
+	check(handoff_open(&side->config, &h, &e) == 0 && handoff_send_admit(&server));
+	thread.note = note_new(NOTE_ASKED, 9);
+	thread.note->prepare = asked_prompt();
+	short_from(n);
+	check(handoff_take(h, events, &n_events, &e) == 1 && !n_events);
+	failed = short_end();
+	check(failed == (thread.failed == 9) && (!failed || thread.why.code == ENOMEM));
+	check((scheduler_plan(side->scheduler) == NULL) == failed);
+	if (!failed) {
+		n_events = scheduler_commit(side->scheduler, &draw, events);
+		handoff_deliver(h, events, n_events);
+		check(n_events == 1 && thread.n_drawn == 1);
+	}
+	thread.note = note_new(failed ? NOTE_DROPPED : NOTE_SENT, 9);
+	check(handoff_take(h, events, &n_events, &e) == 1);
+	check(atomic_load(&server.calls) == 0);
+	check(!scheduler_plan(side->scheduler));
+	handoff_close(h);
+}
+
+TEST(handoff_send)
+{
+	struct side side;
+	unsigned long n;
+
+	open_side(&side, ROLE_PREFILL);
+	n = each_allocation(attempt_prefill, &side);
+	ok_all("%lu allocations of a prompt of a decode worker", n);
+	ok(n >= 2, "are some");
+	close_side(&side);
+}
+
+static void attempt_prompt(void *arg, unsigned long n)
+{
+	struct wire_key keys[3] = {0};
+	struct transfer_ask ask = {.attempt = 1,
+				   .prepare = asked_prompt(),
+				   .keys = keys,
+				   .n_keys = 3};
+	struct prompt p;
+	struct err e = {0};
+	int r;
+
+	short_from(n);
+	r = prompt_init(&p, &ask, &e);
+	check(r == (short_end() ? -ENOMEM : 0) && (r < 0) == (e.code == ENOMEM));
+	prompt_release(&p);
+}
+
+TEST(prompt_init)
+{
+	unsigned long n = each_allocation(attempt_prompt, NULL);
+
+	ok_all("%lu allocations of a PREPARE", n);
+	ok(n >= 3, "are some");
+}
+
+/* ---- calls ---- */
+
+enum { TOKENS = 300 };
+
+static void never_suspend(void *connection)
+{
+	abort();
+}
+
+static uint32_t count_records(const struct buf *tokens)
+{
+	enum finish_reason finish;
+	struct draw_result draw;
+	uint32_t n = 0, of;
+	size_t at = 0;
+
+	while (call_record(tokens, &at, &of, &finish, &draw)) {
+		check(draw.token == (int32_t)n && draw.n_top == 20 && draw.top_ids[19] == 19);
+		n++;
+	}
+	check(at == tokens->len);
+	return n;
+}
+
+static void attempt_call(void *arg, unsigned long n)
+{
+	static const struct endpoint endpoint = {.id = "cmpl-", .parse = openai_parse_completion};
+	struct draw_result draw = {.n_top = 20, .top_ids[19] = 19};
+	struct call_news news;
+	struct buf tokens;
+	struct call *c;
+	struct err e = {0};
+	int r = 0;
+
+	short_from(n);
+	c = call_new(&server, &endpoint);
+	check((c == NULL) == short_failed);
+	if (!c)
+		return;
+	c->text.ask.sampling.want_logprobs = true;
+	c->text.ask.stream = true;
+	call_arrive(c);
+	call_accept(c);
+	for (draw.token = 0; r == 0 && draw.token < TOKENS; draw.token += r == 0)
+		r = call_push(c, 0, FINISH_NONE, &draw);
+	check(r == (short_end() ? -ENOMEM : 0));
+	if (r < 0) {
+		err_no_memory(&e);
+		call_fail(c, &e);
+	}
+	buf_init(&tokens, SIZE_MAX / 2);
+	call_take(c, &tokens, never_suspend, &news);
+	check(news.failure.code == -r);
+	check(count_records(&tokens) == (uint32_t)draw.token);
+	buf_release(&tokens);
+	call_unref(c);
+	check(atomic_load(&server.calls) == 0 && atomic_load(&server.queued) == 0);
+}
+
+TEST(call)
+{
+	unsigned long n = each_allocation(attempt_call, NULL);
+
+	ok_all("%lu allocations of a call: its tokens are there, up to the one that failed", n);
+	ok(n >= 5, "are some");
+}
+
+/* ---- files ---- */
+
+static void attempt_trace(void *arg, unsigned long n)
+{
+	struct workload *w = NULL;
+	struct err e = {0};
+	int r;
+
+	short_from(n);
+	r = workload_open_trace(arg, &w, &e);
+	check((r < 0) == short_end() && (r == 0) == (w != NULL));
+	check(r == 0 || strstr(e.text, "memory"));
+	workload_free(w);
+}
+
+TEST(trace)
+{
+	const char *path = scratch_path("trace");
+	FILE *f = fopen(path, "w");
+	unsigned long n;
+
+	check(f &&
+	      fputs("{\"at\": 1, \"prompt\": [1, {\"seed\": 2, \"tokens\": 9000}]}\n"
+		    "{\"at\": 2, \"prompt\": [7]}\n",
+		    f) >= 0 &&
+	      fclose(f) == 0);
+	n = each_allocation(attempt_trace, (void *)path);
+	ok_all("%lu allocations of a trace", n);
+	ok(n >= 6, "are some");
+}
+
+/* The call of json_object_set_new that fails, as if memory were short: 1 is the next; 0: none. */
+static unsigned long json_countdown;
+
+int __real_json_object_set_new(json_t *object, const char *key, json_t *value);
+int __wrap_json_object_set_new(json_t *object, const char *key, json_t *value);
+
+int __wrap_json_object_set_new(json_t *object, const char *key, json_t *value)
+{
+	if (!json_countdown || --json_countdown)
+		return __real_json_object_set_new(object, key, value);
+	json_decref(value);
+	return -1;
+}
+
+/* Exports, and reads the config.json that was written. */
+static int try_export(const struct weights *w, const struct model_config *c, const char *json,
+		      struct buf *ret, struct err *e)
+{
+	const char *out = scratch_path("out");
+	char path[4096];
+	int r = weights_export(w, c, json, out, 0, e);
+
+	buf_reset(ret);
+	snprintf(path, sizeof(path), "%s/config.json", out);
+	if (r == 0)
+		r = file_read(AT_FDCWD, path, path, ret, e);
+	scratch_remove_tree(out);
+	return r;
+}
+
+TEST(export)
+{
+	struct model_config *c = calloc(1, sizeof(*c));
+	struct weight *table = NULL;
+	struct weights *w = NULL;
+	struct buf json, want, got;
+	struct err e = {0};
+	unsigned long n = 0;
+	bool failed;
+	int r;
+
+	buf_init(&json, 1 << 20);
+	buf_init(&want, 1 << 20);
+	buf_init(&got, 1 << 20);
+	check(c && model_config_open("models/lexis", c, &e) == 0);
+	check(file_read(AT_FDCWD, "models/lexis/config.json", "config", &json, &e) == 0);
+	check((table = layers_weights(c)) && weights_synthetic(1, c, table, &w) == 0);
+	check(try_export(w, c, buf_str(&json), &want, &e) == 0);
+	do {
+		json_countdown = ++n;
+		r = try_export(w, c, buf_str(&json), &got, &e);
+		failed = !json_countdown;
+		json_countdown = 0;
+		check(failed ? r == -EINVAL && strstr(e.text, "memory") != NULL : r == 0);
+	} while (failed && n < 100);
+	ok_all("each of %lu members of a config.json is there, or the file is not written", n - 1);
+	ok(n > 4, "which are some");
+	is_str(buf_str(&got), buf_str(&want), "the file that is written");
+	buf_release(&json);
+	buf_release(&want);
+	buf_release(&got);
+	weights_close(w);
+	free(table);
+	free(c);
+}
+
+int main(void)
+{
+	struct err e = {0};
+
+	log_set_level(LOG_LEVEL_ERROR);
+	/* Hundreds of times a prefill worker's 256 blocks of a megabyte are allocated here; none is written to, unless
+	 * MALLOC_PERTURB_ fills them. */
+	mallopt(M_PERTURB, 0);
+	queue_init(&server.inbox);
+	check(lifecycle_new(&server.lifecycle, &e) == 0);
+	run_tests();
+	lifecycle_free(server.lifecycle);
+	queue_release(&server.inbox);
+	return done();
+}
