@@ -31,5 +31,12 @@ int engine_int8_trial_open(struct engine *g, const char *program_cache, uint32_t
 /* Returns the bytes of the device's largest cache; 0: not known. */
 uint64_t engine_cache_bytes(const struct engine *g);
 
+/* Whether much of a model's weights fits into a cache, which may then be faster than the peak of reading memory: a cache
+ * hardly speeds up weights of eight times its bytes. cache_bytes: of engine_cache_bytes. */
+static inline bool profile_is_small(uint64_t weight_bytes, uint64_t cache_bytes)
+{
+	return weight_bytes < 8 * cache_bytes;
+}
+
 /* Does the work of peak_known (kernels/peak.h) for the engine's device. */
 bool engine_peak_known(const struct engine *g, struct peak *ret);

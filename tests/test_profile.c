@@ -196,5 +196,7 @@ int main(int argc, char **argv)
 		   (unsigned long long)(noted.launches - before.launches));
 	}
 	engine_close(g);
+	ok(profile_is_small(799, 100) && !profile_is_small(800, 100) && !profile_is_small(1, 0),
+	   "a model is small below eight times the cache");
 	return done();
 }

@@ -22,7 +22,6 @@ enum {
 	REPEAT_MAX = 1000,
 	STEPS_MAX = 100000,
 	PAGE = 64,
-	FAR_LARGER = 8, /* a cache hardly speeds up a model that is so many times larger */
 };
 
 /* ---- options ---- */
@@ -396,7 +395,7 @@ const char *bench_print_head(const struct bench *b)
 	printf("# peaks measured %u times: shares are of the best ones\n", b->measured);
 	print_peak("best", &b->best);
 	print_peak("least", &b->least);
-	if (i->weight_bytes < FAR_LARGER * cache)
+	if (profile_is_small(i->weight_bytes, cache))
 		printf("# small: much of the model fits into a cache of %.0f MB, which may be faster "
 		       "than the peak of reading\n",
 		       (double)cache / 1e6);

@@ -19,7 +19,6 @@ enum {
 	SAMPLES = 20,  /* pairs of launches that a place needs for a result */
 	SAMPLES_MAX = 1024,
 	ROUNDS_MAX = 20, /* most pairs of steps of one kind */
-	FAR_LARGER = 8,	 /* a cache hardly speeds up a model that is so many times larger */
 	SERIES_MAX = 256,
 	FORCED_ROWS = 3 * (TUNING_FAMILIES - 1),
 };
@@ -344,7 +343,7 @@ static void print_all(struct measuring *m)
 	snprintf(row.device.driver, sizeof(row.device.driver), "%s", info->driver);
 	snprintf(row.device.kernels, sizeof(row.device.kernels), "%s", info->kernels);
 	tuning_write_head(stdout);
-	if (info->weight_bytes < FAR_LARGER * engine_cache_bytes(m->engine))
+	if (profile_is_small(info->weight_bytes, engine_cache_bytes(m->engine)))
 		printf("# small: much of the model fits into a cache\n");
 	if (m->peaks && peak_below(m->best, m->known, what, sizeof(what)))
 		printf("# void: %s\n", what);
