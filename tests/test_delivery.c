@@ -61,6 +61,30 @@ static struct wire_status success(const struct delivery *r, uint32_t n_windows, 
 
 /* ---- one delivery after the other ---- */
 
+TEST(patience)
+{
+	struct delivery *r = waiting(130, 0, 1);
+
+	ok(delivery_deadline(r) == 300 * SECOND, "a receiver waits for 300 s");
+	delivery_set_patience(r, 10 * SECOND);
+	ok(delivery_deadline(r) == 10 * SECOND, "or as long as its prompt should take");
+	delivery_set_patience(r, 5 * SECOND);
+	ok(delivery_deadline(r) == 10 * SECOND, "never shorter than it was told before");
+	delivery_wait_anew(r, 7 * SECOND);
+	ok(delivery_deadline(r) == 17 * SECOND && delivery_waits_since(r) == 7 * SECOND,
+	   "it waits anew when this worker was stopped");
+	ok(!delivery_tick(r, 17 * SECOND - 1) && delivery_tick(r, 17 * SECOND), "then it fails");
+	is_str(delivery_error(r)->text, "nothing came from the prefill worker for 10 s",
+	       "and says why");
+	delivery_wait_anew(r, 30 * SECOND);
+	ok(delivery_waits_since(r) == 17 * SECOND, "one that has ended does not wait");
+	delivery_free(r);
+	r = waiting(130, 0, 1);
+	delivery_set_patience(r, UINT64_MAX);
+	ok(delivery_deadline(r) == 300 * SECOND, "300 s are the most");
+	delivery_free(r);
+}
+
 TEST(way)
 {
 	struct delivery *r = receiver(130, 64, 2), *s;

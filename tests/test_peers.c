@@ -229,6 +229,127 @@ TEST(load)
 	peers_free(p);
 }
 
+/* ---- speed and silence ---- */
+
+static struct peers *two_peers(uint64_t heartbeat_ns)
+{
+	struct peers *p = peers_new(seed, heartbeat_ns);
+	struct wire_hello a = hello(1, 100), b = hello(2, 100);
+
+	check(p && add(p, "tcp://a:1") == 0 && add(p, "tcp://b:1") == 1);
+	check(!peers_hello(p, 0, &a, 0) && !peers_hello(p, 1, &b, 0));
+	return p;
+}
+
+TEST(patience)
+{
+	struct peers *p = two_peers(SECOND);
+	struct wire_hello other = hello(9, 100);
+
+	is_int(peers_patience(p, 0, 100), 9 * SECOND,
+	       "nothing is measured: 5 s, and four times 100 tokens at 100 a second");
+	check(peers_sent(p, 0, NULL, 0, 900) == 0);
+	is_int(peers_patience(p, 0, 100), 45 * SECOND, "what waits before it counts");
+	peers_measure(p, 0, 1000, SECOND, 2 * SECOND);
+	is_int(peers_patience(p, 0, 100), 9 * SECOND, "now at 1000 a second");
+	is_int(peers_patience(p, 1, 1000), 9 * SECOND, "which is assumed of the other peer too");
+	peers_measure(p, 1, 10, 0, SECOND);
+	is_int(peers_patience(p, 1, 1000), 405 * SECOND, "until it turns out to be slower");
+	is_int(peers_patience(p, 0, 100), 9 * SECOND, "which does not concern the first one");
+	peers_measure(p, 0, 1000, SECOND, 2 * SECOND);
+	is_int((peers_patience(p, 0, 975) + 500000) / 1000000, 8500,
+	       "a prompt that ends with another one took no time of its own");
+	peers_measure(p, 0, 1000, 2 * SECOND, 10 * SECOND);
+	ok(peers_patience(p, 0, 100) > 18 * SECOND, "what was long ago counts less");
+	ok(peers_patience(p, 0, UINT64_MAX) >= 1000 * SECOND, "no number is too large");
+	check(peers_hello(p, 0, &other, 20 * SECOND) && peers_hello(p, 1, &other, 20 * SECOND));
+	is_int(peers_patience(p, 0, 100), 9 * SECOND, "other processes have no speed yet");
+	peers_free(p);
+	p = two_peers(10 * SECOND);
+	is_int(peers_patience(p, 0, 100), 24 * SECOND, "two heartbeats, where these are longer");
+	ok_all("patience");
+	peers_free(p);
+}
+
+/* Both peers answer all PINGs until now. */
+static void pass_time(struct peers *p, uint64_t now_ns)
+{
+	uint32_t who;
+
+	peers_alive(p, 0);
+	peers_alive(p, 1);
+	while (peers_tick(p, now_ns, &who) != PEERS_NOTHING)
+		peers_alive(p, who);
+}
+
+static bool is_candidate(const struct peers *p, uint32_t peer)
+{
+	uint32_t who, cached;
+
+	return peers_choose(p, NULL, 0, ~(UINT64_C(1) << peer), &who, &cached);
+}
+
+TEST(silence)
+{
+	struct peers *p = two_peers(5 * SECOND);
+	struct wire_hello other = hello(9, 100);
+	uint64_t now = 20 * SECOND, length = PEERS_SILENT_NS;
+
+	check(peers_sent(p, 0, NULL, 0, 10) == 0 && peers_sent(p, 0, NULL, 0, 10) == 0);
+	ok(!peers_answered(p, 0, 15 * SECOND), "it answers one of two prompts");
+	ok(!peers_overdue(p, 0, 10 * SECOND, now), "so it is not silent when the other is overdue");
+	ok(is_candidate(p, 0) && !info(p, 0).silent, "and gets more");
+	ok(peers_overdue(p, 0, 16 * SECOND, now), "but when nothing has come since");
+	ok(!is_candidate(p, 0) && info(p, 0).silent && is_candidate(p, 1),
+	   "it gets nothing, and the other peer all");
+	is_int(info(p, 0).state, PEER_REGISTERED, "although it is Registered");
+	peers_done(p, 0, 10);
+	peers_done(p, 0, 10);
+	for (int i = 0; i < 7; i++) {
+		pass_time(p, now + length - 1);
+		check(!is_candidate(p, 0));
+		check(peers_deadline(p) <= now + length);
+		pass_time(p, now += length);
+		check(is_candidate(p, 0) && !info(p, 0).silent);
+		check(peers_sent(p, 0, NULL, 0, 10) == 0);
+		check(!is_candidate(p, 0));
+		now += SECOND;
+		check(peers_overdue(p, 0, now - SECOND, now));
+		peers_done(p, 0, 10);
+		length = MIN(2 * length, PEERS_SILENT_MAX_NS);
+	}
+	ok_all("after each silence it gets one prompt, and the next silence is twice as long");
+	ok(length == 600 * SECOND, "but never longer than ten minutes");
+	pass_time(p, now += length);
+	check(peers_sent(p, 0, NULL, 0, 10) == 0);
+	ok(peers_answered(p, 0, now) && !peers_answered(p, 0, now), "when it answers, once,");
+	ok(is_candidate(p, 0), "it gets all again");
+	ok(peers_overdue(p, 0, now + 1, now + SECOND), "a new silence");
+	pass_time(p, now + SECOND + PEERS_SILENT_NS);
+	peers_done(p, 0, 10);
+	ok(is_candidate(p, 0), "is as short as the first one");
+	check(peers_overdue(p, 0, now + 1, now + 99 * SECOND));
+	check(peers_hello(p, 0, &other, now + 100 * SECOND));
+	ok(is_candidate(p, 0), "another process is not silent");
+	peers_free(p);
+}
+
+TEST(away)
+{
+	struct peers *p = two_peers(5 * SECOND);
+	uint32_t who;
+
+	check(peers_lost(p, 0, 7 * SECOND));
+	is_int(info(p, 0).away_ns, 7 * SECOND, "a connection that breaks");
+	for (uint64_t now = 0; info(p, 1).state != PEER_DEAD && now < 60 * SECOND; now += SECOND)
+		while (peers_tick(p, now, &who) != PEERS_NOTHING)
+			;
+	is_int(info(p, 1).state, PEER_DEAD, "a peer that answers no PING");
+	is_int(info(p, 1).away_ns, 5 * SECOND, "is away since the first one");
+	ok_all("away");
+	peers_free(p);
+}
+
 /* ---- beside a naive model ---- */
 
 enum { MODEL_PEERS = 6, PROMPTS = 12, PROMPT_PAGES = 8, MODEL_KEYS = 40 };

@@ -72,13 +72,6 @@ static const char *name_of(const struct prefill_peers *p, uint32_t peer)
 	return receiving_peer_name(&p->receiving, peer);
 }
 
-/* Fails the attempts at a peer that knows nothing of them: another process answers there now, or the peer has forgotten
- * us. */
-static void fail_restarted(struct prefill_peers *p, uint32_t peer) ON(role_transfer)
-{
-	receiving_fail_peer(&p->receiving, peer, EHOSTUNREACH, "it was started again");
-}
-
 static void hear_hello(struct prefill_peers *p, uint32_t peer, const struct wire_hello *h)
 	ON(role_transfer)
 {
@@ -97,7 +90,7 @@ static void hear_hello(struct prefill_peers *p, uint32_t peer, const struct wire
 		return;
 	}
 	if (peers_hello(r->peers, peer, h, w->now_ns))
-		fail_restarted(p, peer);
+		receiving_fail_peer(r, peer, EHOSTUNREACH, "it was started again");
 	if (before.state != PEER_REGISTERED) {
 		log_info("transfer: %s is there", before.endpoint);
 		worker_forget_link(w, r->link_of_peer[peer]);
@@ -150,7 +143,8 @@ static void hear_refuse(struct prefill_peers *p, uint32_t peer, const struct wir
 	switch (refuse->code) {
 	case ENOTCONN: /* the peer has no HELLO of ours: it was started again, or it has forgotten us */
 		if (peers_lost(r->peers, peer, r->worker->now_ns))
-			fail_restarted(p, peer);
+			receiving_fail_peer(r, peer, EHOSTUNREACH,
+					    "it does not know this worker any more");
 		return;
 	case ESHUTDOWN: hear_farewell(p, peer); return;
 	}
@@ -261,7 +255,7 @@ static void count_peers(const struct receiving *r) ON(role_transfer)
 		struct peer_info i;
 
 		peers_get(r->peers, (uint32_t)__builtin_ctzll(left), &i);
-		n += i.state == PEER_REGISTERED && !i.draining;
+		n += i.state == PEER_REGISTERED && !i.draining && !i.silent;
 	}
 	atomic_store(&r->worker->config.counters->peers, n);
 }
@@ -306,8 +300,7 @@ uint64_t prefill_peers_tick(struct prefill_peers *p)
 			receiving_fail_peer(r, peer, EHOSTUNREACH, "it does not answer");
 		}
 	}
+	next = receiving_tick(r);
 	count_peers(r);
-	next = attempts_tick(r->worker);
-	receiving_end_failed(r);
 	return MIN(next, peers_deadline(r->peers));
 }

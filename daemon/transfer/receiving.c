@@ -149,6 +149,8 @@ static void end_complete(struct receiving *r, struct attempt *a) ON(role_transfe
 	delivery_counts(a->delivery, &counts);
 	trace_write(&r->worker->trace, r->worker->now_ns, "complete", delivery_id(a->delivery),
 		    NULL);
+	peers_measure(r->peers, peer_of(r, a), a->n_prompt - counts.n_cached, a->sent_ns,
+		      r->worker->now_ns);
 	unload_peer(r, a);
 	n->draws = calloc(a->n_choices, sizeof(*n->draws));
 	if (!n->draws) {
@@ -164,6 +166,14 @@ static void end_complete(struct receiving *r, struct attempt *a) ON(role_transfe
 }
 
 /* ---- handing over ---- */
+
+/* Lets the attempt wait as long as its peer should need for the prompt. The peer may have fewer tokens cached than its
+ * load counts, so it may have to compute all of the prompt. */
+static void set_patience(struct receiving *r, const struct attempt *a)
+{
+	delivery_set_patience(a->delivery,
+			      peers_patience(r->peers, peer_of(r, a), a->n_prompt - a->n_tokens));
+}
 
 /* Makes an attempt and sends its PREPARE to one peer. n_cached: pages that the peer is thought to have cached. False:
  * no attempt was made, because the prompt cannot be delivered, the message could not be sent or memory is short. */
@@ -183,7 +193,9 @@ static bool ask_peer(struct receiving *r, struct prompt *p, uint32_t peer, uint3
 		return false;
 	a->tried = p->tried;
 	a->n_choices = p->n_choices;
+	a->n_prompt = p->n_tokens;
 	a->n_tokens = p->n_tokens - MIN(have, p->n_tokens);
+	a->sent_ns = w->now_ns;
 	wire_set_delivery(p->frame.data, id);
 	if (port_send(w->port, a->link, p->frame.data, p->frame.len, NULL) < 0) {
 		attempt_free(a);
@@ -194,6 +206,7 @@ static bool ask_peer(struct receiving *r, struct prompt *p, uint32_t peer, uint3
 	delivery_raise(d, DELIVERY_WAITING_FOR_INPUT, w->now_ns);
 	if (peers_sent(r->peers, peer, p->keys, p->n_keys, a->n_tokens) < 0)
 		log_debug("transfer: out of memory for keys");
+	set_patience(r, a);
 	return true;
 }
 
@@ -276,6 +289,10 @@ static void hear_status(struct receiving *r, struct attempt *a, const struct wir
 void receiving_hear(struct receiving *r, struct attempt *a, const struct wire_message *m,
 		    zmq_msg_t *head, zmq_msg_t *body)
 {
+	uint32_t peer = peer_of(r, a);
+
+	if (peers_answered(r->peers, peer, r->worker->now_ns))
+		log_info("transfer: %s answers prompts again", receiving_peer_name(r, peer));
 	if (m->type == WIRE_WINDOW)
 		hear_window(r, a, &m->window, head, body);
 	else
@@ -284,4 +301,47 @@ void receiving_hear(struct receiving *r, struct attempt *a, const struct wire_me
 		end_complete(r, a);
 	else if (delivery_status(a->delivery) == DELIVERY_FAILED)
 		end_failed(r, a);
+}
+
+/* ---- time ---- */
+
+/* A pause between two ticks that is this long was none of the thread's own: the process was stopped. */
+#define STOPPED_NS ((uint64_t)3 * 1000000000)
+
+/* Returns a peer at which an attempt is overdue, and which is silent from now on. PEERS_MAX: there is none. */
+static uint32_t next_silent(struct receiving *r) ON(role_transfer)
+{
+	uint64_t now_ns = r->worker->now_ns;
+
+	list_for_each (a, &r->worker->attempts, struct attempt, node)
+		if (delivery_deadline(a->delivery) <= now_ns &&
+		    peers_overdue(r->peers, peer_of(r, a), delivery_waits_since(a->delivery),
+				  now_ns))
+			return peer_of(r, a);
+	return PEERS_MAX;
+}
+
+uint64_t receiving_tick(struct receiving *r)
+{
+	struct worker *w = r->worker;
+	/* The answers that came while this process was stopped are not read yet. */
+	bool stopped = r->ticked_ns && w->now_ns - r->ticked_ns > STOPPED_NS;
+	uint64_t next;
+	uint32_t peer;
+
+	r->ticked_ns = w->now_ns;
+	list_for_each (a, &w->attempts, struct attempt, node) {
+		if (stopped)
+			delivery_wait_anew(a->delivery, w->now_ns);
+		set_patience(r, a);
+	}
+	while ((peer = next_silent(r)) != PEERS_MAX) {
+		log_warning("transfer: %s answers PINGs, but no prompt: it gets no prompts for a "
+			    "while",
+			    receiving_peer_name(r, peer));
+		receiving_fail_peer(r, peer, ETIMEDOUT, "it answers no prompt");
+	}
+	next = attempts_tick(w);
+	receiving_end_failed(r);
+	return next;
 }

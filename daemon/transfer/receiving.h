@@ -13,6 +13,7 @@ struct receiving {
 	uint32_t link_of_peer[PEERS_MAX];
 	uint32_t peer_of_link[PORT_OUTGOING]; /* PEERS_MAX: none */
 	uint64_t last_delivery;		      /* id of the last delivery */
+	uint64_t ticked_ns;		      /* time of the last receiving_tick */
 };
 
 /* A prompt for which no peer was chosen yet. */
@@ -48,6 +49,10 @@ void receiving_drop(struct receiving *r, uint64_t number) ON(role_transfer);
  * thread. */
 void receiving_hear(struct receiving *r, struct attempt *a, const struct wire_message *m,
 		    zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer);
+
+/* Fails all attempts at silent peers (peers.h), then the overdue ones at others. Returns the time at which receiving_tick
+ * has to be called again. */
+uint64_t receiving_tick(struct receiving *r) ON(role_transfer);
 
 /* Ends the attempts whose deliveries have failed. */
 void receiving_end_failed(struct receiving *r) ON(role_transfer);

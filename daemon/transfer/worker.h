@@ -40,6 +40,8 @@ struct attempt {
 	struct delivery *delivery; /* owned */
 	uint64_t tried;		   /* decode: as in struct transfer_note */
 	uint32_t n_choices;
+	uint32_t n_prompt; /* decode: all tokens of the prompt */
+	uint64_t sent_ns;  /* decode: when PREPARE was sent */
 	uint64_t n_tokens; /* prompt tokens that count as load of the prefill worker (peers.h) */
 	struct wire_key *keys; /* [n_keys] prefill: of the prompt's whole pages; owned */
 	uint32_t n_keys;

@@ -27,6 +27,7 @@ struct delivery {
 	uint32_t n_cached;
 
 	/* receiver */
+	uint64_t patience_ns;	    /* of delivery_set_patience; 0: it was not called */
 	uint64_t *sequences;	    /* bit i: WINDOW i came; owned, NULL after the end */
 	uint64_t end_sequence;	    /* the highest number of a WINDOW that came, plus 1 */
 	enum delivery_status heard; /* the highest status that the peer sent */
@@ -102,12 +103,33 @@ void delivery_failed_status(const struct delivery *d, struct wire_status *ret)
 
 /* ---- time ---- */
 
+void delivery_set_patience(struct delivery *d, uint64_t ns)
+{
+	d->patience_ns = MAX(d->patience_ns, MIN(ns, DELIVERY_RECEIVE_TIMEOUT_NS));
+}
+
+uint64_t delivery_waits_since(const struct delivery *d)
+{
+	return d->progress_ns;
+}
+
+void delivery_wait_anew(struct delivery *d, uint64_t now_ns)
+{
+	if (!delivery_over(d))
+		d->progress_ns = now_ns;
+}
+
+static uint64_t patience(const struct delivery *d)
+{
+	return d->patience_ns ? d->patience_ns : DELIVERY_RECEIVE_TIMEOUT_NS;
+}
+
 uint64_t delivery_deadline(const struct delivery *d)
 {
 	if (delivery_over(d))
 		return UINT64_MAX;
 	if (!d->sends)
-		return d->progress_ns + DELIVERY_RECEIVE_TIMEOUT_NS;
+		return d->progress_ns + patience(d);
 	return d->n_out > d->n_sent ? d->progress_ns + DELIVERY_SEND_TIMEOUT_NS : UINT64_MAX;
 }
 
@@ -118,7 +140,7 @@ bool delivery_tick(struct delivery *d, uint64_t now_ns)
 	if (!d->sends)
 		delivery_fail(d, now_ns, ETIMEDOUT,
 			      "nothing came from the prefill worker for %" PRIu64 " s",
-			      (uint64_t)(DELIVERY_RECEIVE_TIMEOUT_NS / 1000000000));
+			      patience(d) / 1000000000);
 	else
 		delivery_fail(d, now_ns, ETIMEDOUT,
 			      "the decode worker took nothing for %" PRIu64 " s",

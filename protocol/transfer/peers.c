@@ -16,6 +16,7 @@ struct peer {
 	char refusal[ERR_TEXT_MAX];
 	uint8_t worker[WIRE_ID]; /* from its last HELLO */
 	uint64_t due_ns;	 /* time of the next HELLO or PING */
+	uint64_t away_ns;	 /* as in struct peer_info */
 	uint64_t sequence;	 /* sequence of the last PING */
 	uint32_t unanswered;	 /* PINGs since the last message of the peer */
 	bool draining;
@@ -26,7 +27,17 @@ struct peer {
 	 * were sent before the last PING and are not in `told` yet; since: of prompts that were sent after the last
 	 * PING. peers_done takes tokens off told, then before, then since. */
 	uint64_t told, before, since;
+	uint32_t n_open; /* prompts that were sent to it and whose deliveries have not ended */
+	/* Its speed: computed_tokens in computing_ns; 0: unknown. Older prompts count less (SPEED_FADES). */
+	double computed_tokens, computing_ns;
+	uint64_t computed_ns; /* when a prompt that it computed was here last */
+	uint64_t answered_ns; /* when something of a delivery came last */
+	uint32_t n_silences;  /* since it answered a prompt */
+	uint64_t silent_ns;   /* it gets no prompts before this time; 0: it does */
 };
+
+/* With each prompt that is measured, all earlier ones count for so much less. */
+static const double SPEED_FADES = 0.875;
 
 struct peers {
 	uint64_t heartbeat_ns, n_sent; /* n_sent: prompts that were sent to any peer */
@@ -76,10 +87,17 @@ int peers_add(struct peers *p, const char *endpoint, uint64_t now_ns, uint32_t *
 	}
 	if (free_one == PEERS_MAX)
 		return err_set(e, ENOSPC, "there are %d peers already", PEERS_MAX);
-	p->peers[free_one] = (struct peer){.used = true, .due_ns = now_ns};
+	p->peers[free_one] = (struct peer){.used = true, .due_ns = now_ns, .away_ns = now_ns};
 	snprintf(p->peers[free_one].endpoint, WIRE_ENDPOINT, "%s", endpoint);
 	*ret = free_one;
 	return 0;
+}
+
+/* Forgets that a peer was silent. */
+static void forget_silence(struct peer *x)
+{
+	x->n_silences = 0;
+	x->silent_ns = 0;
 }
 
 /* Forgets the cached pages of the process at the endpoint, its load, and whether it drains. */
@@ -129,9 +147,11 @@ void peers_get(const struct peers *p, uint32_t peer, struct peer_info *ret)
 		.refusal = x->state == PEER_REFUSED ? x->refusal : "",
 		.state = x->state,
 		.draining = x->draining,
+		.silent = x->silent_ns != 0,
 		.sequence = x->sequence,
 		.load = load(x),
 		.running = x->running,
+		.away_ns = x->away_ns,
 		.n_keys = key_sets_count(p->keys, peer),
 	};
 	memcpy(ret->worker, x->worker, sizeof(ret->worker));
@@ -145,8 +165,11 @@ bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello,
 	bool other = memcmp(x->worker, hello->worker, sizeof(x->worker)) != 0;
 	bool lost = other && x->state == PEER_REGISTERED;
 
-	if (other)
+	if (other) {
 		forget(p, peer);
+		forget_silence(x);
+		x->computed_tokens = x->computing_ns = 0;
+	}
 	memcpy(x->worker, hello->worker, sizeof(x->worker));
 	x->page_tokens = hello->layout.page_tokens;
 	key_sets_limit(p->keys, peer, MIN(hello->n_pages, (uint32_t)PEERS_KEYS_MAX));
@@ -163,6 +186,8 @@ void peers_refuse(struct peers *p, uint32_t peer, uint64_t now_ns, const char *w
 	struct peer *x = &p->peers[peer];
 
 	forget(p, peer);
+	if (x->state == PEER_REGISTERED)
+		x->away_ns = now_ns;
 	snprintf(x->refusal, sizeof(x->refusal), "%s", why);
 	x->state = PEER_REFUSED;
 	x->due_ns = now_ns + PEERS_REFUSED_NS;
@@ -205,6 +230,9 @@ void peers_alive(struct peers *p, uint32_t peer)
 /* Marks a peer as Dead. Keeps its keys, because the same process may come back. */
 static void mark_dead(const struct peers *p, struct peer *x, uint64_t now_ns)
 {
+	/* It was last known to be there when the first PING that it did not answer was sent. */
+	if (x->state == PEER_REGISTERED)
+		x->away_ns = now_ns - MIN(x->unanswered * p->heartbeat_ns, now_ns);
 	x->state = PEER_DEAD;
 	x->due_ns = now_ns + MIN(p->heartbeat_ns, PEERS_HELLO_NS);
 	x->told = x->before = x->since = 0;
@@ -245,12 +273,22 @@ static enum peers_due tick_one(const struct peers *p, struct peer *x, uint64_t n
 
 enum peers_due peers_tick(struct peers *p, uint64_t now_ns, uint32_t *ret)
 {
-	for (uint32_t i = 0; i < PEERS_MAX; i++)
-		if (p->peers[i].used && p->peers[i].due_ns <= now_ns) {
+	for (uint32_t i = 0; i < PEERS_MAX; i++) {
+		struct peer *x = &p->peers[i];
+
+		if (x->silent_ns <= now_ns)
+			x->silent_ns = 0;
+		if (x->used && x->due_ns <= now_ns) {
 			*ret = i;
-			return tick_one(p, &p->peers[i], now_ns);
+			return tick_one(p, x, now_ns);
 		}
+	}
 	return PEERS_NOTHING;
+}
+
+static uint64_t next_event(const struct peer *x)
+{
+	return x->silent_ns ? MIN(x->silent_ns, x->due_ns) : x->due_ns;
 }
 
 uint64_t peers_deadline(const struct peers *p)
@@ -259,11 +297,17 @@ uint64_t peers_deadline(const struct peers *p)
 
 	for (uint32_t i = 0; i < PEERS_MAX; i++)
 		if (p->peers[i].used)
-			first = MIN(first, p->peers[i].due_ns);
+			first = MIN(first, next_event(&p->peers[i]));
 	return first;
 }
 
 /* ---- prompts ---- */
+
+static bool takes_prompts(const struct peer *x)
+{
+	return x->used && x->state == PEER_REGISTERED && !x->draining && !x->silent_ns &&
+	       !(x->n_silences && x->n_open);
+}
 
 /* Returns how many tokens a peer computes until it finishes a new prompt of n pages, of which it has n_cached
  * cached. */
@@ -293,11 +337,8 @@ bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n
 	uint32_t n_cached[PEERS_MAX] = {0}, chosen = PEERS_MAX;
 	uint64_t can = 0, with;
 
-	for (uint32_t i = 0; i < PEERS_MAX; i++) {
-		const struct peer *x = &p->peers[i];
-
-		can |= (uint64_t)(x->used && x->state == PEER_REGISTERED && !x->draining) << i;
-	}
+	for (uint32_t i = 0; i < PEERS_MAX; i++)
+		can |= (uint64_t)takes_prompts(&p->peers[i]) << i;
 	can &= ~excluded;
 	/* `with`: the candidates that have the first i pages cached. */
 	with = can;
@@ -325,6 +366,7 @@ int peers_sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint
 {
 	struct peer *x = &p->peers[peer];
 
+	x->n_open++;
 	x->since = add(x->since, n_tokens);
 	x->last_sent = ++p->n_sent;
 	return add_keys(p, peer, keys, n);
@@ -343,5 +385,65 @@ void peers_done(struct peers *p, uint32_t peer, uint64_t n_tokens)
 {
 	struct peer *x = &p->peers[peer];
 
+	x->n_open -= x->n_open > 0;
 	take(&x->since, take(&x->before, take(&x->told, n_tokens)));
+}
+
+/* ---- speed and silence ---- */
+
+bool peers_answered(struct peers *p, uint32_t peer, uint64_t now_ns)
+{
+	struct peer *x = &p->peers[peer];
+	bool was_silent = x->n_silences > 0;
+
+	x->answered_ns = now_ns;
+	forget_silence(x);
+	return was_silent;
+}
+
+void peers_measure(struct peers *p, uint32_t peer, uint64_t n_tokens, uint64_t sent_ns,
+		   uint64_t now_ns)
+{
+	struct peer *x = &p->peers[peer];
+	/* Of prompts that wait at the peer at the same time, each counts from the end of the one before it. */
+	uint64_t from_ns = MAX(sent_ns, x->computed_ns);
+
+	x->computed_ns = now_ns;
+	x->computed_tokens = x->computed_tokens * SPEED_FADES + (double)n_tokens;
+	x->computing_ns = x->computing_ns * SPEED_FADES + (double)(now_ns - MIN(from_ns, now_ns));
+}
+
+/* Returns a peer's nanoseconds a token; 0: not known. */
+static double ns_per_token(const struct peer *x)
+{
+	return x->used && x->computed_tokens > 0 ? x->computing_ns / x->computed_tokens : 0;
+}
+
+uint64_t peers_patience(const struct peers *p, uint32_t peer, uint64_t n_tokens)
+{
+	const struct peer *x = &p->peers[peer];
+	double ns = ns_per_token(x), most = 1e18;
+
+	/* A peer without a speed is taken to be as slow as the slowest one. */
+	for (uint32_t i = 0; i < PEERS_MAX && !(x->computed_tokens > 0); i++)
+		ns = MAX(ns, ns_per_token(&p->peers[i]));
+	if (!(ns > 0))
+		ns = 1e9 / PEERS_TOKENS_PER_S;
+	ns = PEERS_SLOWER * ns * (double)add(load(x), n_tokens) +
+	     (double)MAX(PEERS_PATIENCE_NS, PEERS_MISSED * p->heartbeat_ns);
+	return (uint64_t)MIN(ns, most);
+}
+
+bool peers_overdue(struct peers *p, uint32_t peer, uint64_t since_ns, uint64_t now_ns)
+{
+	struct peer *x = &p->peers[peer];
+	uint64_t ns = PEERS_SILENT_NS;
+
+	if (x->answered_ns > since_ns)
+		return false;
+	for (uint32_t i = 0; i < x->n_silences && ns < PEERS_SILENT_MAX_NS; i++)
+		ns *= 2;
+	x->n_silences++;
+	x->silent_ns = now_ns + MIN(ns, PEERS_SILENT_MAX_NS);
+	return true;
 }

@@ -17,6 +17,12 @@
  * prompts that were sent after the PING that the PONG answers, less the tokens of peers_done. The PONG counts all
  * prompts that were sent before this PING, each in full until its delivery ends.
  *
+ * Speed: the prompt tokens that a peer has computed for this worker, by the time that it took. From speed and load follows
+ * how long a prompt may take that is sent there (peers_patience). A peer that is Registered may still be *silent*: it
+ * answers every PING and no prompt. When a delivery was overdue, and nothing of any other delivery came meanwhile, the peer
+ * gets no prompt for PEERS_SILENT_NS. Then it gets one prompt at a time, until it answers one. Each further silence lasts
+ * twice as long, up to PEERS_SILENT_MAX_NS.
+ *
  * Pure: no sockets; times are arguments. One thread. A peer is a number below PEERS_MAX, used again after its
  * removal. */
 #pragma once
@@ -35,6 +41,15 @@ enum {
 #define PEERS_HELLO_NS	 ((uint64_t)1000000000)
 #define PEERS_REFUSED_NS ((uint64_t)60 * 1000000000)
 
+/* How long a silent peer gets no prompts: at first, and at most. */
+#define PEERS_SILENT_NS	    ((uint64_t)30 * 1000000000)
+#define PEERS_SILENT_MAX_NS ((uint64_t)600 * 1000000000)
+
+/* peers_patience: PEERS_PATIENCE_NS, or PEERS_MISSED heartbeats if that is longer, and PEERS_SLOWER times what the tokens
+ * should take. While no peer has a measured speed, PEERS_TOKENS_PER_S is assumed, which is slow. */
+#define PEERS_PATIENCE_NS ((uint64_t)5 * 1000000000)
+enum { PEERS_SLOWER = 4, PEERS_TOKENS_PER_S = 100 };
+
 enum peer_state { PEER_CONNECTING, PEER_REGISTERED, PEER_REFUSED, PEER_DEAD };
 
 enum peers_due {
@@ -50,10 +65,12 @@ struct peer_info {
 	uint8_t worker[WIRE_ID];
 	enum peer_state state;
 	bool draining;
+	bool silent;	   /* it gets no prompts now, because it answers none */
 	uint64_t sequence; /* of the last PING to it */
 	uint64_t load;	   /* tokens */
 	uint32_t running;  /* deliveries under way, as its last PONG says */
 	uint32_t n_keys;   /* how many pages it is thought to have cached */
+	uint64_t away_ns;  /* if not Registered: since when */
 };
 
 struct peers;
@@ -104,11 +121,12 @@ uint64_t peers_deadline(const struct peers *p);
 /* ---- prompts ---- */
 
 /* Chooses the peer that would finish a prompt first. keys[n]: the keys of the prompt's whole pages. Candidates are
- * Registered, not draining and not in `excluded` (bit i: peer i). The peer with the fewest tokens to compute wins: its
- * load, and the tokens of the prompt's whole pages behind its cached ones. Its cached pages end before the prompt's
- * first page that it is not thought to have. Ties: the most cached pages, then the longest time without a prompt, then
- * the lowest number. So of idle peers the one with the longest cached prefix wins, yet prompts that all begin alike
- * spread over the peers. *ret_n_cached: how many cached pages the chosen peer has. False: there is no candidate. */
+ * Registered, not draining, not silent and not in `excluded` (bit i: peer i). A peer that was silent and has not answered
+ * since is a candidate only while it has no prompt of this worker. The peer with the fewest tokens to compute wins; its
+ * tokens are its load, and those of the prompt's whole pages that it has not cached. Ties: the most cached pages, then
+ * the longest time without a prompt, then the lowest number. So of idle peers the one with the longest cached prefix
+ * wins, yet prompts that all begin alike spread over the peers. *ret_n_cached: pages of the prompt that the chosen peer
+ * is thought to have cached. False: there is no candidate. */
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
 		  uint32_t *ret, uint32_t *ret_n_cached) MUST_CHECK;
 
@@ -117,5 +135,23 @@ bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n
 int peers_sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint32_t n,
 	       uint64_t n_tokens) MUST_CHECK;
 
-/* Takes n_tokens off the peer's load, because it has computed them or will not compute them. */
+/* Takes n_tokens off the peer's load, because it has computed them or will not compute them. To be called once for each
+ * prompt of peers_sent, when its delivery has ended. */
 void peers_done(struct peers *p, uint32_t peer, uint64_t n_tokens);
+
+/* ---- speed and silence ---- */
+
+/* Notes that something of a delivery came from the peer, so that it is not silent. True: it was. */
+bool peers_answered(struct peers *p, uint32_t peer, uint64_t now_ns);
+
+/* Notes that the peer has computed n_tokens of a prompt that was sent to it at sent_ns and is here now. */
+void peers_measure(struct peers *p, uint32_t peer, uint64_t n_tokens, uint64_t sent_ns,
+		   uint64_t now_ns);
+
+/* Returns how long the peer may take to send the first data of a prompt, if it first has to compute all that counts as its
+ * load, and n_tokens more. */
+uint64_t peers_patience(const struct peers *p, uint32_t peer, uint64_t n_tokens);
+
+/* Notes that a delivery of the peer is overdue, which has waited since since_ns. True: nothing of another delivery came
+ * since then either. The peer is silent from now on, and the caller fails all its deliveries. */
+bool peers_overdue(struct peers *p, uint32_t peer, uint64_t since_ns, uint64_t now_ns) MUST_CHECK;

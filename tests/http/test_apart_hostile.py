@@ -481,6 +481,9 @@ for name, lie in LIES.items():
        m["transfer_received_total"] - before["transfer_received_total"] == (N if "vocabulary" in name else 0),
        f"{name}: answers are right all the same", [(g, w) for g, w in zip(got, want) if g != w][:1] or
        f"{liar.prepares - asked} asked, {time.time() - begin:.1f} s\n" + victim.text()[-1500:])
+ok(": it was started again" in victim.text(), "of another process the log says that it was started again", victim.text()[-3000:])
+ok(": it does not know this worker any more" in victim.text(), "and of one that has forgotten this worker, that",
+   victim.text()[-3000:])
 meet()
 liar.pong = struct.pack("<QIBBI", (1 << 64) - 1, 1 << 31, 0, 0, 4096) + rng.randbytes(65536)
 time.sleep(3 * BEAT_MS / 1000)
@@ -524,6 +527,46 @@ liar.lie = lambda c, p: None
 liar.connection.send(other.frame())
 ok(victim.wait_metric("transfer_peers", 0, 10) is not None and "tokens of a page are 64 at the decode worker, 128 at the prefill worker" in victim.text(),
    "a prefill worker of another layout is not used, and the log says why", victim.text()[-500:])
+
+
+# ---- prefill workers that are silent: they answer every PING, and no prompt ----
+
+def answered(server, i, salt):
+    """Whether the answer is right, and how long it took."""
+    begin = time.time()
+    try:
+        got = plain(server.complete(**body(i, salt)))
+    except OSError as e:
+        got = repr(e)
+    return got == want[i], time.time() - begin
+
+
+def silent_peer():
+    s = Liar()
+    s.lie = lambda c, p: None
+    return s
+
+
+mum = silent_peer()
+d = decode_worker([mum.endpoint], *BEAT)
+ok(d.wait_metric("transfer_peers", 1, 60) is not None, "a decode worker finds a silent peer", d.text())
+right, took = answered(d, 1, "silence")
+ok(right and 4 < took < 30 and mum.prepares == 1, "which costs a prompt some seconds", (right, took, mum.prepares, d.text()[-1000:]))
+right, took = answered(d, 2, "silence")
+ok(right and took < 4 and mum.prepares == 1 and d.metrics()["transfer_peers"] == 0, "and the next prompt none: it is computed here",
+   (right, took, mum.prepares))
+same(d.text().count("answers PINGs, but no prompt"), 1, "the log says so, once")
+mum = silent_peer()
+both = decode_worker([mum.endpoint, prefill.endpoint], *BEAT)
+ok(both.wait_metric("transfer_peers", 2, 60) is not None, "beside a peer that is not", both.text())
+right, took = answered(both, 1, "two")
+ok(right and 4 < took < 30 and mum.prepares == 1 and both.metrics()["transfer_received_total"] == 1, "the other one is asked then",
+   (right, took, mum.prepares, both.text()[-1000:]))
+rest = [answered(both, i, "two") for i in (2, 3, 2, 3)]
+ok(all(right and took < 4 for right, took in rest) and mum.prepares == 1 and both.metrics()["transfer_received_total"] >= 3,
+   "and from then on", (rest, mum.prepares))
+for s in (d, both):
+    s.stop()
 
 askers.stop()
 ok(not askers.wrong and askers.n_asked > 10, "all the time an honest decode worker got right answers", askers.wrong[:2])
