@@ -1,9 +1,9 @@
 /*
  * tigond: start and stop, in order.
  *
- *     options ─> signals ─> socket ─> watch, engine, text threads ─> http ─> wait ─> drain ─> stop
+ *     options ─> signals ─> sockets ─> watch, engine, text threads ─> http ─> wait ─> drain ─> stop
  *
- * The socket exists before anything slow begins: while the model is being loaded, a valid request gets 503 with
+ * The sockets exist before anything slow begins: while the model is being loaded, a valid request gets 503 with
  * Retry-After (or its answer, from /livez, /metrics and /version), not "connection refused". The threads are stopped in the
  * order http, watch, text, engine.
  */
@@ -29,7 +29,7 @@
 #include "daemon/program_cache.h"
 #include "daemon/request/text.h"
 #include "daemon/threads.h"
-#include "daemon/transfer/keys.h"
+#include "daemon/transfer/transfer.h"
 
 #define SECOND 1000000000ull
 
@@ -119,20 +119,8 @@ static void warn_unused(const struct options *o)
 		log_warning("--cache-disk is not used: there is no --cache-dir");
 }
 
-/* Reads the key file only to report a wrong one before the model is loaded; handoff_open reads it again. */
-static int check_key(const char *path, struct err *e)
-{
-	struct transfer_keys k;
-	int r = transfer_keys_open(path, &k, e);
-
-	if (r < 0)
-		err_prefix(e, "--transfer-key");
-	else
-		transfer_keys_release(&k);
-	return r;
-}
-
-static int settle_options(struct server *s, char *cache, size_t cache_size, struct err *e)
+static int settle_options(struct server *s, struct transfer_keys *keys, char *cache,
+			  size_t cache_size, struct err *e)
 {
 	struct options *o = &s->options;
 	int r = check_model(o->model, e);
@@ -145,10 +133,12 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 		r = preflight_check(o, e);
 	if (!r && o->tuning && (r = tuning_open(o->tuning, &s->tuning, e)) < 0)
 		err_prefix(e, "--tuning");
-	if (!r && o->transfer_key)
-		r = check_key(o->transfer_key, e);
+	if (!r && o->transfer_key && (r = transfer_keys_open(o->transfer_key, keys, e)) < 0)
+		err_prefix(e, "--transfer-key");
 	if (r < 0)
 		return r;
+	if (o->transfer_key)
+		s->transfer_keys = keys;
 	warn_unused(o);
 	if (!o->admin_host)
 		o->admin_host = "127.0.0.1";
@@ -348,8 +338,24 @@ static int listen_admin(const struct options *o, struct http_listener *l, uint16
 	return r;
 }
 
+/* Binds the addresses of this process. */
+static int listen_all(struct server *s, struct http_listener *l, uint16_t *ports, struct err *e)
+{
+	const struct options *o = &s->options;
+	int r = http_listen("--host", o->host, (uint16_t)o->port, &l[0].fd, &ports[0], e);
+
+	if (!r && o->admin)
+		r = listen_admin(o, &l[1], &ports[1], e);
+	if (!r && o->role == ROLE_PREFILL)
+		r = transfer_listen(o->transfer_listen, s->transfer_keys,
+				    o->transfer_heartbeat * 1000000, s->transfer_listener, e);
+	return r;
+}
+
 static int run_server(struct server *s, struct err *e)
 {
+	struct transfer_listener transfer = {0};
+	struct transfer_keys transfer_keys = {0};
 	struct api_keys keys[LISTENERS] = {0};
 	struct networks trusted;
 	struct http_listener l[LISTENERS] = {
@@ -358,8 +364,9 @@ static int run_server(struct server *s, struct err *e)
 	const struct options *o = &s->options;
 	uint16_t ports[LISTENERS] = {0};
 	char cache[PATH_MAX];
-	int r = settle_options(s, cache, sizeof(cache), e);
+	int r = settle_options(s, &transfer_keys, cache, sizeof(cache), e);
 
+	s->transfer_listener = &transfer;
 	if (!r && (r = networks_parse(o->trusted_proxy, &trusted, e)) < 0)
 		err_prefix(e, "--trusted-proxy");
 	if (!r)
@@ -369,9 +376,7 @@ static int run_server(struct server *s, struct err *e)
 	if (!r)
 		r = lifecycle_new(&s->lifecycle, e);
 	if (!r)
-		r = http_listen("--host", o->host, (uint16_t)o->port, &l[0].fd, &ports[0], e);
-	if (!r && o->admin)
-		r = listen_admin(o, &l[1], &ports[1], e);
+		r = listen_all(s, l, ports, e);
 	if (!r)
 		r = start_and_serve(s, l, ports, e);
 	for (size_t i = 0; i < LISTENERS; i++) {
@@ -379,6 +384,8 @@ static int run_server(struct server *s, struct err *e)
 			close(l[i].fd);
 		api_keys_release(&keys[i]);
 	}
+	transfer_listener_close(&transfer);
+	transfer_keys_release(&transfer_keys);
 	template_free(s->template);
 	tokenizer_free(s->tokenizer);
 	lifecycle_free(s->lifecycle);

@@ -18,6 +18,8 @@ struct call;
 struct lifecycle;
 struct loop;
 struct text;
+struct transfer_keys;
+struct transfer_listener;
 
 struct server {
 	/* main, before the http thread starts */
@@ -30,6 +32,8 @@ struct server {
 	uint64_t started_ns;	     /* the same time on the monotonic clock */
 	struct tuning_table *tuning; /* --tuning, NULL: not given; owned */
 	struct lifecycle *lifecycle;
+	struct transfer_keys *transfer_keys;	     /* --transfer-key, NULL: not given; owned */
+	struct transfer_listener *transfer_listener; /* --transfer-listen; owned */
 	struct loop *loop;
 	/* messages to the engine thread (struct call_message): any thread pushes, the engine thread pops; made by
 	 * loop_start */

@@ -13,7 +13,6 @@ struct handoff {
 	struct handoff_config config;
 	bool prefills;
 	struct transfer *transfer;
-	struct transfer_keys keys;
 	struct handoff_send send;	/* used by a prefill worker */
 	struct handoff_receive receive; /* used by a decode worker */
 };
@@ -74,12 +73,12 @@ static int start_transfer(struct handoff *h, struct err *e)
 	struct wire_layer *layers = calloc(n_layers, sizeof(*layers));
 	const struct transfer_config config = {
 		.prefill = h->prefills,
-		.listen = o->transfer_listen,
+		.listener = s->transfer_listener,
 		.peers = o->prefill.v,
 		.n_peers = o->prefill.n,
 		.registry = o->registry,
 		.announce = o->transfer_announce,
-		.keys = o->transfer_key ? &h->keys : NULL,
+		.keys = s->transfer_keys,
 		.trace = o->transfer_trace,
 		.heartbeat_ns = o->transfer_heartbeat * 1000000,
 		.largest = shipping_block_bytes(h->config.engine),
@@ -113,7 +112,7 @@ int handoff_open(const struct handoff_config *config, struct handoff **ret, stru
 {
 	const struct options *o = &config->server->options;
 	struct handoff *h;
-	int r = 0;
+	int r;
 
 	*ret = NULL;
 	if (o->role == ROLE_UNIFIED)
@@ -123,12 +122,9 @@ int handoff_open(const struct handoff_config *config, struct handoff **ret, stru
 		return err_no_memory(e);
 	h->config = *config;
 	h->prefills = o->role == ROLE_PREFILL;
-	if (o->transfer_key && (r = transfer_keys_open(o->transfer_key, &h->keys, e)) < 0)
-		err_prefix(e, "--transfer-key");
 	if (h->prefills)
 		lifecycle_expect(config->server->lifecycle);
-	if (r == 0)
-		r = start_transfer(h, e);
+	r = start_transfer(h, e);
 	if (r == 0 && h->prefills)
 		r = handoff_send_open(&h->send, &h->config, h->transfer, e);
 	else if (r == 0)
@@ -150,7 +146,6 @@ void handoff_close(struct handoff *h)
 	transfer_stop(h->transfer);
 	handoff_send_close(&h->send);
 	handoff_receive_close(&h->receive);
-	transfer_keys_release(&h->keys);
 	free(h);
 }
 

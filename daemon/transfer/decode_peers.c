@@ -10,20 +10,14 @@
 #define for_each_link(link) \
 	for (uint32_t link = PORT_OUTGOING; link < PORT_OUTGOING + PORT_INCOMING; link++)
 
-int decode_peers_open(struct decode_peers *d, struct worker *w, char bound[TRANSFER_ENDPOINT_MAX],
-		      struct err *e)
+int decode_peers_open(struct decode_peers *d, struct worker *w, struct err *e)
 {
 	int r = sending_open(&d->sending, w, e);
 
 	if (r < 0)
 		return r;
 	d->peers = calloc(PORT_INCOMING, sizeof(*d->peers));
-	if (!d->peers)
-		return err_no_memory(e);
-	r = port_listen(w->port, w->config.listen, bound, e);
-	if (r < 0)
-		err_prefix(e, "--transfer-listen");
-	return r;
+	return d->peers ? 0 : err_no_memory(e);
 }
 
 void decode_peers_close(struct decode_peers *d)

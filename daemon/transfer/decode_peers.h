@@ -20,9 +20,7 @@ struct decode_peers {
 	bool said_draining; /* a PONG has told the peers that this worker drains */
 };
 
-/* Begins to listen. Fills bound with the address, whose port the system may have chosen. */
-int decode_peers_open(struct decode_peers *d, struct worker *w, char bound[TRANSFER_ENDPOINT_MAX],
-		      struct err *e) MUST_CHECK;
+int decode_peers_open(struct decode_peers *d, struct worker *w, struct err *e) MUST_CHECK;
 
 /* Frees the members. Call it after worker_close. */
 void decode_peers_close(struct decode_peers *d);

@@ -37,7 +37,7 @@ static int fill_self(struct directory *d, const char *endpoint, struct err *e)
 }
 
 int directory_open(struct directory *d, struct worker *w, struct prefill_peers *peers,
-		   const char *self, struct err *e)
+		   struct err *e)
 {
 	const struct transfer_config *c = &w->config;
 	int r = 0;
@@ -48,7 +48,7 @@ int directory_open(struct directory *d, struct worker *w, struct prefill_peers *
 	if (!c->registry)
 		return 0;
 	if (!peers)
-		r = fill_self(d, c->announce ? c->announce : self, e);
+		r = fill_self(d, c->announce ? c->announce : c->listener->bound, e);
 	if (r < 0)
 		return r;
 	r = port_connect(w->port, c->registry, NULL, &d->link, e);

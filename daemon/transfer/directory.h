@@ -33,9 +33,9 @@ struct directory {
 };
 
 /* Begins to connect to the registry of the options, if they name one. peers: the peers of a decode worker; NULL: this
- * is a prefill worker. self: on a prefill worker, the address to announce unless an option names another one. */
+ * is a prefill worker. */
 int directory_open(struct directory *d, struct worker *w, struct prefill_peers *peers,
-		   const char *self, struct err *e) MUST_CHECK;
+		   struct err *e) MUST_CHECK;
 
 void directory_hear(struct directory *d, const struct wire_message *m) ON(role_transfer);
 

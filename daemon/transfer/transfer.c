@@ -345,17 +345,35 @@ static void release(struct transfer *t)
 
 static int open_roles(struct transfer *t, struct err *e)
 {
-	char bound[TRANSFER_ENDPOINT_MAX] = "";
 	struct worker *w = &t->worker;
-	int r = is_prefill(t) ? decode_peers_open(&t->decode, w, bound, e)
+	int r = is_prefill(t) ? decode_peers_open(&t->decode, w, e)
 			      : prefill_peers_open(&t->prefill, w, e);
 
 	if (r == 0)
-		r = directory_open(&t->directory, w, is_prefill(t) ? NULL : &t->prefill, bound, e);
+		r = directory_open(&t->directory, w, is_prefill(t) ? NULL : &t->prefill, e);
 	if (r == 0 && is_prefill(t))
-		log_info("transfer: waiting for decode workers at %s%s", bound,
+		log_info("transfer: waiting for decode workers at %s%s", w->config.listener->bound,
 			 w->config.keys ? "" : ", without keys");
 	return r;
+}
+
+int transfer_listen(const char *endpoint, const struct transfer_keys *keys, uint64_t heartbeat_ns,
+		    struct transfer_listener *ret, struct err *e)
+{
+	/* No peer sends a prefill worker a WINDOW, so no frame is larger than a head. */
+	int r = worker_open_port(keys, WIRE_FRAME_MAX, heartbeat_ns, &ret->port, e);
+
+	if (r == 0)
+		r = port_listen(ret->port, endpoint, ret->bound, e);
+	if (r < 0)
+		err_prefix(e, "--transfer-listen");
+	return r;
+}
+
+void transfer_listener_close(struct transfer_listener *l)
+{
+	port_close(l->port);
+	l->port = NULL;
 }
 
 int transfer_start(const struct transfer_config *config, struct transfer **ret, struct err *e)

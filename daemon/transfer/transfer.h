@@ -24,6 +24,16 @@
 
 struct transfer;
 
+/* Begins to listen for decode workers, with the port of a prefill worker. Called before the model is loaded, so that an
+ * address that is in use is reported at once. Decode workers can connect from now on; they get no answer before
+ * transfer_start. endpoint: of --transfer-listen, which an error names. keys: borrowed until the port is closed; NULL:
+ * none. After an error, too, transfer_listener_close is to be called. */
+int transfer_listen(const char *endpoint, const struct transfer_keys *keys, uint64_t heartbeat_ns,
+		    struct transfer_listener *ret, struct err *e) MUST_CHECK;
+
+/* Closes the port, unless transfer_start has taken it. Accepts a struct of zeros. */
+void transfer_listener_close(struct transfer_listener *l);
+
 /* Starts the thread. *config and layout.layers are copied; all else that config points to is borrowed until
  * transfer_stop. */
 int transfer_start(const struct transfer_config *config, struct transfer **ret,

@@ -6,18 +6,28 @@
 
 #include "base/queue.h"
 #include "daemon/transfer/counters.h"
+#include "daemon/transfer/endpoint.h"
 #include "daemon/transfer/keys.h"
 #include "protocol/transfer/message.h"
+
+struct port;
+
+/* A prefill worker's port, which listens from transfer_listen on. */
+struct transfer_listener {
+	struct port
+		*port; /* owned; NULL: it does not listen, or transfer_start has taken the port */
+	char bound[TRANSFER_ENDPOINT_MAX]; /* the address, whose port the system may have chosen */
+};
 
 struct transfer_config {
 	/* true: a prefill worker, which listens; false: a decode worker, which connects */
 	bool prefill;
-	const char *listen;	  /* prefill: the address to listen at */
-	const char *const *peers; /* [n_peers] decode: addresses of prefill workers */
+	struct transfer_listener *listener; /* prefill: transfer_start takes its port */
+	const char *const *peers;	    /* [n_peers] decode: addresses of prefill workers */
 	size_t n_peers;
-	const char *registry; /* address of the registry (`tigon registry`); NULL: none */
-	/* prefill: the address to announce to the registry; NULL: the one at which the worker listens */
-	const char *announce;
+	const char *registry; /* NULL: none */
+	const char *
+		announce; /* prefill: the address that the registry announces; NULL: listener->bound */
 	const struct transfer_keys *keys; /* NULL: none */
 	const char *trace;		  /* trace file, a line for each event; NULL: none */
 	uint64_t heartbeat_ns;

@@ -29,16 +29,27 @@ static void fill_hello(struct worker *w)
 	};
 }
 
-int worker_open(struct worker *w, const struct transfer_config *config, struct err *e)
+int worker_open_port(const struct transfer_keys *keys, uint64_t largest, uint64_t heartbeat_ns,
+		     struct port **ret, struct err *e)
 {
 	const struct port_config port = {
-		.keys = config->keys,
-		.largest = MAX(config->largest, (uint64_t)WIRE_FRAME_MAX),
-		.patience_ns = (PEERS_MISSED + 1) * config->heartbeat_ns,
+		.keys = keys,
+		.largest = MAX(largest, (uint64_t)WIRE_FRAME_MAX),
+		.patience_ns = (PEERS_MISSED + 1) * heartbeat_ns,
 	};
+
+	return port_open(&port, ret, e);
+}
+
+int worker_open(struct worker *w, const struct transfer_config *config, struct err *e)
+{
 	int r = 0;
 
 	w->config = *config;
+	if (config->prefill) {
+		w->port = config->listener->port;
+		config->listener->port = NULL;
+	}
 	list_init(&w->attempts);
 	queue_init(&w->notes);
 	buf_init(&w->out, WIRE_FRAME_MAX);
@@ -53,8 +64,9 @@ int worker_open(struct worker *w, const struct transfer_config *config, struct e
 		r = err_set(e, errno, "getrandom: %s", strerror(errno));
 	if (r == 0)
 		r = trace_open(&w->trace, config->trace, e);
-	if (r == 0)
-		r = port_open(&port, &w->port, e);
+	if (r == 0 && !config->prefill)
+		r = worker_open_port(config->keys, config->largest, config->heartbeat_ns, &w->port,
+				     e);
 	return r;
 }
 

@@ -73,6 +73,11 @@ struct worker {
 	} outgoing[PORT_OUTGOING];
 };
 
+/* Makes the port of a worker. largest: the most bytes of a frame that it receives. */
+int worker_open_port(const struct transfer_keys *keys, uint64_t largest, uint64_t heartbeat_ns,
+		     struct port **ret, struct err *e) MUST_CHECK;
+
+/* A prefill worker takes the port of config->listener, also after an error. */
 int worker_open(struct worker *w, const struct transfer_config *config, struct err *e) MUST_CHECK;
 
 /* worker_close: closes the port; afterwards no thread of ZeroMQ calls return_parcel (sending.c). All attempts must have

@@ -442,6 +442,25 @@ for args, text in (((), "--listen tcp://HOST:PORT is required; --help lists the 
                    (("--listen", "tcp://127.0.0.1:0", "more"), "more")):
     r = subprocess.run([TIGON, "registry", *args], capture_output=True, text=True, timeout=20)
     ok(r.returncode == 1 and text in r.stderr, f"tigon registry {' '.join(args)}: {text}", r)
+with socket.create_server(("127.0.0.1", 0)) as s:
+    r = subprocess.run([TIGOND, "--model", MODEL, "--port", "0", "--role", "prefill", "--transfer-listen",
+                        f"tcp://127.0.0.1:{s.getsockname()[1]}"], capture_output=True, text=True, timeout=20)
+ok(r.returncode == 1 and "--transfer-listen: tcp://127.0.0.1:" in r.stderr and "in use" in r.stderr and "loading" not in r.stderr,
+   "an address that is in use is said before the model is loaded", r)
+with socket.create_server(("127.0.0.1", 0)) as s:
+    early = s.getsockname()[1]
+slow = Server("--role", "prefill", "--transfer-listen", f"tcp://127.0.0.1:{early}", *BEATS, env={"FAKE_LOAD_MS": "3000"}, wait=False)
+try:
+    socket.create_connection(("127.0.0.1", early), timeout=10).close()
+    connected = slow.get("/health")[0]
+except OSError as e:
+    connected = repr(e)
+same(connected, 503, "decode workers can connect while the model is being loaded")
+d = caller(f"tcp://127.0.0.1:{early}", "--disaggregation-min-tokens", "1")
+peers(d, 1, "and meet the worker when it is")
+works(d, "which computes prompts")
+for s in (d, slow):
+    s.stop()
 r = subprocess.run([TIGOND, "--model", MODEL, "--port", "0", "--role", "decode", "--prefill", "tcp://127.0.0.1:1",
                     "--transfer-key", "/nowhere"], capture_output=True, text=True, timeout=20)
 ok(r.returncode == 1 and "--transfer-key: /nowhere" in r.stderr and "loading" not in r.stderr,
