@@ -9,8 +9,8 @@
 /* The longest pause before the next message when the registry could not be reached. */
 #define AGAIN_NS ((uint64_t)200 * 1000000)
 
-/* An announcement is sent so many times before the registry would forget the first one. A peer that the registry named,
- * and that does not answer, is disconnected when it is missing from so many lists in a row. */
+/* An announcement is sent so many times before the registry would forget the first one. A peer that the registry names
+ * no more is disconnected when it has not been Registered for so many heartbeats. */
 enum { TIMES = 3 };
 
 _Static_assert((int)PORT_OUTGOING > (int)PEERS_MAX, "a connection is left for the registry");
@@ -157,7 +157,7 @@ static uint32_t connect_to(struct directory *d, const struct wire_peer *p, struc
 	    prefill_peers_add(d->peers, p->endpoint, d->worker->config.keys ? key : NULL, &peer,
 			      e) < 0)
 		return PEERS_MAX;
-	d->entries[peer] = (struct directory_entry){.found = true};
+	d->entries[peer] = (struct directory_entry){.found = true, .listed = true};
 	memcpy(d->entries[peer].key, p->curve_key, WIRE_CURVE_KEY);
 	log_info("transfer: the registry knows of %s", p->endpoint);
 	return peer;
@@ -230,19 +230,29 @@ static void note_others(struct directory *d, uint32_t n, uint32_t n_listed) ON(r
 	d->n_other = n;
 }
 
-static void forget_missing(struct directory *d, const bool listed[PEERS_MAX + 1]) ON(role_transfer)
+/* Whether a peer is in the last list, or has been Registered within TIMES heartbeats. */
+static bool is_there(const struct directory *d, uint32_t peer)
 {
-	for (uint32_t peer = 0; peer < PEERS_MAX; peer++) {
-		struct directory_entry *entry = &d->entries[peer];
+	const struct worker *w = d->worker;
+	struct peer_info i;
 
-		if (!entry->found)
-			continue;
-		entry->missed = listed[peer] ? 0 : entry->missed + 1;
-		if (is_double(d, peer))
-			disconnect(d, peer, "it is connected under another address");
-		else if (entry->missed >= TIMES && !is_registered(d, peer))
+	peers_get(d->peers->receiving.peers, peer, &i);
+	return d->entries[peer].listed || i.state == PEER_REGISTERED ||
+	       w->now_ns - MIN(i.away_ns, w->now_ns) < TIMES * w->config.heartbeat_ns;
+}
+
+static void forget_missing(struct directory *d) ON(role_transfer)
+{
+	for (uint32_t peer = 0; peer < PEERS_MAX; peer++)
+		if (d->entries[peer].found && !is_there(d, peer))
 			disconnect(d, peer, "it is gone");
-	}
+}
+
+static void forget_doubles(struct directory *d) ON(role_transfer)
+{
+	for (uint32_t peer = 0; peer < PEERS_MAX; peer++)
+		if (d->entries[peer].found && is_double(d, peer))
+			disconnect(d, peer, "it is connected under another address");
 }
 
 static void hear_peers(struct directory *d, const struct wire_peers *list) ON(role_transfer)
@@ -270,7 +280,9 @@ static void hear_peers(struct directory *d, const struct wire_peers *list) ON(ro
 			    n_unfit, n_unfit == 1 ? "" : "s", e.text);
 	d->n_unfit = n_unfit;
 	note_others(d, n_other, list->n_peers);
-	forget_missing(d, listed);
+	for (uint32_t peer = 0; peer < PEERS_MAX; peer++)
+		d->entries[peer].listed = listed[peer];
+	forget_doubles(d);
 }
 
 void directory_hear(struct directory *d, const struct wire_message *m)
@@ -319,6 +331,8 @@ uint64_t directory_tick(struct directory *d)
 		directory_leave(d);
 	if (d->left)
 		return UINT64_MAX;
+	if (!prefill)
+		forget_missing(d);
 	if (d->due_ns > w->now_ns)
 		return d->due_ns;
 	r = prefill ? announce(d, ttl_ns(d)) : ask(d);

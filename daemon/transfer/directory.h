@@ -1,9 +1,8 @@
 /* How a worker uses the registry (`tigon registry`). A prefill worker announces itself three times within the time for
  * which the registry remembers one announcement. A decode worker asks for the list of prefill workers and connects to
- * new ones that have its model. The following is about workers that it knows from the list, not from an option. A
- * decode worker disconnects from a worker that is missing from three lists in a row, but only if that worker does not
- * answer either. So no connection ends because the registry is down, or was restarted and knows no worker yet. An idle
- * connection ends if there is another one to the same worker. A decode worker connects anew to a worker that does not
+ * new ones. It disconnects from a worker that is missing from the last list and has not been Registered (peers.h) for
+ * three heartbeats. So no connection ends because the registry is down, or was restarted and knows no worker yet. A
+ * decode worker also ends its second connection to one and the same worker. It connects anew to a worker that does not
  * answer and has another key in the list than before. While the transfer thread runs, no other thread calls these
  * functions. */
 #pragma once
@@ -14,7 +13,7 @@
 struct directory_entry {
 	bool found; /* the peer is known from the registry, not from an option; else no other member is used */
 	uint8_t key[WIRE_CURVE_KEY];
-	uint32_t missed; /* how many lists in a row did not have the peer */
+	bool listed; /* the last list had the peer */
 };
 
 struct directory {
@@ -39,8 +38,8 @@ int directory_open(struct directory *d, struct worker *w, struct prefill_peers *
 
 void directory_hear(struct directory *d, const struct wire_message *m) ON(role_transfer);
 
-/* Sends the registry an announcement or a LIST, if it is due. Returns the time at which directory_tick has to be called
- * again. */
+/* Sends the registry an announcement or a LIST, if it is due. On a decode worker, disconnects from workers that are
+ * gone. Returns the time at which directory_tick has to be called again. */
 uint64_t directory_tick(struct directory *d) ON(role_transfer);
 
 /* Asks the registry to forget this prefill worker at once. Does nothing on a decode worker, without a registry, or when

@@ -16,7 +16,7 @@
 
 #include "protocol/transfer/message.h"
 
-#define REGISTRY_TTL_MAX_NS ((uint64_t)3600 * 1000000000)
+#define REGISTRY_TTL_MAX_NS ((uint64_t)60 * 1000000000)
 
 struct registry_table;
 

@@ -171,6 +171,23 @@ peers(decode, 1, "another one at its address is found")
 works(decode, "and used")
 asker.end("meanwhile")
 
+# ---- a worker that dies: its entry goes after three heartbeats, on either side ----
+
+seldom = ("--transfer-heartbeat", "1500")
+other_registry = Registry()
+mortal, finder = prefill_worker(other_registry, *seldom), decode_worker(other_registry, *seldom)
+peers(finder, 1, "workers with slow heartbeats find each other")
+mortal.kill()
+killed = time.time()
+until(lambda: f"{mortal.endpoint} is not heard of any more" in other_registry.text())
+forgotten = time.time()
+until(lambda: f"disconnecting from {mortal.endpoint}: it is gone" in finder.text())
+took = forgotten - killed, time.time() - forgotten
+ok(took[0] < 3 * 1.5 + 0.7, "the registry forgets a worker that died after three heartbeats", took)
+ok(took[1] < 1.5 + 1, "and the decode worker with its next list", took)
+finder.stop()
+other_registry.stop("the other registry ends with status 0")
+
 # ---- the registry goes, workers stay ----
 
 asker = Asker(decode)
