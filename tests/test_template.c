@@ -197,6 +197,9 @@ TEST(errors)
 	is_str(e.text, "template test, line 1: format: single '}' in format string", "is named");
 	is_int(fails("{{ '{'.format() }}", "{}", &e), -EINVAL, "an opening one");
 	is_str(e.text, "template test, line 1: format: single '{' in format string", "too");
+	is_int(fails("{{ '}s'.format(1) }}", "{}", &e), -EINVAL,
+	       "a single brace before the letter of a conversion");
+	is_str(e.text, "template test, line 1: format: single '}' in format string", "likewise");
 	is_int(fails("x", "[]", &e), -EINVAL, "the context must be an object");
 	is_int(render("\xff", 1, NULL, NULL, &e), -EINVAL, "a template is UTF-8");
 	is_int(render("{{ x }", 6, NULL, NULL, NULL), -EINVAL, "no struct err is fine");
