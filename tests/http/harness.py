@@ -55,7 +55,7 @@ def skip_all(why):
 class Server:
     """A tigond. Ready when the constructor returns, unless wait=False."""
 
-    def __init__(self, *args, env=None, wait=True, model=MODEL, timeout=120):
+    def __init__(self, *args, env=None, wait=True, model=MODEL, timeout=300):
         self.log = self.open_log()
         self.process = subprocess.Popen(
             [TIGOND, "--model", model, "--port", "0", *os.environ.get("TIGOND_ARGS", "").split(), *args],
