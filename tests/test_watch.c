@@ -47,7 +47,8 @@ static struct connection *open_watched(int fd)
 	return watch_open(watch, fd, &(struct sockaddr){.sa_family = AF_UNIX});
 }
 
-static void test_hang_up(bool half)
+/* Milliseconds until a client that leaves, or shuts down its half of the connection, is seen. */
+static int hang_up(bool half)
 {
 	struct connection *k;
 	struct call *c = new_call();
@@ -63,14 +64,27 @@ static void test_hang_up(bool half)
 	else
 		close(fds[1]);
 	ms = aborted_after(c, 2000);
-	ok(ms >= 0 && ms < 100, "one that %s is seen (%d ms)",
-	   half ? "shuts down its half" : "leaves", ms);
 	watch_idle(watch, k);
 	call_unref(c);
 	watch_close(watch, k);
 	close(fds[0]);
 	if (half)
 		close(fds[1]);
+	return ms;
+}
+
+/* The median, because a busy machine delays one or another of them. */
+static void test_hang_up(bool half)
+{
+	enum { N = 5 };
+	int ms[N], n_below = 0;
+
+	for (int i = 0; i < N; i++) {
+		ms[i] = hang_up(half);
+		n_below += ms[i] >= 0 && ms[i] < 100;
+	}
+	ok(n_below > N / 2, "one that %s is seen at once (%d, %d, %d, %d, %d ms)",
+	   half ? "shuts down its half" : "leaves", ms[0], ms[1], ms[2], ms[3], ms[4]);
 }
 
 /* It left between two requests, or before the body was complete: seen when the next one begins. */

@@ -90,8 +90,10 @@ wait_for(lambda: sockets(s) == 0)
 
 # too many connections at all, of a trusted address
 crowd = [connect(s) for _ in range(MOST - 50)]
+# The system completes some connections late, when more are made at once than wait to be accepted.
+reached = wait_for(lambda: sockets(s) == MOST - 50)
 time.sleep(0.5)
-ok(sockets(s) == MOST - 50, "a trusted address may have more", sockets(s))
+ok(reached and sockets(s) == MOST - 50, "a trusted address may have more", (reached, sockets(s)))
 idle = []
 for i in range(60):
     c = connect(s)
