@@ -1,0 +1,371 @@
+"""All attacks at once (attackers.py) beside eight good streams: what the streams and a probe of /livez notice of them.
+
+    attack.py TIGOND [--model DIR] [--seconds N] [--quiet N] [--scale X] [--seed N] [--svg FILE] [--bytes-only] [OPTION...]
+
+The streams first run alone for --quiet seconds, and for as long as it takes to have every answer once, then beside the
+attacks, in the same process; OPTIONs go to it. The daemon has the last processor that this process may use, load and attacks
+the first. Beside the attacks nobody reads the daemon's log. All 32 requests are greedy or have a seed, so that every answer
+must have the bytes that it had alone.
+
+--bytes-only does not look at times and memory: for busy machines and sanitizers. Results are TAP; the figures are in comments.
+"""
+import argparse
+import hashlib
+import json
+import os
+import random
+import re
+import resource
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "http"))
+from harness import MODEL, TIGOND, done, ok  # noqa: E402
+
+STREAMS, REQUESTS, TOKENS = 8, 32, 128
+LIVE_EVERY = 0.1  # seconds between two probes of /livez
+RAMP = 15  # seconds until all idle connections are there; they count
+AFTER = 10  # seconds behind the attacks, after which descriptors and memory are as before
+GIB, MIB = 1 << 30, 1 << 20
+
+p = argparse.ArgumentParser()
+p.add_argument("tigond")
+p.add_argument("--model", default=MODEL)
+p.add_argument("--seconds", type=float, default=600)
+p.add_argument("--quiet", type=float, default=60)
+p.add_argument("--scale", type=float, default=1)
+p.add_argument("--seed", type=int, default=1)
+p.add_argument("--svg")
+p.add_argument("--bytes-only", action="store_true")
+o, more = p.parse_known_args()
+
+
+def raise_limit():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+
+
+class Daemon:
+    """A tigond whose log is read until `reading` is False."""
+
+    def __init__(self, core):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.text, self.reading = "", True
+        self.process = subprocess.Popen(
+            [TIGOND, "--model", o.model, "--port", str(self.port), *os.environ.get("TIGOND_ARGS", "").split(), *more],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0,
+            env={**os.environ, "POCL_MAX_PTHREAD_COUNT": "1"},
+            preexec_fn=lambda: (os.sched_setaffinity(0, {core}), raise_limit()))
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+        end = time.time() + 600
+        while "ready after" not in self.text:
+            if self.process.poll() is not None or time.time() > end:
+                sys.exit("tigond is not ready:\n" + self.text)
+            time.sleep(0.05)
+
+    def read(self):
+        while self.reading:
+            part = self.process.stderr.read(65536)
+            if not part:
+                return
+            self.text += part.decode(errors="replace")
+
+    def memory(self, key):
+        with open(f"/proc/{self.process.pid}/status") as f:
+            return int(re.search(rf"{key}:\s+(\d+)", f.read())[1]) * 1024
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def forget_peak(self):
+        with open(f"/proc/{self.process.pid}/clear_refs", "w") as f:
+            f.write("5")
+
+
+def requests(seed):
+    r = random.Random(seed)
+    for i in range(REQUESTS):
+        body = json.dumps({"prompt": [r.randrange(300, 8000) for _ in range(48)], "max_tokens": TOKENS, "ignore_eos": True,
+                           "stream": True, "return_token_ids": True, "temperature": i % 2, "seed": i, "top_p": 0.9}).encode()
+        yield (f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+               f"Content-Length: {len(body)}\r\n\r\n").encode() + body
+
+
+def content(answer):
+    """A hash of an answer's body without its id and time, or None if it is not a whole stream."""
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200"):
+        return None
+    body, at = [], 0
+    while True:
+        end = rest.index(b"\r\n", at)
+        n = int(rest[at:end], 16)
+        if not n:
+            break
+        body.append(rest[end + 2:end + 2 + n])
+        at = end + 4 + n
+    body = re.sub(rb'"id":"[^"]*"|"created":\d+', b"", b"".join(body))
+    return hashlib.sha256(body).hexdigest() if b'"error"' not in body else None
+
+
+class Load:
+    """The streams and the probe, in one loop. A phase is one run of it."""
+
+    def __init__(self, port):
+        self.port = port
+        self.requests = list(requests(o.seed))
+        self.answers = {}  # request -> hash
+        self.epoll = select.epoll()
+        self.by_fd = {}
+
+    def connect(self):
+        s = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return s
+
+    def phase(self, seconds, want_all=False):
+        self.gaps, self.lives, self.wrong, self.n_answers = [], [], [], 0
+        self.begin = time.perf_counter()
+        self.end = self.begin + seconds
+        self.want_all = want_all
+        for i in range(STREAMS):
+            self.ask(Stream(i, self.connect()))
+        probe, due = None, self.begin
+        while self.by_fd:
+            now = time.perf_counter()
+            if not probe and now >= due and not self.over(now):
+                probe, due = Probe(self, now), now + LIVE_EVERY
+            for fd, _ in self.epoll.poll(max(0.0, due - now) if not probe else 1):
+                now = time.perf_counter()
+                if probe and fd == probe.fd:
+                    if probe.event(now):
+                        probe = None
+                elif fd in self.by_fd:
+                    self.take(self.by_fd[fd], now)
+            if probe and time.perf_counter() - probe.begin > 60:
+                self.note_live(probe.begin, 60.0, "nothing")
+                probe = probe.close()
+        while probe:
+            for _ in self.epoll.poll(60):
+                probe = None if probe.event(time.perf_counter()) else probe
+
+    def over(self, now):
+        return now >= self.end and not (self.want_all and len(self.answers) < REQUESTS)
+
+    def ask(self, s):
+        s.request = (s.number * REQUESTS // STREAMS + s.asked) % REQUESTS
+        s.asked += 1
+        s.data, s.last = [], None
+        if s.socket.fileno() not in self.by_fd:
+            self.by_fd[s.socket.fileno()] = s
+            self.epoll.register(s.socket.fileno(), select.EPOLLIN)
+        s.socket.sendall(self.requests[s.request])
+
+    def take(self, s, now):
+        part = s.socket.recv(1 << 18)
+        n = part.count(b"data: {")
+        if n:
+            if s.last:
+                self.gaps.append((now - self.begin, now - s.last))
+                self.gaps += [(now - self.begin, 0.0)] * (n - 1)
+            s.last = now
+        s.data.append(part)
+        if part and not part.endswith(b"0\r\n\r\n"):
+            return
+        answer = b"".join(s.data)
+        if part and not answer.endswith(b"\r\n0\r\n\r\n"):
+            return
+        self.judge(s, answer, part)
+        if part and not self.over(now):
+            self.ask(s)
+            return
+        fd = s.socket.fileno()
+        self.epoll.unregister(fd)
+        del self.by_fd[fd]
+        s.socket.close()
+        if not self.over(now):
+            self.ask(Stream(s.number, self.connect(), s.asked))
+
+    def judge(self, s, answer, whole):
+        self.n_answers += 1
+        got = content(answer) if whole else None
+        if got is None or self.answers.setdefault(s.request, got) != got:
+            self.wrong.append((s.request, answer[:500], answer[-500:]))
+
+    def note_live(self, begin, took, status):
+        self.lives.append((begin - self.begin, took, status))
+
+
+class Stream:
+    def __init__(self, number, s, asked=0):
+        self.number, self.socket, self.asked = number, s, asked
+
+
+class Probe:
+    """One GET /livez on a connection of its own."""
+
+    def __init__(self, load, now):
+        self.load, self.begin, self.sent = load, now, False
+        self.socket = socket.socket()
+        self.socket.setblocking(False)
+        self.socket.connect_ex(("127.0.0.1", load.port))
+        self.fd = self.socket.fileno()
+        load.epoll.register(self.fd, select.EPOLLOUT)
+
+    def event(self, now):
+        """True: it has ended."""
+        try:
+            if not self.sent:
+                self.socket.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                self.load.epoll.modify(self.fd, select.EPOLLIN)
+                self.sent = True
+                return False
+            data = self.socket.recv(4096)
+            status = int(data.split(b" ")[1]) if data else "closed"
+        except OSError as e:
+            status = type(e).__name__
+        self.load.note_live(self.begin, now - self.begin, status)
+        self.close()
+        return True
+
+    def close(self):
+        self.load.epoll.unregister(self.fd)
+        self.socket.close()
+
+
+class Samples(threading.Thread):
+    """Memory and descriptors of the daemon, each second."""
+
+    def __init__(self, daemon):
+        super().__init__(daemon=True)
+        self.daemon_process, self.rows, self.over = daemon, [], False
+
+    def run(self):
+        begin = time.perf_counter()
+        while not self.over and self.daemon_process.process.poll() is None:
+            self.rows.append((time.perf_counter() - begin, self.daemon_process.memory("VmRSS"), self.daemon_process.descriptors()))
+            time.sleep(1)
+
+
+def percentile(values, share):
+    v = sorted(values)
+    return v[min(len(v) - 1, int(len(v) * share))] if v else 0.0
+
+
+def summary(name, load):
+    gaps, lives = [g for _, g in load.gaps], [t for _, t, _ in load.lives]
+    print(f"# {name}: {load.n_answers} answers, {len(gaps)} gaps between tokens: p50 {percentile(gaps, .5) * 1e3:.2f} ms, "
+          f"p99 {percentile(gaps, .99) * 1e3:.2f} ms, largest {max(gaps, default=0) * 1e3:.1f} ms; {len(lives)} probes of /livez: "
+          f"p50 {percentile(lives, .5) * 1e3:.2f} ms, largest {max(lives, default=0) * 1e3:.1f} ms", flush=True)
+    return percentile(gaps, .99), max(gaps, default=0), max(lives, default=0)
+
+
+def draw(path, quiet, load, rows):
+    """Three panels over the time beside the attacks: of each second the p99 and the largest gap, the slowest probe, memory."""
+    seconds = int(max([t for t, _ in load.gaps] + [1])) + 1
+
+    def each(points, choose):
+        rows = [[] for _ in range(seconds + 1)]
+        for t, v in points:
+            rows[min(seconds, int(t))].append(v * 1e3)
+        return [choose(v) if v else None for v in rows]
+
+    lives = [(t, v) for t, v, _ in load.lives]
+    panels = [("largest and 99th percentile of the gaps between two tokens, ms",
+               [each(load.gaps, max), each(load.gaps, lambda v: percentile(v, .99))], percentile([g for _, g in quiet], .99) * 1e3),
+              ("slowest answer of /livez, ms", [each(lives, max)], None),
+              ("resident memory, MiB", [[m / MIB for _, m, _ in rows]], None)]
+    width, height, left = 760, 150, 60
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{3 * height + 30}" font-family="sans-serif" '
+           'font-size="12"><rect width="100%" height="100%" fill="white"/>']
+    for k, (name, lines, mark) in enumerate(panels):
+        top, bottom = k * height + 30, (k + 1) * height
+        most = max([v for line in lines for v in line if v is not None] + [mark or 0, 1e-9])
+        out.append(f'<text x="{left}" y="{top - 8}">{name}</text>')
+        for share in (0, .5, 1):
+            y = bottom - share * (bottom - top)
+            out.append(f'<path d="M{left} {y:.0f}H{width - 20}" stroke="#ddd"/>'
+                       f'<text x="{left - 6}" y="{y + 4:.0f}" text-anchor="end">{share * most:.3g}</text>')
+        if mark:
+            y = bottom - mark / most * (bottom - top)
+            out.append(f'<path d="M{left} {y:.1f}H{width - 20}" stroke="#393" stroke-dasharray="4"/>'
+                       f'<text x="{width - 20}" y="{y - 3:.1f}" text-anchor="end" fill="#393">p99 without attacks</text>')
+        for colour, line in zip(("#c33", "#36c"), lines):
+            points = " ".join(f"{left + i / max(1, len(line) - 1) * (width - left - 20):.1f},{bottom - v / most * (bottom - top):.1f}"
+                              for i, v in enumerate(line) if v is not None)
+            out.append(f'<polyline points="{points}" fill="none" stroke="{colour}"/>')
+    out.append(f'<text x="{width / 2}" y="{3 * height + 20}" text-anchor="middle">seconds, 0 to {seconds}</text></svg>')
+    with open(path, "w") as f:
+        f.write("\n".join(out) + "\n")
+
+
+def main():
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[0]})
+    raise_limit()
+    daemon = Daemon(cores[-1])
+    load = Load(daemon.port)
+    load.phase(o.quiet, want_all=True)
+    alone = load.gaps
+    p99_alone, _, _ = summary("alone", load)
+    ok(not load.wrong, "alone every answer is whole, and the same each time", load.wrong[:2])
+    time.sleep(1)
+    idle, descriptors = daemon.memory("VmRSS"), daemon.descriptors()
+    daemon.forget_peak()
+
+    daemon.reading = False
+    attackers = subprocess.Popen([sys.executable, os.path.join(HERE, "attackers.py"), str(daemon.port), str(o.scale), str(o.seed)],
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, preexec_fn=lambda: os.nice(5))
+    samples = Samples(daemon)
+    samples.start()
+    try:
+        load.phase(RAMP + o.seconds)
+    finally:
+        attackers.send_signal(signal.SIGTERM)
+        out, _ = attackers.communicate(timeout=60)
+    p99, largest, live = summary("beside the attacks", load)
+    seen = json.loads(out)
+    for name, counts in seen.items():
+        print(f"# {name}: {', '.join(f'{k} {n}' for k, n in sorted(counts.items()))}")
+    peak = daemon.memory("VmHWM")
+    time.sleep(AFTER)
+    samples.over = True
+    left, rss = daemon.descriptors(), daemon.memory("VmRSS")
+    print(f"# memory: {idle / MIB:.0f} MiB before, at most {peak / MIB:.0f}, {AFTER} s behind {rss / MIB:.0f}; descriptors "
+          f"{descriptors}, at most {max(n for _, _, n in samples.rows)}, then {left}")
+
+    ok(load.n_answers and not load.wrong, f"beside the attacks {load.n_answers} answers have the bytes that they had alone",
+       load.wrong[:2])
+    ok(attackers.returncode == 0 and all(seen.values()), "all attacks took place", seen)
+    ok(not any(k.startswith("2") for k in seen["malformed"]), "no malformed request is served", seen["malformed"])
+    ok(all(status == 200 for _, _, status in load.lives), "/livez always answers",
+       [row for row in load.lives if row[2] != 200][:5])
+    ok(left <= descriptors, f"{AFTER} s behind them no descriptor is left", (descriptors, left))
+    if not o.bytes_only:
+        bound = max(0.010, 1.5 * p99_alone)
+        ok(p99 <= bound, f"99 % of the gaps between two tokens are at most {p99 * 1e3:.2f} ms, of {bound * 1e3:.2f} allowed")
+        ok(largest < 0.5, f"the largest gap is {largest * 1e3:.1f} ms, of 500 allowed")
+        ok(live < 0.1, f"the slowest /livez took {live * 1e3:.1f} ms, of 100 allowed")
+        ok(peak - idle <= GIB, f"memory rises by at most {(peak - idle) / MIB:.0f} MiB, of 1024 allowed")
+        ok(rss - idle <= 64 * MIB, f"of which {(rss - idle) / MIB:.0f} MiB are left, of 64 allowed")
+    if o.svg:
+        draw(o.svg, alone, load, samples.rows)
+    daemon.process.send_signal(signal.SIGTERM)
+    try:
+        status = daemon.process.wait(25)
+    except subprocess.TimeoutExpired:
+        daemon.process.kill()
+        status = "still running"
+    ok(status == 0, "it ends with status 0, its log unread", status)
+    done()
+
+
+main()
