@@ -4,8 +4,8 @@
  *     options ─> signals ─> sockets ─> watch, engine, text threads ─> http ─> wait ─> drain ─> stop
  *
  * The sockets exist before anything slow begins: while the model is being loaded, a valid request gets 503 with
- * Retry-After (or its answer, from /livez, /metrics and /version), not "connection refused". The threads are stopped in the
- * order http, watch, text, engine.
+ * Retry-After (or its answer, from /livez, /metrics and /version), not "connection refused". The threads are stopped
+ * in the order http, watch, text, engine.
  */
 #include <errno.h>
 #include <jansson.h>

@@ -3,10 +3,12 @@
  * engine/cache_identity.c), and threads of libraries (OpenCL, ZeroMQ).
  *
  *     main      signals, start and stop, the drain. Touches no request, but wakes all connections before http stops.
- *     http      libmicrohttpd's own thread (epoll), one for the main port and one for --admin-port. Reads bodies, writes answers; turns tokens into text (detokenizer,
- *               stop strings, JSON), so that the device never waits for this work.
- *     text      three threads, which share the work. They parse bodies, render templates, tokenize: a long prompt delays
- *               neither a step nor another client's stream. One loads tokenizer and template at start.
+ *     http      libmicrohttpd's own threads (epoll): one for the main port, and one for --admin-port. Reads bodies,
+ *               writes answers; turns tokens into text (detokenizer, stop strings, JSON), so that the device never
+ *               waits for this work.
+ *     text      three threads: two for small bodies, and one for large ones. They parse bodies, render templates,
+ *               tokenize: a long prompt delays neither a step nor another client's stream. One loads tokenizer and
+ *               template at start.
  *     engine    scheduler and device, which no other thread touches: submit, plan, step, commit.
  *     watch     notices a client that leaves while its connection is suspended, which libmicrohttpd does not notice.
  *               Keeps time: cuts slow senders, wakes a stream that needs a comment after 15 s of silence.
@@ -24,8 +26,8 @@
  *     worker.notes       transfer           engine    prompts, data, ends of attempts       transfer/worker.c
  *     lifecycle.event_fd any                main      new state; last call or engine ended  lifecycle.c
  *
- * Locks that are held together, outermost first: watch.lock or text.lock, server.arrived.lock, call.shared.lock, a queue's own lock. No thread blocks
- * while it holds one of these.
+ * Locks that are held together, outermost first: watch.lock or text.lock, server.arrived.lock, call.shared.lock, a
+ * queue's own lock. No thread blocks while it holds one of these.
  *
  * The roles are clang capabilities: a function marked ON(role_engine) can only be called from another one so marked,
  * or after role_begin. clang -Wthread-safety checks this; for gcc the marks are empty. */

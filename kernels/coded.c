@@ -43,8 +43,9 @@ uint64_t coded_panel_bound(uint64_t K)
 	return header_bytes(K) + K * 16 * 2;
 }
 
-/* Fills the dictionary with the 16 most frequent upper bytes of n weights; of two that are as frequent, the smaller comes
- * first. code_of gets, for each of the 256 upper bytes, its place in the dictionary, or DICTIONARY if it is not there. */
+/* Fills the dictionary with the 16 most frequent upper bytes of n weights; of two that are as frequent, the smaller
+ * comes first. code_of gets, for each of the 256 upper bytes, its place in the dictionary, or DICTIONARY if it is not
+ * there. */
 static void make_dictionary(const uint16_t *pairs, uint64_t n, uint8_t dictionary[DICTIONARY],
 			    uint8_t code_of[256])
 {

@@ -1,6 +1,6 @@
-/* Allocations that fail, for tests of what happens when memory is short. The test program is linked with -Wl,--wrap (see
- * meson.build), so that all calls in it of malloc, calloc, aligned_alloc, realloc, reallocarray and free come here. Calls inside shared
- * libraries do not. Only the calling thread's allocations fail. */
+/* Allocations that fail, for tests of what happens when memory is short. The test program is linked with -Wl,--wrap
+ * (see meson.build), so that all calls in it of malloc, calloc, aligned_alloc, realloc, reallocarray and free come
+ * here. Calls inside shared libraries do not. Only the calling thread's allocations fail. */
 #pragma once
 
 #include <errno.h>
@@ -81,9 +81,9 @@ void __wrap_free(void *p)
 	__real_free(p);
 }
 
-/* Calls attempt(arg, n) with n = 1, 2, ..., until no allocation fails; before that with 0, so that what lasts is allocated.
- * The attempt calls short_from(n) before what is tested and short_end behind it, and releases all that it made: a block that
- * is left counts as a failure. Returns how many allocations there are. */
+/* Calls attempt(arg, n) with n = 1, 2, ..., until no allocation fails; before that with 0, so that what lasts is
+ * allocated. The attempt calls short_from(n) before what is tested and short_end behind it, and releases all that it
+ * made: a block that is left counts as a failure. Returns how many allocations there are. */
 __attribute__((unused)) static unsigned long
 each_allocation(void (*attempt)(void *arg, unsigned long n), void *arg)
 {

@@ -1,5 +1,5 @@
-/* kernels/library.c: a program is compiled once, and then read from the cache; damaged files are compiled again, and memory
- * that is short is not called damage: the file is kept, and read again under the lock. */
+/* kernels/library.c: a program is compiled once, and then read from the cache; damaged files are compiled again, and
+ * memory that is short is not called damage: the file is kept, and read again under the lock. */
 #include "tests/short_memory.h"
 
 #include <dirent.h>

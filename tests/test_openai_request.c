@@ -33,8 +33,8 @@ static int parse_bytes(bool chat, const char *body, size_t len)
 	memset(&err, 0, sizeof(err));
 	memset(&r, 0xee, sizeof(r)); /* so that a member that nothing sets is seen */
 	r.context = NULL;
-	return chat ? openai_parse_chat(body, len, &limits, &arena, &r, &err)
-		    : openai_parse_completion(body, len, &limits, &arena, &r, &err);
+	return chat ? openai_parse_chat(body, len, NULL, &limits, &arena, &r, &err)
+		    : openai_parse_completion(body, len, NULL, &limits, &arena, &r, &err);
 }
 
 static int parse(bool chat, const char *body)

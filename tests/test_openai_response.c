@@ -1007,13 +1007,13 @@ static struct err err;
 static int tokenize(const char *body, struct openai_tokenize *t)
 {
 	body = quoted(body);
-	return openai_parse_tokenize(body, strlen(body), &arena, t, &err);
+	return openai_parse_tokenize(body, strlen(body), NULL, &arena, t, &err);
 }
 
 static int detokenize(const char *body, uint32_t vocab_size, struct openai_detokenize *d)
 {
 	body = quoted(body);
-	return openai_parse_detokenize(body, strlen(body), vocab_size, &arena, d, &err);
+	return openai_parse_detokenize(body, strlen(body), NULL, vocab_size, &arena, d, &err);
 }
 
 TEST(tokenize)

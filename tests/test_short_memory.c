@@ -1,6 +1,6 @@
-/* Memory that is short: the first allocation fails, then the second, and so on until none does, while a scheduler is made,
- * prompts are handed over, and calls take tokens. Each failure has to be reported, leave nothing behind and disturb nothing
- * else. The transfer thread is a double, whose notes the tests make themselves. */
+/* Memory that is short: the first allocation fails, then the second, and so on until none does, while a scheduler is
+ * made, prompts are handed over, and calls take tokens. Each failure has to be reported, leave nothing behind and
+ * disturb nothing else. The transfer thread is a double, whose notes the tests make themselves. */
 #include "tests/short_memory.h"
 
 #include <fcntl.h>

@@ -53,8 +53,8 @@ static struct model_config parse(const char *json)
 	return c;
 }
 
-/* The weights and the checkpoint of a TEST are closed when it ends, in the reverse order of their registration. Weights borrow
- * their checkpoint, so the checkpoint is registered before them. */
+/* The weights and the checkpoint of a TEST are closed when it ends, in the reverse order of their registration.
+ * Weights borrow their checkpoint, so the checkpoint is registered before them. */
 static void close_weights(void *w)
 {
 	weights_close(w);

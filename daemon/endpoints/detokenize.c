@@ -7,7 +7,8 @@ static int detokenize(struct call *c, struct buf *out, struct err *e)
 {
 	const struct server *s = c->server;
 	struct openai_detokenize ask;
-	int r = openai_parse_detokenize(buf_str(&c->text.body), c->text.body.len,
+	const struct pace pace = prepare_pace(c);
+	int r = openai_parse_detokenize(buf_str(&c->text.body), c->text.body.len, &pace,
 					s->limits.vocab_size, &c->text.arena, &ask, e);
 
 	if (!r)

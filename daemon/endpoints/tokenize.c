@@ -8,8 +8,9 @@ static int tokenize(struct call *c, struct buf *out, struct err *e)
 	const struct server *s = c->server;
 	struct openai_tokenize ask;
 	struct ids ids = {0};
-	int r = openai_parse_tokenize(buf_str(&c->text.body), c->text.body.len, &c->text.arena,
-				      &ask, e);
+	const struct pace pace = prepare_pace(c);
+	int r = openai_parse_tokenize(buf_str(&c->text.body), c->text.body.len, &pace,
+				      &c->text.arena, &ask, e);
 
 	if (r < 0)
 		return r;

@@ -43,8 +43,8 @@ static size_t key_in(struct MHD_Connection *mc, const struct api_keys *keys, con
 	return api_keys_find(keys, value + n, len - n);
 }
 
-/* Checks that the request has one of the keys, if there are any; *ret_key is its number. A probe of a load balancer has none, and neither has the
- * question of a browser what it may send (OPTIONS). */
+/* Checks that the request has one of the keys, if there are any; *ret_key is its number. A probe of a load balancer
+ * has none, and neither has the question of a browser what it may send (OPTIONS). */
 static int check_key(struct MHD_Connection *mc, const struct exchange *x, size_t *ret_key,
 		     struct err *e)
 {
@@ -64,9 +64,9 @@ static int check_key(struct MHD_Connection *mc, const struct exchange *x, size_t
 		       "\"x-api-key: KEY\"");
 }
 
-/* Refuses requests that the page of a web site sent, where these could do harm. The rules of CORS do not keep a page from
- * sending a request that flushes the cache, only from reading the answer. With such a request a browser sends Origin, or
- * at least Sec-Fetch-Site. */
+/* Refuses requests that the page of a web site sent, where these could do harm. The rules of CORS do not keep a page
+ * from sending a request that flushes the cache, only from reading the answer. With such a request a browser sends
+ * Origin, or at least Sec-Fetch-Site. */
 static int check_origin(struct MHD_Connection *mc, const struct exchange *x, const char *method,
 			struct err *e)
 {
@@ -89,8 +89,8 @@ static enum MHD_Result keep_forwarded(void *cls, enum MHD_ValueKind kind, const 
 	return MHD_YES;
 }
 
-/* Returns the address of the client. A proxy that is trusted tells it in X-Forwarded-For, behind what others have written
- * there: the last address of the last header. */
+/* Returns the address of the client. A proxy that is trusted tells it in X-Forwarded-For, behind what others have
+ * written there: the last address of the last header. */
 static struct address address_of_client(struct MHD_Connection *mc, const struct http *h)
 {
 	const union MHD_ConnectionInfo *info =

@@ -26,8 +26,8 @@ enum {
 
 /* ---- called by libmicrohttpd ---- */
 
-/* Decodes what may be decoded before the parts are told from each other: the path, and the names and values of the query,
- * one by one. Values of the query are decoded whole later. */
+/* Decodes what may be decoded before the parts are told from each other: the path, and the names and values of the
+ * query, one by one. Values of the query are decoded whole later. */
 static size_t unescape(void *cls, struct MHD_Connection *mc, char *text)
 {
 	return path_normalise(text);

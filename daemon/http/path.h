@@ -10,6 +10,6 @@
 /* Decodes, in place, the escapes of letters, digits, "-", ".", "_" and "~". Returns the new length. */
 size_t path_normalise(char *text);
 
-/* Decodes all escapes in place, in a name that is a part of a path or a value of a query. An escape of the zero byte, and one that is
- * malformed, stay as they are. */
+/* Decodes all escapes in place, in a name that is a part of a path or a value of a query. An escape of the zero byte,
+ * and one that is malformed, stay as they are. */
 void path_decode(char *text);

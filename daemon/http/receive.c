@@ -15,8 +15,8 @@
 #include "daemon/request/text.h"
 
 enum {
-	/* A request with a large body is refused while the large bodies in memory have so many times --max-body bytes or more. */
-	BODIES_MAX = 16,
+	/* The bytes of large bodies that may be in memory at the same time, in units of --max-body. */
+	BODIES_MAX = 8,
 	/* A body that is longer than --max-body is read to its end and dropped. If a body is longer than so many times
 	 * --max-body, the connection is closed instead. */
 	DISCARD_FACTOR = 4,

@@ -286,7 +286,8 @@ static enum MHD_Result send_stream(struct MHD_Connection *mc, struct exchange *x
 	return send_pieces(mc, x, "text/event-stream; charset=utf-8", MHD_SIZE_UNKNOWN);
 }
 
-/* Sends a body that is JSON: x->out has all of it, or, if it is not `over`, its beginning. A short one is sent at once. */
+/* Sends a body that is JSON: x->out has all of it, or, if it is not `over`, its beginning. A short one is sent at
+ * once. */
 static enum MHD_Result send_body(struct MHD_Connection *mc, struct exchange *x) ON(role_http)
 {
 	if (!x->over && !x->out.failed)
@@ -323,8 +324,8 @@ static bool stream_begins(const struct exchange *x)
 	       (x->news.stage == CALL_ENDED && !x->news.failure.code);
 }
 
-/* Makes text of some tokens of an answer that is sent whole. Then sends it if it is complete, or an error; if so, returns
- * true, with the result in *ret. False: there is nothing to send yet. */
+/* Makes text of some tokens of an answer that is sent whole. Then sends it if it is complete, or an error; if so,
+ * returns true, with the result in *ret. False: there is nothing to send yet. */
 static bool send_complete(struct MHD_Connection *mc, struct exchange *x, enum MHD_Result *ret)
 	ON(role_http)
 {

@@ -22,6 +22,8 @@ static const uint64_t headers_ns = 30 * SECOND; /* from accept to the end of the
 static const uint64_t piece_ns = 20 * SECOND;	/* for each PIECE bytes of a body */
 static const uint64_t idle_ns = 120 * SECOND;	/* from an answer to the end of the next headers */
 static const uint64_t comment_ns = 15 * SECOND; /* of silence, then a stream gets an SSE comment */
+/* Memory is given back at most so often: threads that need new memory meanwhile have to wait. */
+static const uint64_t trim_ns = 4 * SECOND;
 
 enum {
 	EVENTS_MAX = 64,
@@ -56,6 +58,7 @@ struct watch {
 	size_t n, most; /* connections, and their limit */
 	struct networks trusted;
 	uint64_t last_number;
+	uint64_t trimmed_ns; /* when memory was given back last; of the watch thread */
 };
 
 /* An event's 64 bits have the connection's descriptor in the lower FD_BITS, and its number above them. */
@@ -171,8 +174,10 @@ static void tick(struct watch *w) ON(role_watch)
 {
 	uint64_t now = clock_now_ns();
 
-	if (atomic_exchange(&w->server->trim, false))
+	if (now > w->trimmed_ns + trim_ns && atomic_exchange(&w->server->trim, false)) {
 		malloc_trim(0);
+		w->trimmed_ns = now;
+	}
 	pthread_mutex_lock(&w->lock);
 	end_unread(w, now);
 	for (size_t fd = 0; fd < w->n_fds; fd++) {

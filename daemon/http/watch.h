@@ -47,8 +47,8 @@ struct connection *watch_open(struct watch *w, int fd, const struct sockaddr *fr
  * NULL. */
 void watch_close(struct watch *w, struct connection *c);
 
-/* http: sets the time by which more of the body must arrive. To be called when the headers have arrived (received 0), and
- * for each piece of the body: `received` bytes of it have arrived by now. */
+/* http: sets the time by which more of the body must arrive. To be called when the headers have arrived (received 0),
+ * and for each piece of the body: `received` bytes of it have arrived by now. */
 void watch_receiving(struct watch *w, struct connection *c, uint64_t received);
 
 /* http: ends the time limit, because the body has arrived. `call` is borrowed until watch_idle, and is aborted if the

@@ -42,6 +42,7 @@
 #include "base/queue.h"
 #include "daemon/request/access.h"
 #include "daemon/request/endpoint.h"
+#include "daemon/request/polite.h"
 #include "daemon/threads.h"
 #include "scheduler/scheduler.h"
 
@@ -104,6 +105,8 @@ struct call_http {
 struct call_text {
 	struct list node; /* in one of the lists of struct text */
 	struct buf body;  /* dropped once parsed */
+	struct polite
+		*polite; /* of the thread that works on a large body; NULL: it is a small one */
 	struct arena arena;
 	struct openai_request ask;
 	bool asked;			/* `ask` was filled and must be released */
@@ -318,8 +321,8 @@ void call_leave(struct call *c);
  * NULL: there is none. */
 struct call *call_find(struct server *s, const char *id);
 
-/* http, text: checks whether `more` prompts of this owner may join the queue. make_room: if others have to give way, they
- * do (they are cancelled). 0, or -PROBLEM_QUEUE_FULL with a sentence. */
+/* http, text: checks whether `more` prompts of this owner may join the queue. make_room: if others have to give way,
+ * they do (they are cancelled). 0, or -PROBLEM_QUEUE_FULL with a sentence. */
 int call_check_queue(struct server *s, uint64_t owner, uint32_t more, bool make_room,
 		     struct err *e) MUST_CHECK;
 

@@ -48,8 +48,9 @@ struct endpoint {
 	void (*release)(void *own);
 
 	/* text: makes prompts and parameters from the body, like openai_parse_chat. */
-	int (*parse)(const char *body, size_t len, const struct openai_limits *limits,
-		     struct arena *arena, struct openai_request *ret, struct err *e);
+	int (*parse)(const char *body, size_t len, const struct pace *pace,
+		     const struct openai_limits *limits, struct arena *arena,
+		     struct openai_request *ret, struct err *e);
 	/* The members below are set if `parse` is. With them the http thread turns tokens into the answer, see
 	 * protocol/openai/response.h. */
 	const struct openai_shape *shape;

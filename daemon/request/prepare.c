@@ -23,11 +23,26 @@ static int given_up(struct err *e)
 	return err_set(e, ECANCELED, "nobody waits for the answer any more");
 }
 
+static bool gives_up(void *arg)
+{
+	const struct call *c = arg;
+
+	if (c->text.polite)
+		polite_pause(c->text.polite);
+	return atomic_load_explicit(&c->aborted, memory_order_relaxed);
+}
+
+struct pace prepare_pace(const struct call *c)
+{
+	return (struct pace){gives_up, (struct call *)c};
+}
+
 int prepare_encode(const struct call *c, const char *text, size_t len, bool add_special,
 		   size_t max_ids, struct ids *out, struct err *e)
 {
 	const struct tokenizer *t = c->server->tokenizer;
-	const struct tokenizer_bounds bounds = {.ids = max_ids, .stop = &c->aborted};
+	const struct pace pace = prepare_pace(c);
+	const struct tokenizer_bounds bounds = {.ids = max_ids, .pace = &pace};
 	int r = add_special ? tokenizer_encode_whole(t, text, len, &bounds, out)
 			    : tokenizer_encode(t, text, len, true, &bounds, out);
 
@@ -59,11 +74,12 @@ int prepare_model(const struct server *s, const char *name, struct err *e)
 int prepare_render(const struct call *c, const json_t *context, struct buf *out, struct err *e)
 {
 	const struct template *t = c->server->template;
+	const struct pace pace = prepare_pace(c);
 	int r;
 
 	if (!t)
 		return err_set(e, EINVAL, "this model has no chat template; use /v1/completions");
-	r = template_render(t, context, &c->aborted, out, e);
+	r = template_render(t, context, &pace, out, e);
 	if (r == -EBADMSG || r == -E2BIG)
 		e->code = PROBLEM_TEMPLATE;
 	return r < 0 ? -e->code : 0;
@@ -341,9 +357,11 @@ int prepare_call(struct call *c, struct err *e)
 {
 	const struct openai_limits *limits = &c->server->limits;
 	const char *body = buf_str(&c->text.body);
+	const struct pace pace = prepare_pace(c);
 	int r;
 
-	r = c->endpoint->parse(body, c->text.body.len, limits, &c->text.arena, &c->text.ask, e);
+	r = c->endpoint->parse(body, c->text.body.len, &pace, limits, &c->text.arena, &c->text.ask,
+			       e);
 	if (r < 0)
 		return r;
 	c->text.asked = true;

@@ -11,15 +11,18 @@
 #include "daemon/request/turns.h"
 #include "engine/checkpoint/checkpoint.h"
 
-/* One of them takes small bodies alone, so that these never wait for large ones. */
-enum { THREADS = 3 };
+enum {
+	THREADS = 3,
+	SMALL_THREADS = 2, /* of them, those for small bodies */
+};
 
 /* One of the threads. */
 struct worker {
 	struct text *text;
 	pthread_t thread;
-	bool small;	   /* it takes small bodies alone; the others take a large one first */
-	struct call *call; /* the call that it works on, or NULL; guarded by text.lock */
+	bool small;	      /* it takes small bodies; else large ones */
+	struct polite polite; /* for large ones */
+	struct call *call;    /* the call that it works on, or NULL; guarded by text.lock */
 };
 
 struct text {
@@ -129,11 +132,9 @@ static void prepare_or_answer(struct call *c) ON(role_text)
 /* The next call for this worker, with its reference; NULL: there is none. Call with the lock held. */
 static struct call *next_call(struct worker *w)
 {
-	struct text *t = w->text;
-	struct call *c = w->small ? NULL : list_first(&t->large, struct call, text.node);
+	struct list *queue = w->small ? &w->text->small : &w->text->large;
+	struct call *c = list_first(queue, struct call, text.node);
 
-	if (!c)
-		c = list_first(&t->small, struct call, text.node);
 	if (c)
 		list_remove(&c->text.node);
 	return c;
@@ -164,7 +165,7 @@ static void *text_main(void *arg)
 
 	role_begin(&role_text);
 	/* No call comes before the server is ready. */
-	if (w->small) {
+	if (w == w->text->workers) {
 		if (open_texts(s, &e) < 0)
 			lifecycle_fail(s->lifecycle, &e);
 		else
@@ -173,6 +174,10 @@ static void *text_main(void *arg)
 	while ((c = wait_for_call(w))) {
 		/* A reference of its own: text_fail_all may look at the call until the worker has another. */
 		call_ref(c);
+		if (!w->small) {
+			polite_begin(&w->polite);
+			c->text.polite = &w->polite;
+		}
 		prepare_or_answer(c);
 		pthread_mutex_lock(&w->text->lock);
 		w->call = NULL;
@@ -199,7 +204,7 @@ int text_start(struct server *s, struct err *e)
 		struct worker *w = &t->workers[t->n_workers];
 
 		w->text = t;
-		w->small = t->n_workers == 0;
+		w->small = t->n_workers < SMALL_THREADS;
 		r = pthread_create(&w->thread, NULL, text_main, w);
 		t->n_workers += !r;
 	}
@@ -211,7 +216,7 @@ void text_submit(struct text *t, struct call *c)
 	call_ref(c);
 	pthread_mutex_lock(&t->lock);
 	list_append(c->text.body.len <= SMALL_BODY ? &t->small : &t->large, &c->text.node);
-	/* All, because a worker that a signal wakes alone may not take a large body. */
+	/* All, because a worker that a signal wakes alone may be one for the other kind. */
 	pthread_cond_broadcast(&t->ready);
 	pthread_mutex_unlock(&t->lock);
 }

@@ -6,8 +6,9 @@
  * thread. So a bad request gets its error before any header of a stream is sent. Only a full queue, or lack of memory,
  * can still make the scheduler refuse a request later.
  *
- * A large body takes seconds. So one thread takes small bodies alone, and the others prefer large ones: neither kind
- * waits for the other. Work on a call that is aborted ends soon: rendering and tokenizing look at call.aborted. */
+ * A large body takes seconds, and much memory. So one thread takes large bodies, one after the other, and leaves the
+ * processor to others that want it (polite.h); two threads take small bodies. Neither kind waits for the other. Work on a
+ * call that is aborted ends soon: rendering and tokenizing look at call.aborted. */
 #pragma once
 
 #include "base/err.h"
@@ -34,7 +35,9 @@ int prepare_call(struct call *c, struct err *e) MUST_CHECK;
 /* Checks that `name` is a name of the model: --served-model-name or the base name. NULL, no name, is accepted, too. */
 int prepare_model(const struct server *s, const char *name, struct err *e) MUST_CHECK;
 
-/* The functions below work for a call, and give up with -ECANCELED when it is aborted. */
+/* Returns the pace of the work for a call: it ends when the call is aborted, and that for a large body leaves the
+ * processor to others. The functions below have it, and give up with -ECANCELED. */
+struct pace prepare_pace(const struct call *c);
 
 /* Appends the ids of a text, at most max_ids. add_special: with the special tokens that the tokenizer's file puts
  * around texts. -EOVERFLOW, without an error in e: the text has more ids. */

@@ -50,8 +50,8 @@ void receiving_drop(struct receiving *r, uint64_t number) ON(role_transfer);
 void receiving_hear(struct receiving *r, struct attempt *a, const struct wire_message *m,
 		    zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer);
 
-/* Fails all attempts at silent peers (peers.h), then the overdue ones at others. Returns the time at which receiving_tick
- * has to be called again. */
+/* Fails all attempts at silent peers (peers.h), then the overdue ones at others. Returns the time at which
+ * receiving_tick has to be called again. */
 uint64_t receiving_tick(struct receiving *r) ON(role_transfer);
 
 /* Ends the attempts whose deliveries have failed. */

@@ -12,8 +12,8 @@
  *
  * A kernel makes the numbers of synthetic matrices and lookups. All other weights are written by the host, row by row,
  * as weights_row (weights.h) converts them, into a mapping of the buffer: on all processors, while the rows are read
- * from the files. Rows that were packed leave this process's memory at once (weights_forget). The elements of a matrix may also be coded
- * there, so that they take fewer bytes (kernels/coded.h). */
+ * from the files. Rows that were packed leave this process's memory at once (weights_forget). The elements of a matrix
+ * may also be coded there, so that they take fewer bytes (kernels/coded.h). */
 #pragma once
 
 #include "base/log.h"
@@ -44,8 +44,8 @@ uint32_t pack_sharing(const struct weight *w, uint32_t n);
 uint64_t pack_bytes(const struct kernels *k, const struct weight *w, uint32_t n);
 uint64_t pack_may_save(const struct kernels *k, const struct weight *w, uint32_t n);
 
-/* Fills the buffer that n weights of a layer share; padding is zero. A weight that is NaN or infinite is an error. layer:
- * 0 for weights outside all layers. Errors are kept in p->error; after one it does nothing. */
+/* Fills the buffer that n weights of a layer share; padding is zero. A weight that is NaN or infinite is an error.
+ * layer: 0 for weights outside all layers. Errors are kept in p->error; after one it does nothing. */
 void pack_buffer(struct packer *p, cl_mem buffer, const struct weight *w, uint32_t n,
 		 uint32_t layer);
 

@@ -73,7 +73,7 @@ static struct value *look_up(struct render *r, const struct template *t, const j
 	return r->rc ? NULL : v;
 }
 
-int template_render(const struct template *t, const json_t *context, const _Atomic bool *stop,
+int template_render(const struct template *t, const json_t *context, const struct pace *pace,
 		    struct buf *out, struct err *e)
 {
 	size_t before = out->len;
@@ -84,7 +84,7 @@ int template_render(const struct template *t, const json_t *context, const _Atom
 		.line = 1,
 		.err = &err,
 		.more_steps = RENDER_STEPS,
-		.stop = stop,
+		.pace = pace,
 		.out = out,
 		.out_max = before < SIZE_MAX - RENDER_OUTPUT ? before + RENDER_OUTPUT : SIZE_MAX,
 		.find = builtin_find,

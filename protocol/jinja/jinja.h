@@ -26,6 +26,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/pace.h"
 
 struct template;
 
@@ -40,6 +41,6 @@ void template_free(struct template *t);
 /* Renders with the members of `context` (an object) as global variables and appends the text to out. -EBADMSG: the
  * template called raise_exception, and the error is the text that it passed to that function (the messages are at
  * fault). -EINVAL: the template itself is wrong, or met a value that it cannot handle. -E2BIG: a bound was reached.
- * -ECANCELED: *stop became true (stop may be NULL). -ENOMEM. On failure out is unchanged. */
-int template_render(const struct template *t, const json_t *context, const _Atomic bool *stop,
+ * -ECANCELED: the pace (NULL: none). -ENOMEM. On failure out is unchanged. */
+int template_render(const struct template *t, const json_t *context, const struct pace *pace,
 		    struct buf *out, struct err *e) MUST_CHECK;

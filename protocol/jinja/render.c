@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +27,7 @@ bool render_overspent(struct render *r, size_t work)
 	enum { STEPS = 10000 };
 	uint64_t left = r->steps + r->more_steps;
 
-	if (r->stop && atomic_load_explicit(r->stop, memory_order_relaxed))
+	if (pace_gives_up(r->pace))
 		return render_fail(r, ECANCELED, "given up");
 	if (work > left)
 		return render_fail(r, E2BIG, "the template does too much work");

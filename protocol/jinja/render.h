@@ -18,6 +18,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/pace.h"
 
 struct builtin;
 enum builtin_kind;
@@ -33,9 +34,9 @@ struct render {
 	int rc;		  /* 0, or the negative errno of the first failure */
 	struct err *err;
 	unsigned depth;
-	/* steps left until render_overspent looks at `stop`, and steps left after that */
+	/* steps left until render_overspent asks `pace`, and steps left after that */
 	uint64_t steps, more_steps;
-	const _Atomic bool *stop; /* rendering ends soon after this becomes true; NULL: never */
+	const struct pace *pace; /* NULL: never */
 	struct arena arena;
 	/* buffer in which strings are built, one behind the other; a finished one is cut off again (value_take) */
 	struct buf scratch;
@@ -53,7 +54,7 @@ struct render {
 bool render_fail(struct render *r, int code, const char *fmt, ...) PRINTF(3, 4);
 
 /* For render_charge, when r->steps do not suffice for `work`: takes it from r->more_steps. False: these do not suffice
- * either, or *r->stop is true, and the rendering has failed (E2BIG, ECANCELED). */
+ * either, or the rendering is given up, and the rendering has failed (E2BIG, ECANCELED). */
 bool render_overspent(struct render *r, size_t work);
 
 /* Makes the rendering fail (E2BIG), for render_enter. Returns false. */

@@ -127,7 +127,7 @@ static json_t *arguments_value(struct reading *rd, json_t *arguments)
 		return json_incref(arguments);
 	if (fields_check_bounds(text, len, &rd->values, NULL) < 0)
 		return json_incref(arguments);
-	parsed = fields_parse(text, len, JSON_ALLOW_NUL, NULL);
+	parsed = fields_parse(text, len, JSON_ALLOW_NUL, NULL, NULL);
 	if (json_is_object(parsed))
 		return parsed;
 	json_decref(parsed);
@@ -494,8 +494,9 @@ static int chat_prompt(const json_t *body, const struct openai_limits *limits, s
 	return chat_context(body, &r->context, &r->thinking, e);
 }
 
-int openai_parse_chat(const char *body, size_t len, const struct openai_limits *limits,
-		      struct arena *arena, struct openai_request *ret, struct err *e)
+int openai_parse_chat(const char *body, size_t len, const struct pace *pace,
+		      const struct openai_limits *limits, struct arena *arena,
+		      struct openai_request *ret, struct err *e)
 {
 	static const struct request_kind kind = {
 		.source = "messages",
@@ -505,5 +506,5 @@ int openai_parse_chat(const char *body, size_t len, const struct openai_limits *
 		.prompts = chat_prompt,
 	};
 
-	return request_parse(body, len, &kind, limits, arena, ret, e);
+	return request_parse(body, len, pace, &kind, limits, arena, ret, e);
 }

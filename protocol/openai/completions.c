@@ -101,8 +101,9 @@ static int completion_logprobs(const json_t *body, struct openai_request *r, str
 	return ret;
 }
 
-int openai_parse_completion(const char *body, size_t len, const struct openai_limits *limits,
-			    struct arena *arena, struct openai_request *ret, struct err *e)
+int openai_parse_completion(const char *body, size_t len, const struct pace *pace,
+			    const struct openai_limits *limits, struct arena *arena,
+			    struct openai_request *ret, struct err *e)
 {
 	static const struct request_kind kind = {
 		.source = "prompt",
@@ -111,5 +112,5 @@ int openai_parse_completion(const char *body, size_t len, const struct openai_li
 		.prompts = completion_prompts,
 	};
 
-	return request_parse(body, len, &kind, limits, arena, ret, e);
+	return request_parse(body, len, pace, &kind, limits, arena, ret, e);
 }

@@ -13,7 +13,8 @@ enum { OPENAI_ERRORS = 24 };
 /* Returns the number of a code's error. */
 size_t openai_error_number(int code);
 
-/* Returns the type of error i, as on the wire, and its cause: its code on the wire, or, if that is null, another name. */
+/* Returns the type of error i, as on the wire, and its cause: its code on the wire, or, if that is null, another
+ * name. */
 const char *openai_error_type(size_t i);
 const char *openai_error_cause(size_t i);
 

@@ -9,9 +9,10 @@
 
 #include "base/buf.h"
 
-/* A byte of a body can cost nearly a hundred bytes in the parsed tree ("[{},{},{}..."), and every level of nesting costs a
- * stack frame in each recursive function that walks the tree. With these bounds a tree takes some hundred megabytes at
- * most, beside the bytes of its strings, and is parsed within a second. Real requests stay far below the bounds. */
+/* A byte of a body can cost nearly a hundred bytes in the parsed tree ("[{},{},{}..."), and every level of nesting
+ * costs a stack frame in each recursive function that walks the tree. With these bounds a tree takes some hundred
+ * megabytes at most, beside the bytes of its strings, and is parsed within a second. Real requests stay far below the
+ * bounds. */
 enum {
 	DEPTH_MAX = 64,
 	SHOWN_MAX = 48, /* most bytes of a value that an error repeats */
@@ -110,10 +111,47 @@ static void widen(const char *text, size_t len, struct buf *out)
 	buf_append(out, text + copied, len - copied);
 }
 
-json_t *fields_parse(const char *text, size_t len, size_t flags, json_error_t *error)
+/* The text of an error that is none of the JSON. */
+static const char given_up[] = "the text is not read to its end";
+
+/* A text that Jansson reads piece by piece. */
+struct reading {
+	const char *text;
+	size_t len, at;
+	const struct pace *pace;
+	bool given_up;
+};
+
+/* Called by Jansson, which wants the next kilobyte or so. */
+static size_t read_more(void *to, size_t most, void *arg)
+{
+	struct reading *r = arg;
+	size_t n = MIN(most, r->len - r->at);
+
+	r->given_up = pace_gives_up(r->pace);
+	if (r->given_up)
+		return (size_t)-1;
+	memcpy(to, r->text + r->at, n);
+	r->at += n;
+	return n;
+}
+
+static json_t *parse(const char *text, size_t len, size_t flags, const struct pace *pace,
+		     json_error_t *error)
+{
+	struct reading r = {.text = text, .len = len, .pace = pace};
+	json_t *root = json_load_callback(read_more, &r, flags, error);
+
+	if (!root && r.given_up)
+		snprintf(error->text, sizeof(error->text), "%s", given_up);
+	return root;
+}
+
+json_t *fields_parse(const char *text, size_t len, size_t flags, const struct pace *pace,
+		     json_error_t *error)
 {
 	json_error_t first;
-	json_t *root = json_loadb(text, len, flags, &first);
+	json_t *root = parse(text, len, flags, pace, &first);
 	struct buf wide;
 
 	if (!root && first.text[0] && json_error_code(&first) == json_error_numeric_overflow) {
@@ -121,7 +159,7 @@ json_t *fields_parse(const char *text, size_t len, size_t flags, json_error_t *e
 		widen(text, len, &wide);
 		/* If widen runs out of memory, the first error stays; it is true as well. */
 		if (!wide.failed)
-			root = json_loadb(buf_str(&wide), wide.len, flags, &first);
+			root = parse(buf_str(&wide), wide.len, flags, pace, &first);
 		buf_release(&wide);
 	}
 	if (!root && error)
@@ -129,7 +167,7 @@ json_t *fields_parse(const char *text, size_t len, size_t flags, json_error_t *e
 	return root;
 }
 
-int fields_load(const char *body, size_t len, json_t **ret, struct err *e)
+int fields_load(const char *body, size_t len, const struct pace *pace, json_t **ret, struct err *e)
 {
 	json_error_t error;
 	size_t values = FIELDS_VALUES_MAX;
@@ -143,9 +181,11 @@ int fields_load(const char *body, size_t len, json_t **ret, struct err *e)
 		return err_set(e, EINVAL, "the request body is empty, but must be a JSON object");
 	/* A model may generate a NUL, and clients send its text back. */
 	root = fields_parse(body, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
-			    &error);
+			    pace, &error);
 	if (!root && !error.text[0]) /* without memory Jansson has no text for the error */
 		return err_no_memory(e);
+	if (!root && !strcmp(error.text, given_up))
+		return err_set(e, ECANCELED, "%s", given_up);
 	if (!root)
 		return err_set(e, EINVAL,
 			       "the request body is not valid JSON: %s (line %d, column %d)",

@@ -12,14 +12,18 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/pace.h"
 
 /* Parses JSON text to an object, new. Depth and number of values are bounded and checked before anything is allocated.
- * -EINVAL: the text is beyond the bounds, no JSON (the sentence has line and column) or no object; -ENOMEM. */
-int fields_load(const char *body, size_t len, json_t **ret, struct err *e) MUST_CHECK;
+ * -EINVAL: the text is beyond the bounds, no JSON (the sentence has line and column) or no object; -ECANCELED: the pace
+ * (NULL: none); -ENOMEM. */
+int fields_load(const char *body, size_t len, const struct pace *pace, json_t **ret,
+		struct err *e) MUST_CHECK;
 
 /* Like json_loadb, except that a whole number beyond int64_t becomes a real number, as in JavaScript: JSON schemas of
  * tools have "maximum": 18446744073709551615. New; NULL: *error says why. `error` may be NULL. */
-json_t *fields_parse(const char *text, size_t len, size_t flags, json_error_t *error);
+json_t *fields_parse(const char *text, size_t len, size_t flags, const struct pace *pace,
+		     json_error_t *error);
 
 /* The most values that the JSON of a body may have: objects, arrays, and what is in them. */
 enum { FIELDS_VALUES_MAX = 500000 };

@@ -219,15 +219,15 @@ static int parse_object(const json_t *body, const struct request_kind *kind,
 	return ret < 0 ? ret : kind->prompts(body, limits, arena, r, e);
 }
 
-int request_parse(const char *text, size_t len, const struct request_kind *kind,
-		  const struct openai_limits *limits, struct arena *arena,
-		  struct openai_request *ret, struct err *e)
+int request_parse(const char *text, size_t len, const struct pace *pace,
+		  const struct request_kind *kind, const struct openai_limits *limits,
+		  struct arena *arena, struct openai_request *ret, struct err *e)
 {
 	struct openai_request request = {.source = kind->source};
 	json_t *body;
 	int r;
 
-	r = fields_load(text, len, &body, e);
+	r = fields_load(text, len, pace, &body, e);
 	if (r < 0)
 		return r;
 	r = parse_object(body, kind, limits, arena, &request, e);

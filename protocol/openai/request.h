@@ -34,6 +34,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/pace.h"
 #include "base/macros.h"
 #include "scheduler/plan.h"
 
@@ -118,12 +119,12 @@ static inline bool openai_wants_scores(const struct openai_request *r, uint32_t 
 	return echoed || r->prompt_logprobs;
 }
 
-/* Parse a body. Texts and ids of the body are copied into the arena, except those of the context. -EINVAL and
- * -PROBLEM_UNSUPPORTED name the param at fault, unless the body as a whole is wrong; -ENOMEM. On failure *ret is
- * unchanged and there is nothing to release. */
-int openai_parse_chat(const char *body, size_t len, const struct openai_limits *limits,
-		      struct arena *arena, struct openai_request *ret, struct err *e) MUST_CHECK;
-int openai_parse_completion(const char *body, size_t len, const struct openai_limits *limits,
-			    struct arena *arena, struct openai_request *ret,
-			    struct err *e) MUST_CHECK;
+/* Parse a body. Strings live in the arena. -EINVAL and -PROBLEM_UNSUPPORTED name the param at fault, unless the body as
+ * a whole is wrong; -ECANCELED: the pace (NULL: none); -ENOMEM. On failure *ret is unchanged and there is nothing to release. */
+int openai_parse_chat(const char *body, size_t len, const struct pace *pace,
+		      const struct openai_limits *limits, struct arena *arena,
+		      struct openai_request *ret, struct err *e) MUST_CHECK;
+int openai_parse_completion(const char *body, size_t len, const struct pace *pace,
+			    const struct openai_limits *limits, struct arena *arena,
+			    struct openai_request *ret, struct err *e) MUST_CHECK;
 void openai_request_release(struct openai_request *r);

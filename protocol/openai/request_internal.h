@@ -17,9 +17,9 @@ struct request_kind {
 };
 
 /* request.c: parses a whole body. */
-int request_parse(const char *text, size_t len, const struct request_kind *kind,
-		  const struct openai_limits *limits, struct arena *arena,
-		  struct openai_request *ret, struct err *e) MUST_CHECK;
+int request_parse(const char *text, size_t len, const struct pace *pace,
+		  const struct request_kind *kind, const struct openai_limits *limits,
+		  struct arena *arena, struct openai_request *ret, struct err *e) MUST_CHECK;
 
 /* sampling.c: reads the members that say how tokens are drawn, how many, and when to stop. */
 int sampling_parse(const json_t *body, const struct request_kind *kind,

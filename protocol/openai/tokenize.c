@@ -36,14 +36,14 @@ static int tokenize_object(const json_t *body, struct arena *arena, struct opena
 	return t->prompt ? 0 : err_no_memory(e);
 }
 
-int openai_parse_tokenize(const char *body, size_t len, struct arena *arena,
-			  struct openai_tokenize *ret, struct err *e)
+int openai_parse_tokenize(const char *body, size_t len, const struct pace *pace,
+			  struct arena *arena, struct openai_tokenize *ret, struct err *e)
 {
 	struct openai_tokenize t = {.add_special_tokens = true};
 	json_t *root;
 	int r;
 
-	r = fields_load(body, len, &root, e);
+	r = fields_load(body, len, pace, &root, e);
 	if (r < 0)
 		return r;
 	r = tokenize_object(root, arena, &t, e);
@@ -60,15 +60,16 @@ void openai_tokenize_release(struct openai_tokenize *t)
 	t->context = NULL;
 }
 
-int openai_parse_detokenize(const char *body, size_t len, uint32_t vocab_size, struct arena *arena,
-			    struct openai_detokenize *ret, struct err *e)
+int openai_parse_detokenize(const char *body, size_t len, const struct pace *pace,
+			    uint32_t vocab_size, struct arena *arena, struct openai_detokenize *ret,
+			    struct err *e)
 {
 	struct openai_detokenize d = {0};
 	const json_t *tokens;
 	json_t *root;
 	int r;
 
-	r = fields_load(body, len, &root, e);
+	r = fields_load(body, len, pace, &root, e);
 	if (r < 0)
 		return r;
 	r = request_model(root, arena, &d.model, e);

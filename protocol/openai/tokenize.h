@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/ids.h"
+#include "base/pace.h"
 #include "protocol/tokenizer/tokenizer.h"
 
 struct openai_tokenize {
@@ -33,11 +34,13 @@ struct openai_detokenize {
 };
 
 /* Parse the bodies, like openai_parse_chat. */
-int openai_parse_tokenize(const char *body, size_t len, struct arena *arena,
-			  struct openai_tokenize *ret, struct err *e) MUST_CHECK;
+int openai_parse_tokenize(const char *body, size_t len, const struct pace *pace,
+			  struct arena *arena, struct openai_tokenize *ret,
+			  struct err *e) MUST_CHECK;
 void openai_tokenize_release(struct openai_tokenize *t);
-int openai_parse_detokenize(const char *body, size_t len, uint32_t vocab_size, struct arena *arena,
-			    struct openai_detokenize *ret, struct err *e) MUST_CHECK;
+int openai_parse_detokenize(const char *body, size_t len, const struct pace *pace,
+			    uint32_t vocab_size, struct arena *arena, struct openai_detokenize *ret,
+			    struct err *e) MUST_CHECK;
 
 /* Writes the answer of /tokenize. with_strs: token_strs are the tokens as the vocabulary spells them, a letter for each
  * byte (" a" is "Ġa"); without it they are null. */

@@ -122,8 +122,9 @@ void writer_bytes(struct buf *out, const unsigned char *bytes, size_t n)
 	buf_putc(out, ']');
 }
 
-/* Writes -x, for x above 0.0001 and below 9999, as printf's "%.9g" does, but ten times as fast: an answer may have millions of
- * log-probabilities. All is exact: x is an integer of 24 bits times a power of two, and times 10^12 it still fits. */
+/* Writes -x, for x above 0.0001 and below 9999, as printf's "%.9g" does, but ten times as fast: an answer may have
+ * millions of log-probabilities. All is exact: x is an integer of 24 bits times a power of two, and times 10^12 it
+ * still fits. */
 static void write_fixed(struct buf *out, float x)
 {
 	static const uint64_t powers[] = {

@@ -2,7 +2,6 @@
 #include "protocol/tokenizer/tokenizer.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,11 +9,14 @@
 #include "base/utf8.h"
 #include "protocol/tokenizer/tokenizer_internal.h"
 
+enum { WORDS = 64 }; /* from one question whether to give up to the next */
+
 struct encoding {
 	const struct tokenizer *t;
 	struct ids *out;
 	struct tokenizer_bounds bounds;
 	size_t end; /* the most that out->len may be */
+	size_t n_words;
 };
 
 void tokenizer_free(struct tokenizer *t)
@@ -36,7 +38,7 @@ static int encode_word(void *arg, const char *word, size_t len)
 	struct encoding *e = arg;
 	int r;
 
-	if (e->bounds.stop && atomic_load_explicit(e->bounds.stop, memory_order_relaxed))
+	if (e->n_words++ % WORDS == 0 && pace_gives_up(e->bounds.pace))
 		return -ECANCELED;
 	if (bpe_least(&e->t->bpe, len) > e->end - e->out->len)
 		return -EOVERFLOW;

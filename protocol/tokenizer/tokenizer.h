@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "base/ids.h"
+#include "base/pace.h"
 
 struct tokenizer;
 
@@ -24,15 +25,14 @@ void tokenizer_free(struct tokenizer *t);
 
 /* Bounds of an encoding, for texts of clients. */
 struct tokenizer_bounds {
-	size_t ids; /* the most ids */
-	const _Atomic bool
-		*stop; /* the encoding is given up soon after this becomes true; NULL: never */
+	size_t ids;		 /* the most ids */
+	const struct pace *pace; /* asked every 64 words; NULL: never */
 };
 
 /* Appends the ids of text (UTF-8; invalid bytes become U+FFFD), like Hugging Face's encode with
  * add_special_tokens=False. With `added` false the text of added tokens is treated as ordinary text. bounds NULL: there
  * are none. 0 or -ENOMEM; -E2BIG: a pattern takes too long for this text; -EOVERFLOW: the text has more than
- * bounds->ids ids; -ECANCELED: bounds->stop. On failure out is unchanged. */
+ * bounds->ids ids; -ECANCELED: bounds->pace. On failure out is unchanged. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool added,
 		     const struct tokenizer_bounds *bounds, struct ids *out) MUST_CHECK;
 

@@ -27,9 +27,9 @@
 #include "base/err.h"
 #include "protocol/transfer/message.h"
 
-/* A receiver fails when no new WINDOW or STATUS has come for the time of delivery_set_patience, even if the prompt only
- * waits in the prefill worker's queue; DELIVERY_RECEIVE_TIMEOUT_NS is the longest such time. A sender fails when messages
- * wait for the transport, and the transport has taken none of them for DELIVERY_SEND_TIMEOUT_NS. */
+/* A receiver fails when no new WINDOW or STATUS has come for the time of delivery_set_patience, even if the prompt
+ * only waits in the prefill worker's queue; DELIVERY_RECEIVE_TIMEOUT_NS is the longest such time. A sender fails when
+ * messages wait for the transport, and the transport has taken none of them for DELIVERY_SEND_TIMEOUT_NS. */
 #define DELIVERY_RECEIVE_TIMEOUT_NS ((uint64_t)300 * 1000000000)
 #define DELIVERY_SEND_TIMEOUT_NS    ((uint64_t)120 * 1000000000)
 
@@ -100,7 +100,9 @@ uint64_t delivery_waits_since(const struct delivery *d);
 /* Lets a receiver wait from now on, because this worker itself was stopped for a while. Does nothing if it has ended. */
 void delivery_wait_anew(struct delivery *d, uint64_t now_ns);
 
-/* ---- messages to a receiver. Both functions return a delivery_verdict, or -errno when the message has just made the delivery fail ---- */
+/* ---- messages to a receiver ---- */
+
+/* Both functions return a delivery_verdict, or -errno when the message has just made the delivery fail. */
 
 /* Handles a WINDOW whose raw frame has the right size. DELIVERY_TAKEN: all its pieces are new and wanted, so the pieces
  * are to be written to the device. */

@@ -8,20 +8,20 @@
  * unanswered if no message of the peer has come when the next PING is due. Unanswered PINGs are counted, not elapsed
  * time, because the decode worker itself may have been stopped for a while.
  *
- * The cached pages of a peer are a guess from the prompts sent to it and from its PONGs. A page is known by its content
- * key (prefix_cache/tiers.h). Of each peer at most as many keys are kept as it has pages, and at most PEERS_KEYS_MAX;
- * the least recently added leave first. The first page of a prompt counts as added last, so that the beginning of a
- * prompt is kept longest. A peer that comes back as another process counts as having nothing cached.
+ * The cached pages of a peer are a guess from the prompts sent there and from its PONGs. A page is known by its
+ * content key (prefix_cache/tiers.h). Of each peer at most as many keys are kept as it has pages, and at most
+ * PEERS_KEYS_MAX; the least recently added leave first. The first page of a prompt counts as added last, so that the
+ * beginning of a prompt is kept longest. A peer that comes back as another process counts as having nothing cached.
  *
  * Load estimates the prompt tokens that a peer still has to compute: queued_tokens of a PONG, plus the tokens of
  * prompts that were sent after the PING that the PONG answers, less the tokens of peers_done. The PONG counts all
  * prompts that were sent before this PING, each in full until its delivery ends.
  *
- * Speed: the prompt tokens that a peer has computed for this worker, by the time that it took. From speed and load follows
- * how long a prompt may take that is sent there (peers_patience). A peer that is Registered may still be *silent*: it
- * answers every PING and no prompt. When a delivery was overdue, and nothing of any other delivery came meanwhile, the peer
- * gets no prompt for PEERS_SILENT_NS. Then it gets one prompt at a time, until it answers one. Each further silence lasts
- * twice as long, up to PEERS_SILENT_MAX_NS.
+ * Speed: the prompt tokens that a peer has computed for this worker, by the time that it took. From speed and load
+ * follows how long a prompt may take that is sent there (peers_patience). A peer that is Registered may still be
+ * *silent*: it answers every PING and no prompt. When a delivery was overdue, and nothing of any other delivery came
+ * meanwhile, the peer gets no prompt for PEERS_SILENT_NS. Then it gets one prompt at a time, until it answers one.
+ * Each further silence lasts twice as long, up to PEERS_SILENT_MAX_NS.
  *
  * Pure: no sockets; times are arguments. One thread. A peer is a number below PEERS_MAX, used again after its
  * removal. */
@@ -45,8 +45,8 @@ enum {
 #define PEERS_SILENT_NS	    ((uint64_t)30 * 1000000000)
 #define PEERS_SILENT_MAX_NS ((uint64_t)600 * 1000000000)
 
-/* peers_patience: PEERS_PATIENCE_NS, or PEERS_MISSED heartbeats if that is longer, and PEERS_SLOWER times what the tokens
- * should take. While no peer has a measured speed, PEERS_TOKENS_PER_S is assumed, which is slow. */
+/* peers_patience: PEERS_PATIENCE_NS, or PEERS_MISSED heartbeats if that is longer, and PEERS_SLOWER times what the
+ * tokens should take. While no peer has a measured speed, PEERS_TOKENS_PER_S is assumed, which is slow. */
 #define PEERS_PATIENCE_NS ((uint64_t)5 * 1000000000)
 enum { PEERS_SLOWER = 4, PEERS_TOKENS_PER_S = 100 };
 
@@ -121,12 +121,12 @@ uint64_t peers_deadline(const struct peers *p);
 /* ---- prompts ---- */
 
 /* Chooses the peer that would finish a prompt first. keys[n]: the keys of the prompt's whole pages. Candidates are
- * Registered, not draining, not silent and not in `excluded` (bit i: peer i). A peer that was silent and has not answered
- * since is a candidate only while it has no prompt of this worker. The peer with the fewest tokens to compute wins; its
- * tokens are its load, and those of the prompt's whole pages that it has not cached. Ties: the most cached pages, then
- * the longest time without a prompt, then the lowest number. So of idle peers the one with the longest cached prefix
- * wins, yet prompts that all begin alike spread over the peers. *ret_n_cached: pages of the prompt that the chosen peer
- * is thought to have cached. False: there is no candidate. */
+ * Registered, not draining, not silent and not in `excluded` (bit i: peer i). A peer that was silent and has not
+ * answered since is a candidate only while it has no prompt of this worker. The peer with the fewest tokens to compute
+ * wins; its tokens are its load, and those of the prompt's whole pages that it has not cached. Ties: the most cached
+ * pages, then the longest time without a prompt, then the lowest number. So of idle peers the one with the longest
+ * cached prefix wins, yet prompts that all begin alike spread over the peers. *ret_n_cached: pages of the prompt that
+ * the chosen peer is thought to have cached. False: there is no candidate. */
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
 		  uint32_t *ret, uint32_t *ret_n_cached) MUST_CHECK;
 
@@ -148,8 +148,8 @@ bool peers_answered(struct peers *p, uint32_t peer, uint64_t now_ns);
 void peers_measure(struct peers *p, uint32_t peer, uint64_t n_tokens, uint64_t sent_ns,
 		   uint64_t now_ns);
 
-/* Returns how long the peer may take to send the first data of a prompt, if it first has to compute all that counts as its
- * load, and n_tokens more. */
+/* Returns how long the peer may take to send the first data of a prompt, if it first has to compute all that counts as
+ * its load, and n_tokens more. */
 uint64_t peers_patience(const struct peers *p, uint32_t peer, uint64_t n_tokens);
 
 /* Notes that a delivery of the peer is overdue, which has waited since since_ns. True: nothing of another delivery came

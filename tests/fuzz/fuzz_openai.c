@@ -130,15 +130,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	switch (data[0] & 3) {
 	case 0:
 	case 1:
-		r = (data[0] & 1 ? openai_parse_completion
-				 : openai_parse_chat)(body, size, &limits, &arena, &request, &e);
+		r = (data[0] & 1 ? openai_parse_completion : openai_parse_chat)(body, size, NULL,
+										&limits, &arena,
+										&request, &e);
 		if (r == 0) {
 			check_request(&request);
 			openai_request_release(&request);
 		}
 		break;
 	case 2:
-		r = openai_parse_tokenize(body, size, &arena, &tokenize, &e);
+		r = openai_parse_tokenize(body, size, NULL, &arena, &tokenize, &e);
 		if (r == 0) {
 			CHECK(!tokenize.prompt == !!tokenize.context);
 			if (tokenize.context)
@@ -147,7 +148,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		break;
 	default:
-		r = openai_parse_detokenize(body, size, VOCABULARY, &arena, &detokenize, &e);
+		r = openai_parse_detokenize(body, size, NULL, VOCABULARY, &arena, &detokenize, &e);
 		if (r == 0)
 			CHECK(ids_fit(detokenize.ids, detokenize.n_ids));
 	}

@@ -4,7 +4,7 @@ They come from 127.0.0.2 to 127.0.0.9. SCALE multiplies their numbers: with 1 th
 
     IDLE        4,096 connections, a third of which have begun a request; those that the server closes come back, 50 a second
     SLOW        100 clients that read 4 KiB of a large answer a second
-    UNREAD      8 clients that ask for answers of some 30 MB and read nothing
+    UNREAD      8 clients that ask for answers of some megabytes and read nothing
     UNFINISHED  10 requests a second that never end: in their headers, or within a body of up to 1 MB
     MALFORMED   20 requests a second that are refused
     HOSTILE     2 bodies a second of 16 MB, of kinds that cost much to read
@@ -19,9 +19,11 @@ import resource
 import signal
 import socket
 import sys
+import time
 
 IDLE, SLOW, UNREAD, UNFINISHED, MALFORMED, HOSTILE = 4096, 100, 8, 10, 20, 2
-AGAIN = 50  # idle connections that come back in a second
+RAMP = 12  # seconds in which they come, 500 in each
+AGAIN = 50  # afterwards so many come back in a second
 MB = 1 << 20
 BODY = 16 * MB - 1000
 WORDS = "the violin is a bowed stringed instrument and the highest member of its family "
@@ -50,8 +52,11 @@ async def connect(small=False):
     return s
 
 
-def send(s, data):
-    return asyncio.get_running_loop().sock_sendall(s, data)
+async def send(s, data):
+    """In small pieces, because the system keeps others from the processor during each."""
+    for at in range(0, len(data), 1 << 14):
+        await asyncio.get_running_loop().sock_sendall(s, memoryview(data)[at:at + (1 << 14)])
+        await asyncio.sleep(0)
 
 
 def receive(s, n=65536):
@@ -123,18 +128,17 @@ async def idle():
 
 
 async def idle_crowd():
-    n, running, together = amount(IDLE), set(), amount(IDLE) // 80 + 1
+    n, running = amount(IDLE), set()
+    begin = time.monotonic()
     while True:
-        for _ in range(min(n - len(running), together)):
+        for _ in range(min(n - len(running), amount(500 if time.monotonic() < begin + RAMP else AGAIN) // 10 + 1)):
             t = asyncio.create_task(one("idle", idle))
             running.add(t)
             t.add_done_callback(running.discard)
-        if len(running) == n:
-            together = amount(AGAIN) // 10 + 1
         await asyncio.sleep(0.1)
 
 
-LARGE = json.dumps({"prompt": WORDS * (2 * MB // len(WORDS)), "return_token_strs": True}).encode()
+LARGE = json.dumps({"prompt": WORDS * (MB // 2 // len(WORDS)), "return_token_strs": True}).encode()
 STREAM = {"prompt": "a", "max_tokens": 256, "ignore_eos": True, "stream": True, "logprobs": 5}
 
 
@@ -219,8 +223,7 @@ async def hostile():
     s = await connect()
     with s:
         await send(s, head(path, len(body)))
-        for at in range(0, len(body), 1 << 18):
-            await send(s, memoryview(body)[at:at + (1 << 18)])
+        await send(s, body)
         return await status_of(s, 300)
 
 
