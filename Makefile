@@ -18,7 +18,16 @@ check:
 	@packaging/install-packages check
 	tests/run
 
+# What is too long for `make check`: clients that attack, and endurance. Further runs of the latter add up in a file:
+# tests/soak/endure.py --help.
+SOAK_SECONDS ?= 60
+SOAK_MINUTES ?= 5
+
+soak: build
+	python3 tests/soak/attack.py $(BUILD)/tigond --model $(MODEL) --quiet 20 --seconds $(SOAK_SECONDS)
+	python3 tests/soak/endure.py $(BUILD)/tigond --minutes $(SOAK_MINUTES) --restarts 4
+
 packages:
 	@packaging/install-packages
 
-.PHONY: build serve check packages
+.PHONY: build serve check soak packages

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "protocol/jinja/jinja.h"
+#include "tests/impatient.h"
 #include "tests/model_text.h"
 #include "tests/tap.h"
 
@@ -499,6 +500,31 @@ TEST(nul)
 }
 
 /* ---- the model's directory ---- */
+
+/* ---- a pace ---- */
+
+TEST(pace)
+{
+	static const char text[] = "{% for i in range(100000) %}{{ i }}{% endfor %}";
+	int left = 2;
+	const struct pace pace = {impatient, &left};
+	json_t *context = json_object();
+	struct template *t;
+	struct err e = {0};
+	struct buf out;
+
+	buf_init(&out, OUT_MAX);
+	check(template_parse("test", text, sizeof(text) - 1, &t, &e) == 0);
+	is_int(template_render(t, context, &pace, &out, &e), -ECANCELED,
+	       "a rendering is given up at the third question");
+	is_int((long long)out.len, 0, "which leaves nothing behind");
+	left = 1 << 30;
+	is_int(template_render(t, context, &pace, &out, &e), 0, "a patient caller gets all");
+	ok((1 << 30) - left > 9, "and is asked often (%d times)", (1 << 30) - left);
+	template_free(t);
+	json_decref(context);
+	buf_release(&out);
+}
 
 /* ---- threads ---- */
 

@@ -10,6 +10,7 @@
 #include "protocol/tokenizer/detokenizer.h"
 #include "protocol/tokenizer/tokenizer.h"
 #include "protocol/tokenizer/unicode.h"
+#include "tests/impatient.h"
 #include "tests/model_text.h"
 #include "tests/quoted.h"
 #include "tests/tap.h"
@@ -485,6 +486,42 @@ TEST(threads)
 	}
 	ok_all("threads share a tokenizer");
 	ids_release(&want);
+}
+
+/* ---- bounds ---- */
+
+TEST(bounds)
+{
+	enum { WORDS = 1000 };
+	int left = 3;
+	const struct pace pace = {impatient, &left};
+	const struct tokenizer_bounds patient = {.ids = SIZE_MAX, .pace = &pace};
+	struct tokenizer_bounds bounds = {.ids = SIZE_MAX};
+	struct ids ids = {0}, all = {0};
+	struct buf text;
+
+	buf_init(&text, 1 << 20);
+	for (int i = 0; i < WORDS; i++)
+		buf_puts(&text, " river");
+	check(ids_push(&ids, 7) == 0);
+	is_int(tokenizer_encode(lexis, buf_str(&text), text.len, true, &patient, &ids), -ECANCELED,
+	       "a text of 1000 words is given up at the fourth question");
+	ok(ids.len == 1 && ids.v[0] == 7, "which leaves nothing behind");
+	left = 1 << 30;
+	is_int(tokenizer_encode(lexis, buf_str(&text), text.len, true, &patient, &all), 0,
+	       "a patient caller gets all");
+	ok((1 << 30) - left >= WORDS / 64, "and is asked often (%d times)", (1 << 30) - left);
+	bounds.ids = all.len;
+	is_int(tokenizer_encode(lexis, buf_str(&text), text.len, true, &bounds, &ids), 0,
+	       "as many ids as allowed");
+	bounds.ids = all.len - 1;
+	ids.len = 1;
+	is_int(tokenizer_encode(lexis, buf_str(&text), text.len, true, &bounds, &ids), -EOVERFLOW,
+	       "one more than allowed");
+	is_int((long long)ids.len, 1, "leaves nothing behind either");
+	ids_release(&ids);
+	ids_release(&all);
+	buf_release(&text);
 }
 
 int main(void)

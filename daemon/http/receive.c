@@ -17,8 +17,8 @@
 enum {
 	/* The bytes of large bodies that may be in memory at the same time, in units of --max-body. */
 	BODIES_MAX = 8,
-	/* A body that is longer than --max-body is read to its end and dropped. If a body is longer than so many times
-	 * --max-body, the connection is closed instead. */
+	/* A body that is too long is read to its end and dropped, so that the client gets its answer. If it is longer than
+	 * so many times what is allowed, the connection is closed instead. */
 	DISCARD_FACTOR = 4,
 };
 
@@ -27,6 +27,17 @@ enum {
 static bool has_body(const struct endpoint *e)
 {
 	return e->reply || e->parse;
+}
+
+/* Returns the most bytes that the body of a request may have. Where none is expected, a small one is dropped. */
+static uint64_t most_body(const struct exchange *x)
+{
+	const struct endpoint *p = x->endpoint;
+	uint64_t most = x->http->server->options.max_body;
+
+	if (!p || !has_body(p))
+		return MIN(most, (uint64_t)SMALL_BODY);
+	return p->most_body ? MIN(most, p->most_body) : most;
 }
 
 static bool has_method(const struct endpoint *e, const char *method)
@@ -115,7 +126,7 @@ static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, c
 static int check_body(struct MHD_Connection *mc, const struct exchange *x, struct err *e)
 {
 	const char *type = exchange_header(mc, "Content-Type");
-	uint64_t max = x->http->server->options.max_body, length = content_length(mc);
+	uint64_t max = most_body(x), length = content_length(mc);
 
 	if (!is_json(type))
 		return err_set(e, PROBLEM_MEDIA_TYPE,
@@ -194,7 +205,7 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 	access_request(&x->access, method, path);
 	access_take_id(&x->access, exchange_header(mc, "X-Request-Id"));
 	x->options = !strcmp(method, "OPTIONS");
-	buf_init(&x->body, h->server->options.max_body);
+	buf_init(&x->body, most_body(x));
 	buf_init(&x->tokens, SIZE_MAX / 2);
 	buf_init(&x->out, SIZE_MAX / 2);
 	watch_receiving(h->watch, x->connection, 0);
@@ -214,7 +225,7 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 	/* Usually the error is sent when the body has been read. It is sent now if the client waits for "100
 	 * Continue" before it sends the body, or if the body is far too long to be read. */
 	if (r && (exchange_header(mc, "Expect") ||
-		  content_length(mc) / DISCARD_FACTOR > h->server->options.max_body)) {
+		  content_length(mc) / DISCARD_FACTOR > most_body(x))) {
 		x->close = true;
 		return send_error(mc, x, &x->error);
 	}
@@ -226,13 +237,13 @@ static void drop_body(struct exchange *x)
 {
 	server_count_body(x->http->server, x->body.len, 0);
 	buf_release(&x->body);
-	buf_init(&x->body, x->http->server->options.max_body);
+	buf_init(&x->body, most_body(x));
 }
 
 enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t len)
 {
 	struct server *s = x->http->server;
-	uint64_t max = s->options.max_body;
+	uint64_t max = most_body(x);
 	size_t before = x->body.len;
 
 	x->received += len;

@@ -26,6 +26,8 @@ struct endpoint {
 	bool while_loading; /* answered in every state, also before the model is loaded */
 	const char *type;   /* with get: the answer's Content-Type; NULL: JSON */
 	const char *id;	    /* prefix of a call's id, "chatcmpl-"; NULL with get */
+	/* The most bytes of a body, for an endpoint that expects little; 0: --max-body. Never more than that. */
+	uint64_t most_body;
 
 	/* All functions that return int return 0, or a negative code with an error for the client. */
 

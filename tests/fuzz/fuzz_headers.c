@@ -7,6 +7,7 @@
 #include "daemon/http/framing.h"
 #include "daemon/http/host.h"
 #include "daemon/http/path.h"
+#include "daemon/request/access.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -81,6 +82,26 @@ static void check_framing(const char *text, size_t len)
 		abort();
 }
 
+static bool is_plain(const char *text)
+{
+	for (; *text; text++)
+		if (*text <= ' ' || *text > '~' || *text == '"')
+			return false;
+	return true;
+}
+
+/* What the log shows of a request has no character that could end its line or its part of it. */
+static void check_access(const char *text)
+{
+	struct access a = {0};
+
+	access_request(&a, text, text);
+	access_take_id(&a, text);
+	if (!is_plain(a.method) || !is_plain(a.path) || strlen(a.id) > REQUEST_ID_MAX ||
+	    (a.id[0] && strcmp(a.id, text) != 0) || strpbrk(a.id, "\r\n\t\033"))
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text = malloc(size + 1);
@@ -92,6 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_host(text);
 	check_networks(text);
 	check_framing(text, size);
+	check_access(text);
 	free(text);
 	return 0;
 }

@@ -63,6 +63,25 @@ for name, body, want in (
 status, answer = s.post("/v1/completions", {"prompt": [[7] * 1000] * 499, "max_tokens": 1, "n": 3})
 ok(status == 400 and "answers" in answer["error"]["message"], "500,000 values are read", answer)
 
+# where little is expected, less is read
+status, answer = s.post("/detokenize", b'{"tokens":[' + b"1," * (5 * MB // 2) + b"1]}")
+ok(status == 413 and "at most 4194304" in answer["error"]["message"], "/detokenize takes at most 4 MiB", answer)
+same(len(s.post("/detokenize", {"tokens": [73] * 300000})[1]["prompt"]), 300000, "which is enough")
+c = raw_connection(s.port)
+c.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n" + b" " * 100000)
+ok(c.recv(1000).startswith(b"HTTP/1.1 200"), "a GET may have a small body")
+c.close()
+c = raw_connection(s.port)
+try:
+    c.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16000000\r\n\r\n")
+    for _ in range(1000):
+        c.sendall(b" " * 16000)
+    answer = c.recv(1000)
+except OSError:
+    answer = b""
+same(answer, b"", "but none of 16 MB")
+c.close()
+
 # work ends when its client has left
 def queued_after(asks):
     connections = [raw_connection(s.port) for _ in range(asks)]
