@@ -12,8 +12,8 @@
 #define NS 1e9
 
 /* Upper bounds of buckets. long_bounds (seconds) are vLLM's for the time to the first token, token_bounds (seconds)
- * vLLM's for the time between tokens. Both have a few short ones more, because a token of a small model takes less
- * than a millisecond. The others are numbers, with vLLM's bounds. */
+ * vLLM's for the time between tokens. Short bounds are added to both, because a token of a small model takes less than
+ * a millisecond. The others are numbers, with vLLM's bounds. */
 static const double long_bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08,
 				     0.1,   0.25,   0.5,   0.75, 1,    2.5,  5,	   7.5,
 				     10,    20,	    40,	   80,	 160,  640,  2560};

@@ -3,9 +3,9 @@
  * with the prefix tigon_ in place of vLLM's, so that a dashboard needs another prefix only.
  *
  * The tables of metrics.c list all metrics. A metric's values are members of struct metrics_steps, or atomic members of
- * struct metrics, or are read for each scrape. The engine thread publishes a struct metrics_steps as a whole, so that its
- * values in one scrape belong together. Any thread changes the atomic ones. Times are kept in nanoseconds and written in
- * seconds.
+ * struct metrics, or are read for each scrape. The engine thread publishes a struct metrics_steps as a whole, so that
+ * its values in one scrape belong together. Any thread may change an atomic member. Times are kept in nanoseconds and
+ * written in seconds.
  */
 #pragma once
 

@@ -163,9 +163,9 @@ static void add_window(struct plan_builder *b, struct request *r, uint32_t n_tok
 	end_prompt(b, r);
 }
 
-/* Handles the request that is to be admitted next (fairness.h): it is admitted, becomes a follower, waits for a load,
- * or waits for its prompt from another worker (Receiving). Sets *admitted to whether it was admitted. False: it stays
- * in the queue, and all requests behind it wait too. */
+/* Handles the request that is to be admitted next (fairness.h): it is admitted to compute its prompt, becomes a
+ * follower, waits for a load, or waits for its prompt from another worker (Receiving). Sets *admitted to whether it was
+ * admitted to compute its prompt. False: it stays in the queue, and all requests behind it wait too. */
 static bool admit_first(struct plan_builder *b, struct request *r, bool *admitted)
 {
 	struct prefix_match m;

@@ -285,7 +285,8 @@ static bool report_score(const struct request *r, const struct plan_row *row,
 }
 
 /* Commits row i. If it has run and its results are of use (`ran`), publishes the pages and states that it computed.
- * Unpins the slot that it read, and queues those followers again that waited for no more than the row has computed. */
+ * Unpins the slot that it read, and queues those followers again that waited for the prompt up to the row's end, or for
+ * less. */
 static void commit_row(struct scheduler *s, const struct step *t, uint32_t i, bool ran)
 {
 	const struct plan_row *row = &t->rows[i];

@@ -12,10 +12,10 @@
  * yet (plan_row.token_draw). Plans are committed in their order.
  *
  * A step has prefill rows first, then at most one row for each decoding sequence (a mixed batch). A sequence without a
- * page for its next token pauses: it has no row. The prefill budget (max_prefill_tokens) counts prompt tokens only. At
- * most one prompt at a time is begun and not planned to its end. A second prompt begins in the same step only if the
- * first one is planned to its end and leaves some of the budget. Requests wait in the order of (priority, submission),
- * but while others wait no owner gets more than half of the seats (fairness.h).
+ * page for its next token pauses: it has no row. The prefill budget (max_prefill_tokens) counts prompt tokens only. Of
+ * the prompts computed here at most one at a time is begun and not planned to its end. A second prompt begins in the
+ * same step only if the first one is planned to its end and leaves some of the budget. Requests wait in the order of
+ * (priority, submission), but while others wait no owner gets more than half of the seats (fairness.h).
  *
  * Prefix cache. Admission looks up where a prompt can be resumed, and the request begins there if the memory allows it.
  * At each commit the whole pages that were computed are handed to the cache. So are some states, as checkpoints, as

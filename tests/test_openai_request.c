@@ -705,6 +705,29 @@ static void repeat(struct buf *b, const char *text, size_t n)
 		buf_puts(b, text);
 }
 
+TEST(pace)
+{
+	enum { N = 100000 };
+	int left = 5;
+	const struct pace pace = {impatient, &left};
+	struct buf body;
+
+	buf_init(&body, 1 << 20);
+	buf_puts(&body, "{\"prompt\":\"");
+	for (int i = 0; i < N; i++)
+		buf_putc(&body, 'a');
+	buf_puts(&body, "\"}");
+	openai_request_release(&r);
+	is_int(openai_parse_completion(buf_str(&body), body.len, &pace, &limits, &arena, &r, &err),
+	       -ECANCELED, "a body is given up at the sixth question");
+	left = 1 << 30;
+	is_int(openai_parse_completion(buf_str(&body), body.len, &pace, &limits, &arena, &r, &err),
+	       0, "a patient caller gets all");
+	is_int((long long)r.prompts[0].text_len, N, "of it");
+	ok((1 << 30) - left > 20, "and is asked often (%d times)", (1 << 30) - left);
+	buf_release(&body);
+}
+
 /* Large and hostile bodies end quickly and in a sentence. */
 TEST(bounds)
 {
@@ -743,29 +766,6 @@ TEST(bounds)
 	arena_init(&arena, 64);
 	is_int(parse(false, "{'prompt':'012345678901234567890123456789012345678901234567890123'}"),
 	       -ENOMEM, "an arena that is too small");
-}
-
-TEST(pace)
-{
-	enum { N = 100000 };
-	int left = 5;
-	const struct pace pace = {impatient, &left};
-	struct buf body;
-
-	buf_init(&body, 1 << 20);
-	buf_puts(&body, "{\"prompt\":\"");
-	for (int i = 0; i < N; i++)
-		buf_putc(&body, 'a');
-	buf_puts(&body, "\"}");
-	openai_request_release(&r);
-	is_int(openai_parse_completion(buf_str(&body), body.len, &pace, &limits, &arena, &r, &err),
-	       -ECANCELED, "a body is given up at the sixth question");
-	left = 1 << 30;
-	is_int(openai_parse_completion(buf_str(&body), body.len, &pace, &limits, &arena, &r, &err),
-	       0, "a patient caller gets all");
-	is_int((long long)r.prompts[0].text_len, N, "of it");
-	ok((1 << 30) - left > 20, "and is asked often (%d times)", (1 << 30) - left);
-	buf_release(&body);
 }
 
 int main(void)

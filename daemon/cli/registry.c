@@ -1,12 +1,13 @@
 /*
  * `tigon registry`: prefill workers announce themselves here, and decode workers ask for the list of them.
  *
- * The messages are ANNOUNCE, LIST and PEERS (protocol/transfer/message.h). The registry lists a worker for as long as
- * the worker's ANNOUNCE says, at most a minute, and answers a LIST with the workers. It keeps nothing on disk. Workers
- * announce themselves three times within the time that they name, so after a restart of the registry the list is
- * complete again within a third of this time; meanwhile workers that have found each other go on. The registry sends
- * nothing but answers, and drops messages that it cannot read. Memory is bounded: of each peer only a few messages wait
- * unread, and the table has at most WIRE_PEERS_MAX workers.
+ * The messages are ANNOUNCE, LIST and PEERS (protocol/transfer/message.h). The registry lists a worker that it accepts
+ * for as long as the worker's ANNOUNCE says, at most a minute. A LIST asks for the workers of one role and of one model
+ * or all models. The registry keeps nothing on disk. Prefill workers announce themselves three times within the time
+ * that they name, so after a restart of the registry the list is complete again within about a third of this time;
+ * meanwhile workers that have found each other go on. The registry sends nothing but answers, and drops messages that
+ * it cannot read. Memory is bounded: of each peer only a few messages wait unread, and the list has at most
+ * WIRE_PEERS_MAX workers.
  */
 #include "daemon/cli/command.h"
 

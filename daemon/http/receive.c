@@ -15,7 +15,8 @@
 #include "daemon/request/text.h"
 
 enum {
-	/* The bytes of large bodies that may be in memory at the same time, in units of --max-body. */
+	/* A request with a large body is refused while the large bodies in memory have so many times --max-body bytes or
+	 * more. */
 	BODIES_MAX = 8,
 	/* A body that is too long is read to its end and dropped, so that the client gets its answer. If it is longer than
 	 * so many times what is allowed, the connection is closed instead. */
@@ -224,8 +225,8 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 		r = check_body(mc, x, &x->error);
 	/* Usually the error is sent when the body has been read. It is sent now if the client waits for "100
 	 * Continue" before it sends the body, or if the body is far too long to be read. */
-	if (r && (exchange_header(mc, "Expect") ||
-		  content_length(mc) / DISCARD_FACTOR > most_body(x))) {
+	if (r &&
+	    (exchange_header(mc, "Expect") || content_length(mc) / DISCARD_FACTOR > most_body(x))) {
 		x->close = true;
 		return send_error(mc, x, &x->error);
 	}

@@ -14,11 +14,12 @@
  *
  * A *part* of a call is one of its prompts, which is one request of the scheduler and has n choices.
  *
- * Each member struct of struct call has an owner. `http` and `text` are written by the thread of that name before it
- * hands the call on, and are constant afterwards. There are four exceptions: http moves the body into text.body and
- * links text.node into the queue; http writes http.access when the request is completed, and owns http.kept throughout;
- * the engine thread owns text.parts[].run and text.choices; and a visit may write to *http.own and http.own_bytes.
- * `engine` is the engine thread's. `report` is atomic. `shared` is guarded by its lock.
+ * The members http, text, engine, report and shared of struct call are divided by owner. `http` and `text` are written
+ * by the thread of that name before it hands the call on, and are constant afterwards. There are four exceptions: http
+ * moves the body into text.body and links text.node into the queue; http writes http.access when the request is
+ * completed, and owns http.kept throughout; the engine thread owns text.parts[].run and text.choices; and a visit may
+ * write to *http.own and http.own_bytes. `engine` is the engine thread's. The members of `report` are atomic. `shared`
+ * is guarded by its lock.
  *
  * References keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
  * completed. The work's lasts from text_submit (of a visit: call_submit) until the engine thread (or the text thread)
@@ -216,7 +217,8 @@ void call_waits(struct call *c, bool waits);
  * or on its way. */
 bool call_give_up(struct call *c, const struct err *e);
 
-/* text: frees the body once it is parsed, and subtracts its bytes from server.body_bytes. */
+/* Frees the body, and subtracts its bytes from server.body_bytes. The text thread calls it when the body is parsed,
+ * call_unref in any case. */
 void call_drop_body(struct call *c);
 
 /* Notes the reason for which a choice, or the call as a whole, ended: for metrics and the log. */

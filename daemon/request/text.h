@@ -1,10 +1,10 @@
 /* The text threads: from bodies to prompts of token ids.
  *
  * One of them opens the tokenizer and the chat template while the engine thread loads the model. Then each takes one
- * call after the other. If the endpoint has `reply`, it answers the call. Otherwise it parses the body, checks the
- * model's name, renders the template, tokenizes, checks that the lengths fit, and hands the call on to the engine
- * thread. So a bad request gets its error before any header of a stream is sent. Only a full queue, or lack of memory,
- * can still make the scheduler refuse a request later.
+ * call after the other. If the endpoint has `reply`, the thread answers the call. Otherwise it parses the body, checks
+ * the model's name, renders the template of a chat, tokenizes, checks that the lengths fit, and hands the call on to
+ * the engine thread. So a bad request gets its error before any header of a stream is sent. The scheduler may still
+ * refuse a request later, mostly because its queue is full or memory is short.
  *
  * A large body takes seconds, and much memory. So one thread takes large bodies, one after the other, and leaves the
  * processor to others that want it (polite.h); two threads take small bodies. Neither kind waits for the other. Work on a

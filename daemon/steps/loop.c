@@ -21,7 +21,7 @@ struct loop {
 	struct server *server;
 	pthread_t thread;
 	_Atomic bool draining, quit; /* each is set once */
-	_Atomic bool failing;	     /* set once: run_steps ends with its round, every call fails */
+	_Atomic bool failing;	     /* set once: run_steps ends, and every call fails */
 	pthread_mutex_t failure_lock;
 	struct err failure; /* the reason why the loop is failing; guarded by failure_lock */
 

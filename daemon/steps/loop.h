@@ -14,9 +14,9 @@
  * before it, plans the next step, and queues it behind the running one. In a prefill worker handoff.h takes the place
  * of live.c.
  *
- * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. When the device
- * is lost or the daemon ends, every live call (live.h) fails with an error, and so does every call that still comes,
- * until loop_free.
+ * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. When the engine
+ * cannot be opened, the device is lost or the daemon ends, every live call (live.h) fails with an error, and so does
+ * every call that still comes into the inbox.
  */
 #pragma once
 

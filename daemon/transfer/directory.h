@@ -1,9 +1,10 @@
 /* How a worker uses the registry (`tigon registry`). A prefill worker announces itself three times within the time for
  * which the registry remembers one announcement. A decode worker asks for the list of prefill workers and connects to
- * new ones. It disconnects from a worker that is missing from the last list and has not been Registered (peers.h) for
- * three heartbeats. So no connection ends because the registry is down, or was restarted and knows no worker yet. A
- * decode worker also ends its second connection to one and the same worker. It connects anew to a worker that does not
- * answer and has another key in the list than before. While the transfer thread runs, no other thread calls these
+ * new ones that have its model. The following is about workers that it knows from the list, not from an option. A
+ * decode worker disconnects from a worker that is missing from the last list and has not been Registered (peers.h) for
+ * three heartbeats. So no connection ends because the registry is down, or was restarted and knows no worker yet. An
+ * idle connection ends if there is another one to the same worker. A decode worker connects anew to a worker that does
+ * not answer and has another key in the list than before. While the transfer thread runs, no other thread calls these
  * functions. */
 #pragma once
 

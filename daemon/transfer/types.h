@@ -25,9 +25,9 @@ struct transfer_config {
 	struct transfer_listener *listener; /* prefill: transfer_start takes its port */
 	const char *const *peers;	    /* [n_peers] decode: addresses of prefill workers */
 	size_t n_peers;
-	const char *registry; /* NULL: none */
-	const char *
-		announce; /* prefill: the address that the registry announces; NULL: listener->bound */
+	const char *registry; /* address of the registry (`tigon registry`); NULL: none */
+	/* prefill: the address to announce to the registry; NULL: listener->bound */
+	const char *announce;
 	const struct transfer_keys *keys; /* NULL: none */
 	const char *trace;		  /* trace file, a line for each event; NULL: none */
 	uint64_t heartbeat_ns;

@@ -10,10 +10,10 @@
  *     vector   floats, padded to 16, with constant functions already applied (1 + w, -exp(A_log)); the
  *              convolution's taps are transposed.
  *
- * A kernel makes the numbers of synthetic matrices and lookups. All other weights are written by the host, row by row,
- * as weights_row (weights.h) converts them, into a mapping of the buffer: on all processors, while the rows are read
- * from the files. Rows that were packed leave this process's memory at once (weights_forget). The elements of a matrix
- * may also be coded there, so that they take fewer bytes (kernels/coded.h). */
+ * A kernel makes the numbers of synthetic weights in the forms matrix and lookup. All other weights are converted by
+ * the host (weights_row, weights.h) and written into a mapping of the buffer: on all processors, while the rows are
+ * read from the files. Rows that were packed leave this process's memory at once (weights_forget). The elements of a
+ * matrix may also be coded, so that they take fewer bytes (kernels/coded.h). */
 #pragma once
 
 #include "base/log.h"

@@ -2,9 +2,10 @@
  * a prompt.
  *
  * In the first two forms a token's text is the characters that it completes. So a character whose bytes are spread over
- * several tokens belongs to the last of these tokens, and the texts of all tokens, joined, are the content. `bytes` are
- * exactly the token's own. A choice's last token, and a token that could have been drawn but was not, have no later
- * token that could complete their bytes; incomplete bytes there are shown as U+FFFD. */
+ * several tokens belongs to the last of these tokens, and the texts of all tokens, joined, are the content. `bytes` (in
+ * chat) are the token's own bytes, without those that `cut` of struct openai_token leaves out. The last token of a
+ * choice or of an echoed prompt, and a token that is listed beside the drawn one, have no later token that could
+ * complete their bytes; such incomplete bytes are shown as U+FFFD. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,7 +84,7 @@ static void token_text(struct openai_cursor *c, struct span s, bool last, struct
 }
 
 /* Writes the text of token `id` at a place, in quotes, and returns its bytes. Among the best tokens the place's own
- * token has the same text as in its own entry, so that clients find it there. */
+ * token has the same text as in its own entry, so that clients can find this token among the best. */
 static struct span text_of(const struct openai_head *h, const struct openai_place *at, int32_t id,
 			   struct buf *out)
 {

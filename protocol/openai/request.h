@@ -13,8 +13,8 @@
  *  - an array of text parts becomes one string, their texts one after another: some templates (Qwen3-Next) drop an
  *    array, and those that take arrays print the same for both forms. In an assistant's message a refusal part counts
  *    as text, and the texts of thinking parts become its reasoning_content;
- *  - tool_calls[].function.arguments becomes an object: JSON text of an object is parsed, absent or "" becomes {}, and
- *    other text stays text;
+ *  - tool_calls[].function.arguments: JSON text of an object becomes the object, absent or "" becomes {}, other text
+ *    stays text;
  *  - `reasoning` is another name for `reasoning_content`; if both are given, reasoning_content counts; either counts
  *    more than thinking parts;
  *  - members that answers of this and other servers have (refusal, annotations, null audio and function_call) are
@@ -119,8 +119,9 @@ static inline bool openai_wants_scores(const struct openai_request *r, uint32_t 
 	return echoed || r->prompt_logprobs;
 }
 
-/* Parse a body. Strings live in the arena. -EINVAL and -PROBLEM_UNSUPPORTED name the param at fault, unless the body as
- * a whole is wrong; -ECANCELED: the pace (NULL: none); -ENOMEM. On failure *ret is unchanged and there is nothing to release. */
+/* Parse a body. Texts and ids of the body are copied into the arena, except those of the context. -EINVAL and
+ * -PROBLEM_UNSUPPORTED name the param at fault, unless the body as a whole is wrong; -ECANCELED: the pace (NULL: none);
+ * -ENOMEM. On failure *ret is unchanged and there is nothing to release. */
 int openai_parse_chat(const char *body, size_t len, const struct pace *pace,
 		      const struct openai_limits *limits, struct arena *arena,
 		      struct openai_request *ret, struct err *e) MUST_CHECK;

@@ -20,9 +20,8 @@
  *
  * Log-probabilities: pass the tokens in order, each with the piece of text that has the token's last byte (or with the
  * last piece). Pass only tokens of the content: not the end token, no tokens behind a stop string and none of the
- * reasoning. Then the tokens' texts together are the content. If a prompt is echoed, pass its text and its tokens with
- * the first piece, and then every drawn token. The end token is one of these; it has no text. Evaluation programs need
- * it, because they cut off as many tokens as they asked to generate.
+ * reasoning. If a prompt is echoed, pass its text and its tokens with the first piece, and also the drawn tokens without
+ * text, such as the end token: evaluation programs cut off as many tokens as they asked to generate.
  *
  * Token ids (return_token_ids) are all drawn tokens, the end token included. `prompt_token_ids` is where vLLM has it.
  * In chat it is a member of the body, and of each choice's first chunk. In completions it is a member of each choice of
@@ -66,8 +65,8 @@ struct openai_head {
 	const struct tokenizer *tokenizer;
 };
 
-/* The place in a choice's text where its next token begins, kept from one piece of text to the next. Each choice has
- * one, all zeros at first. Only the functions here use the members. */
+/* The place in a choice's text where its next token begins, kept from one piece of text to the next. Each choice of a
+ * stream has one, all zeros at first. Only the functions of this directory use the members. */
 struct openai_cursor {
 	char held[4]; /* start of a UTF-8 sequence that the next token continues */
 	uint32_t n_held;

@@ -8,10 +8,10 @@
  * unanswered if no message of the peer has come when the next PING is due. Unanswered PINGs are counted, not elapsed
  * time, because the decode worker itself may have been stopped for a while.
  *
- * The cached pages of a peer are a guess from the prompts sent there and from its PONGs. A page is known by its
- * content key (prefix_cache/tiers.h). Of each peer at most as many keys are kept as it has pages, and at most
- * PEERS_KEYS_MAX; the least recently added leave first. The first page of a prompt counts as added last, so that the
- * beginning of a prompt is kept longest. A peer that comes back as another process counts as having nothing cached.
+ * The cached pages of a peer are a guess from the prompts sent to it and from its PONGs. A page is known by its content
+ * key (prefix_cache/tiers.h). Of each peer at most as many keys are kept as it has pages, and at most PEERS_KEYS_MAX;
+ * the least recently added leave first. The first page of a prompt counts as added last, so that the beginning of a
+ * prompt is kept longest. A peer that comes back as another process counts as having nothing cached.
  *
  * Load estimates the prompt tokens that a peer still has to compute: queued_tokens of a PONG, plus the tokens of
  * prompts that were sent after the PING that the PONG answers, less the tokens of peers_done. The PONG counts all
@@ -123,10 +123,11 @@ uint64_t peers_deadline(const struct peers *p);
 /* Chooses the peer that would finish a prompt first. keys[n]: the keys of the prompt's whole pages. Candidates are
  * Registered, not draining, not silent and not in `excluded` (bit i: peer i). A peer that was silent and has not
  * answered since is a candidate only while it has no prompt of this worker. The peer with the fewest tokens to compute
- * wins; its tokens are its load, and those of the prompt's whole pages that it has not cached. Ties: the most cached
- * pages, then the longest time without a prompt, then the lowest number. So of idle peers the one with the longest
- * cached prefix wins, yet prompts that all begin alike spread over the peers. *ret_n_cached: pages of the prompt that
- * the chosen peer is thought to have cached. False: there is no candidate. */
+ * wins: its load, and the tokens of the prompt's whole pages behind its cached ones. Its cached pages end before the
+ * prompt's first page that it is not thought to have. Ties: the most cached pages, then the longest time without a
+ * prompt, then the lowest number. So of idle peers the one with the longest cached prefix wins, yet prompts that all
+ * begin alike spread over the peers. *ret_n_cached: how many cached pages the chosen peer has. False: there is no
+ * candidate. */
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
 		  uint32_t *ret, uint32_t *ret_n_cached) MUST_CHECK;
 
