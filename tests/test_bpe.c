@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "protocol/tokenizer/bpe.h"
+#include "tests/impatient.h"
 #include "tests/random.h"
 #include "tests/tap.h"
 
@@ -143,7 +144,7 @@ static void test_random(const char *letters, const char *text_letters, bool orde
 				word[c] = text_letters[random_below(strlen(text_letters))];
 			n = naive(&m, word, len, want);
 			got.len = 0;
-			check(bpe_encode(&m.bpe, word, len, &got) == 0);
+			check(bpe_encode(&m.bpe, word, len, NULL, &got) == 0);
 			check(got.len == n && (!n || !memcmp(got.v, want, n * sizeof(*want))));
 		}
 		model_release(&m);
@@ -163,13 +164,13 @@ TEST(ignore_merges)
 	check(new_token(&v, "a", 1) >= 0 && new_token(&v, "b", 1) >= 0);
 	check(vocab_set(&v, 50, "abab", 4) == 0 && vocab_index(&v, 50, "abab", 4) == 0);
 	check(bpe_init(&b, &v, 0) == 0 && bpe_finish(&b, false) == 0);
-	check(bpe_encode(&b, "abab", 4, &ids) == 0 && ids.len == 4);
+	check(bpe_encode(&b, "abab", 4, NULL, &ids) == 0 && ids.len == 4);
 	ok_all("a token that merges do not make is not made");
 	check(bpe_finish(&b, true) == 0);
 	ids.len = 0;
-	check(bpe_encode(&b, "abab", 4, &ids) == 0 && ids.len == 1 && ids.v[0] == 50);
-	check(bpe_encode(&b, "ababa", 5, &ids) == 0 && ids.len == 6);
-	check(bpe_encode(&b, "cdc", 3, &ids) == 0 && ids.len == 6);
+	check(bpe_encode(&b, "abab", 4, NULL, &ids) == 0 && ids.len == 1 && ids.v[0] == 50);
+	check(bpe_encode(&b, "ababa", 5, NULL, &ids) == 0 && ids.len == 6);
+	check(bpe_encode(&b, "cdc", 3, NULL, &ids) == 0 && ids.len == 6);
 	ok_all("unless merges are ignored; bytes without a token are dropped");
 	bpe_release(&b);
 	vocab_release(&v);
@@ -181,6 +182,8 @@ TEST(long)
 {
 	enum { LEVELS = 10, LEN = 1 << 21 };
 	char *word = malloc(LEN);
+	int left = 3;
+	const struct pace pace = {impatient, &left};
 	struct ids ids = {0};
 	struct vocab v;
 	struct bpe b;
@@ -195,13 +198,20 @@ TEST(long)
 	for (int i = 0; i < LEVELS; i++)
 		bpe_add(&b, (size_t)i, i, i, i + 1);
 	check(bpe_finish(&b, false) == 0);
-	check(bpe_encode(&b, word, LEN - 1, &ids) == 0);
+	check(bpe_encode(&b, word, LEN - 1, NULL, &ids) == 0);
 	check(ids.len == (LEN >> LEVELS) - 1 + LEVELS);
 	for (size_t i = 0; i < ids.len; i++)
 		check(ids.v[i] == (i < (LEN >> LEVELS) - 1
 					   ? LEVELS
 					   : LEVELS - 1 - (int)(i - (LEN >> LEVELS) + 1)));
 	ok_all("two million letters that all merge");
+	ids.len = 0;
+	is_int(bpe_encode(&b, word, LEN - 1, &pace, &ids), -ECANCELED,
+	       "given up while the letters are read");
+	left = (LEN >> 12) + 100; /* a question for 4096 letters, and one for so many merges */
+	is_int(bpe_encode(&b, word, LEN - 1, &pace, &ids), -ECANCELED,
+	       "given up while they are merged");
+	is_int((long long)ids.len, 0, "which leaves nothing behind");
 	bpe_release(&b);
 	vocab_release(&v);
 	ids_release(&ids);

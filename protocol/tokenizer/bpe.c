@@ -8,7 +8,11 @@
 
 #include "base/mix.h"
 
-enum { SHORT_WORD = 64 };
+enum {
+	SHORT_WORD = 64,
+	LOOKS = 1
+		<< 12, /* pairs of a long word from one question whether to give up to the next: a millisecond or so */
+};
 
 int bpe_init(struct bpe *b, struct vocab *vocab, size_t n_merges)
 {
@@ -170,9 +174,14 @@ static void renew(const struct bpe *b, struct long_word *w, uint32_t pos)
 		heap_push(w, w->ranks[pos], pos);
 }
 
-static void merge_all(const struct bpe *b, struct long_word *w)
+/* -ECANCELED: the pace. */
+static int merge_all(const struct bpe *b, struct long_word *w, const struct pace *pace)
 {
+	size_t n_looks = 0;
+
 	for (uint32_t i = 0; i < w->n; i++) {
+		if (i % LOOKS == 0 && pace_gives_up(pace))
+			return -ECANCELED;
 		w->next[i] = i + 1;
 		w->prev[i] = i ? i - 1 : NONE;
 		w->ranks[i] = i + 1 < w->n ? rank_of(b, w->ids[i], w->ids[i + 1]) : BPE_NEVER;
@@ -186,6 +195,8 @@ static void merge_all(const struct bpe *b, struct long_word *w)
 		uint64_t top = heap_pop(w);
 		uint32_t pos = (uint32_t)top, rank = (uint32_t)(top >> 32), gone;
 
+		if (n_looks++ % LOOKS == 0 && pace_gives_up(pace))
+			return -ECANCELED;
 		if (w->ranks[pos] != rank)
 			continue;
 		gone = w->next[pos];
@@ -199,13 +210,15 @@ static void merge_all(const struct bpe *b, struct long_word *w)
 		if (w->prev[pos] != NONE)
 			renew(b, w, w->prev[pos]);
 	}
+	return 0;
 }
 
-static int encode_long(const struct bpe *b, const char *word, size_t len, struct ids *out)
+static int encode_long(const struct bpe *b, const char *word, size_t len, const struct pace *pace,
+		       struct ids *out)
 {
 	enum { A_BYTE = 4 * sizeof(uint32_t) + 2 * sizeof(uint64_t) };
 	struct long_word w = {0};
-	int r = 0;
+	int r;
 
 	if (len >= NONE || len > SIZE_MAX / A_BYTE)
 		return -ENOMEM;
@@ -220,7 +233,7 @@ static int encode_long(const struct bpe *b, const char *word, size_t len, struct
 		w.ids[w.n] = b->byte_id[(unsigned char)word[i]];
 		w.n += w.ids[w.n] >= 0;
 	}
-	merge_all(b, &w);
+	r = merge_all(b, &w, pace);
 	for (size_t i = 0; i < w.n && !r; i++)
 		if (w.ids[i] >= 0)
 			r = ids_push(out, w.ids[i]);
@@ -228,22 +241,24 @@ static int encode_long(const struct bpe *b, const char *word, size_t len, struct
 	return r;
 }
 
-static int encode_merging(const struct bpe *b, const char *word, size_t len, struct ids *out)
+static int encode_merging(const struct bpe *b, const char *word, size_t len,
+			  const struct pace *pace, struct ids *out)
 {
 	int32_t ids[SHORT_WORD];
 
 	if (len > SHORT_WORD)
-		return encode_long(b, word, len, out);
+		return encode_long(b, word, len, pace, out);
 	return ids_append(out, ids, merge_short(b, (const unsigned char *)word, len, ids));
 }
 
-int bpe_encode(const struct bpe *b, const char *word, size_t len, struct ids *out)
+int bpe_encode(const struct bpe *b, const char *word, size_t len, const struct pace *pace,
+	       struct ids *out)
 {
 	const struct vocab_slot *s = vocab_find(b->vocab, word, len);
 
 	if (s && s->whole)
 		return ids_push(out, (int32_t)s->id);
-	return encode_merging(b, word, len, out);
+	return encode_merging(b, word, len, pace, out);
 }
 
 size_t bpe_least(const struct bpe *b, size_t len)
@@ -283,7 +298,7 @@ int bpe_finish(struct bpe *b, bool ignore_merges)
 		}
 		t = v->tokens[s->id];
 		ids.len = 0;
-		r = encode_merging(b, v->bytes.data + t.start, t.len, &ids);
+		r = encode_merging(b, v->bytes.data + t.start, t.len, NULL, &ids);
 		s->whole = !r && ids.len == 1 && ids.v[0] == (int32_t)s->id;
 	}
 	ids_release(&ids);

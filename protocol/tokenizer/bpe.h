@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/ids.h"
+#include "base/pace.h"
 #include "protocol/tokenizer/vocab.h"
 
 /* A merge of two tokens: left and right, side by side, become the token bpe.merged[rank]. */
@@ -49,5 +50,7 @@ int bpe_finish(struct bpe *b, bool ignore_merges) MUST_CHECK;
 /* The least number of ids that a word of len bytes has. */
 size_t bpe_least(const struct bpe *b, size_t len);
 
-/* Appends the ids of a word, len > 0 bytes. -ENOMEM. */
-int bpe_encode(const struct bpe *b, const char *word, size_t len, struct ids *out) MUST_CHECK;
+/* Appends the ids of a word, len > 0 bytes. -ECANCELED: the pace (NULL: none), which is asked within a long word, because
+ * one of many megabytes takes seconds; -ENOMEM. */
+int bpe_encode(const struct bpe *b, const char *word, size_t len, const struct pace *pace,
+	       struct ids *out) MUST_CHECK;

@@ -42,7 +42,7 @@ static int encode_word(void *arg, const char *word, size_t len)
 		return -ECANCELED;
 	if (bpe_least(&e->t->bpe, len) > e->end - e->out->len)
 		return -EOVERFLOW;
-	r = bpe_encode(&e->t->bpe, word, len, e->out);
+	r = bpe_encode(&e->t->bpe, word, len, e->bounds.pace, e->out);
 	return !r && e->out->len > e->end ? -EOVERFLOW : r;
 }
 

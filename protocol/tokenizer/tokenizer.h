@@ -26,7 +26,7 @@ void tokenizer_free(struct tokenizer *t);
 /* Bounds of an encoding, for texts of clients. */
 struct tokenizer_bounds {
 	size_t ids;		 /* the most ids */
-	const struct pace *pace; /* asked every 64 words; NULL: never */
+	const struct pace *pace; /* asked every 64 words, and within a long one; NULL: never */
 };
 
 /* Appends the ids of text (UTF-8; invalid bytes become U+FFFD), like Hugging Face's encode with
