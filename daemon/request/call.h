@@ -104,7 +104,8 @@ struct call_http {
 
 /* text: the request as the scheduler will get it. The text thread fills it before call_submit. */
 struct call_text {
-	struct list node; /* in one of the lists of struct text */
+	struct list node; /* in one of the lines of struct text (text.c) */
+	uint64_t round;	  /* its place in that line */
 	struct buf body;  /* dropped once parsed */
 	struct polite
 		*polite; /* of the thread that works on a large body; NULL: it is a small one */

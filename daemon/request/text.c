@@ -25,6 +25,14 @@ struct worker {
 	struct call *call;    /* the call that it works on, or NULL; guarded by text.lock */
 };
 
+/* Calls that wait for one kind of worker, round after round. An owner (call.owner) has one call in each round, and the
+ * calls of a round stand in the order in which they came. So a client that sends many bodies delays those of another
+ * client by one of its own. */
+struct line {
+	struct list calls; /* by call.text.node */
+	uint64_t round;	   /* of the call that was taken last */
+};
+
 struct text {
 	struct server *server;
 	struct worker workers[THREADS];
@@ -32,7 +40,7 @@ struct text {
 	pthread_mutex_t lock;
 	pthread_cond_t ready;
 	/* guarded by lock */
-	struct list small, large; /* calls in the order in which they came, by call.text.node */
+	struct line small, large;
 	bool quit;
 };
 
@@ -129,14 +137,32 @@ static void prepare_or_answer(struct call *c) ON(role_text)
 	call_submit(c);
 }
 
+/* Adds a call to a line. Its round follows the newest one in which its owner has a call, or else the present one. Call
+ * with the lock held. */
+static void line_add(struct line *l, struct call *c)
+{
+	struct list *next = &l->calls;
+
+	c->text.round = l->round + 1;
+	list_for_each (other, &l->calls, struct call, text.node)
+		if (other->owner == c->owner)
+			c->text.round = other->text.round + 1;
+	while (next->prev != &l->calls &&
+	       container_of(next->prev, struct call, text.node)->text.round > c->text.round)
+		next = next->prev;
+	list_append(next, &c->text.node);
+}
+
 /* The next call for this worker, with its reference; NULL: there is none. Call with the lock held. */
 static struct call *next_call(struct worker *w)
 {
-	struct list *queue = w->small ? &w->text->small : &w->text->large;
-	struct call *c = list_first(queue, struct call, text.node);
+	struct line *l = w->small ? &w->text->small : &w->text->large;
+	struct call *c = list_first(&l->calls, struct call, text.node);
 
-	if (c)
-		list_remove(&c->text.node);
+	if (!c)
+		return NULL;
+	list_remove(&c->text.node);
+	l->round = c->text.round;
 	return c;
 }
 
@@ -197,8 +223,8 @@ int text_start(struct server *s, struct err *e)
 	t->server = s;
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->ready, NULL);
-	list_init(&t->small);
-	list_init(&t->large);
+	list_init(&t->small.calls);
+	list_init(&t->large.calls);
 	s->text = t;
 	while (!r && t->n_workers < THREADS) {
 		struct worker *w = &t->workers[t->n_workers];
@@ -215,7 +241,7 @@ void text_submit(struct text *t, struct call *c)
 {
 	call_ref(c);
 	pthread_mutex_lock(&t->lock);
-	list_append(c->text.body.len <= SMALL_BODY ? &t->small : &t->large, &c->text.node);
+	line_add(c->text.body.len <= SMALL_BODY ? &t->small : &t->large, c);
 	/* All, because a worker that a signal wakes alone may be one for the other kind. */
 	pthread_cond_broadcast(&t->ready);
 	pthread_mutex_unlock(&t->lock);
@@ -236,8 +262,8 @@ static void drop_calls(struct list *calls, const struct err *e)
 void text_fail_all(struct text *t, const struct err *e)
 {
 	pthread_mutex_lock(&t->lock);
-	drop_calls(&t->small, e);
-	drop_calls(&t->large, e);
+	drop_calls(&t->small.calls, e);
+	drop_calls(&t->large.calls, e);
 	for (size_t i = 0; i < t->n_workers; i++)
 		if (t->workers[i].call)
 			call_fail(t->workers[i].call, e);
@@ -249,8 +275,8 @@ void text_free(struct text *t)
 	if (!t)
 		return;
 	pthread_mutex_lock(&t->lock);
-	drop_calls(&t->small, NULL);
-	drop_calls(&t->large, NULL);
+	drop_calls(&t->small.calls, NULL);
+	drop_calls(&t->large.calls, NULL);
 	t->quit = true;
 	pthread_cond_broadcast(&t->ready);
 	pthread_mutex_unlock(&t->lock);

@@ -1,8 +1,11 @@
 """Long texts: they delay no short one, are not read further than is useful, and end when their clients leave."""
 import json
 import os
+import random
+import select
 import shutil
 import signal
+import socket
 import tempfile
 import time
 
@@ -81,6 +84,29 @@ except OSError:
     answer = b""
 same(answer, b"", "but none of 16 MB")
 c.close()
+
+# clients take turns, whatever the number of their texts
+def post_from(address, path, body):
+    c = socket.create_connection(("127.0.0.1", s.port), source_address=(address, 0), timeout=300)
+    c.sendall(raw_post(path, body))
+    return c
+
+
+def answered(connections):
+    return len(select.select(connections, [], [], 0)[0])
+
+
+r = random.Random(1)
+MANY = 400
+for size, count in (60000, MANY), (100000, MANY // 2):
+    text = "".join(r.choices("etaoinshrdlu", k=size))
+    first = [post_from("127.0.0.2", "/tokenize", {"prompt": text}) for _ in range(count)]
+    second = post_from("127.0.0.3", "/tokenize", {"prompt": text})
+    select.select([second], [], [], 300)
+    before = answered(first)
+    ok(before < count - 20, f"a text of another client comes before most of {count} of {size} bytes", before)
+    for c in [*first, second]:
+        c.close()
 
 # work ends when its client has left
 def queued_after(asks):
