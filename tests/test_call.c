@@ -9,12 +9,14 @@
 #include "base/log.h"
 #include "base/problem.h"
 #include "daemon/lifecycle.h"
+#include "daemon/request/text.h"
 #include "daemon/steps/loop.h"
 #include "tests/tap.h"
 
 enum { TOKENS = 20000, CHOICES = 3 };
 
 static struct server server;
+static _Atomic int n_busy; /* text threads within `endless` */
 static const struct endpoint endpoint = {.id = "cmpl-", .parse = openai_parse_completion};
 
 /* A connection: resumed is posted when a sleeper shall go on. */
@@ -333,6 +335,76 @@ TEST(scores)
 	ok(!call_record(&tokens, &at, &of, &finish, &got), "that is all");
 	buf_release(&tokens);
 	call_unref(c);
+}
+
+/* Work that ends when it is told to. */
+static int endless(struct call *c, struct buf *out, struct err *e)
+{
+	const struct pace pace = prepare_pace(c);
+
+	atomic_fetch_add(&n_busy, 1);
+	while (!pace_gives_up(&pace))
+		usleep(100);
+	return err_set(e, ECANCELED, "given up");
+}
+
+TEST(texts)
+{
+	static const struct endpoint slow = {.id = "slow-", .reply = endless};
+	enum { CALLS = 9, THREADS = 2 };
+	struct connection_double connection[CALLS] = {0};
+	struct call *calls[CALLS];
+	struct call_news news;
+	struct buf tokens;
+	struct err e = {0}, why = {0};
+
+	buf_init(&tokens, 1 << 20);
+	check(text_start(&server, &e) == 0);
+	for (int i = 0; i < CALLS; i++) {
+		calls[i] = new_call(&connection[i]);
+		calls[i]->endpoint = &slow;
+		text_submit(server.text, calls[i]);
+	}
+	for (int i = 0; i < 2000 && atomic_load(&n_busy) < THREADS; i++)
+		usleep(1000);
+	is_int(atomic_load(&n_busy), THREADS, "two threads are busy with small texts");
+	err_set(&why, ESHUTDOWN, "the end");
+	text_fail_all(server.text, &why);
+	text_free(server.text);
+	ok(true, "when all texts have failed, the threads end");
+	for (int i = 0; i < CALLS; i++) {
+		call_take(calls[i], &tokens, suspend, &news);
+		check(news.stage == CALL_ANSWERED && news.failure.code == ESHUTDOWN);
+		call_unref(calls[i]);
+	}
+	ok_all("and every client gets the error");
+	wait_for_calls(0);
+	ok_all("none is left");
+}
+
+TEST(text_of_a_client_that_left)
+{
+	static const struct endpoint slow = {.id = "slow-", .reply = endless};
+	struct connection_double connection = {0};
+	struct call *c = new_call(&connection);
+	struct call_news news;
+	struct buf tokens;
+	struct err e = {0};
+
+	buf_init(&tokens, 1 << 20);
+	atomic_store(&n_busy, 0);
+	check(text_start(&server, &e) == 0);
+	c->endpoint = &slow;
+	text_submit(server.text, c);
+	for (int i = 0; i < 2000 && !atomic_load(&n_busy); i++)
+		usleep(1000);
+	call_abort(c);
+	text_free(server.text);
+	call_take(c, &tokens, suspend, &news);
+	ok(!news.failure.code && call_left(c), "no error is noted for a client that left");
+	call_unref(c);
+	wait_for_calls(0);
+	ok_all("none is left");
 }
 
 /* Large bodies that wait to be parsed count, whether they are parsed or not. */

@@ -105,6 +105,14 @@ static int answer_now(struct call *c, struct err *e)
 	return r;
 }
 
+/* Drops a call whose client left. It is neither refused nor a failure of the server, so no error is noted. */
+static void drop_aborted(struct call *c) ON(role_text)
+{
+	if (c->endpoint->parse)
+		call_count(c, METRICS_ABORT);
+	call_unref(c);
+}
+
 /* Does the text thread's work on a call. Takes the work's reference: hands it on to the engine thread, or drops it. */
 static void prepare_or_answer(struct call *c) ON(role_text)
 {
@@ -112,29 +120,25 @@ static void prepare_or_answer(struct call *c) ON(role_text)
 	int r;
 
 	if (atomic_load(&c->aborted)) {
-		call_count(c, METRICS_ABORT);
-		call_unref(c);
+		drop_aborted(c);
 		return;
 	}
-	if (c->endpoint->reply) {
-		if (answer_now(c, &e) < 0)
-			call_fail(c, &e);
-		call_drop_body(c);
-		call_unref(c);
-		return;
-	}
-	r = prepare_call(c, &e);
+	r = c->endpoint->reply ? answer_now(c, &e) : prepare_call(c, &e);
 	call_drop_body(c);
+	if (r < 0 && atomic_load(&c->aborted)) {
+		drop_aborted(c);
+		return;
+	}
+	if (!r && c->endpoint->parse) {
+		call_submit(c);
+		return;
+	}
 	if (r < 0) {
 		call_fail(c, &e);
-		if (atomic_load(&c->aborted))
-			call_count(c, METRICS_ABORT);
-		else
+		if (c->endpoint->parse)
 			call_count_error(c, e.code);
-		call_unref(c);
-		return;
 	}
-	call_submit(c);
+	call_unref(c);
 }
 
 /* Adds a call to a line. Its round follows the newest one in which its owner has a call, or else the present one. Call
@@ -247,7 +251,7 @@ void text_submit(struct text *t, struct call *c)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Drops the calls of a list, which fail with *e; NULL: nobody waits for their answers any more. Call with the lock
+/* Drops the calls of a list. They fail with *e; NULL: nobody waits for their answers any more. Call with the lock
  * held. */
 static void drop_calls(struct list *calls, const struct err *e)
 {
@@ -266,7 +270,7 @@ void text_fail_all(struct text *t, const struct err *e)
 	drop_calls(&t->large.calls, e);
 	for (size_t i = 0; i < t->n_workers; i++)
 		if (t->workers[i].call)
-			call_fail(t->workers[i].call, e);
+			call_cancel(t->workers[i].call, e);
 	pthread_mutex_unlock(&t->lock);
 }
 
