@@ -33,7 +33,7 @@ static int parse_bytes(bool chat, const char *body, size_t len)
 	openai_request_release(&r);
 	memset(&err, 0, sizeof(err));
 	memset(&r, 0xee, sizeof(r)); /* so that a member that nothing sets is seen */
-	r.context = NULL;
+	r.context = r.texts = NULL;
 	return chat ? openai_parse_chat(body, len, NULL, &limits, &arena, &r, &err)
 		    : openai_parse_completion(body, len, NULL, &limits, &arena, &r, &err);
 }
@@ -229,6 +229,9 @@ TEST(cache)
 	snprintf(members, sizeof(members), "'cache_salt':'%01025d'", 7);
 	refuses(false, members, "one byte more");
 	refuses(true, "'cache_salt':5", "a salt that is no string");
+	snprintf(members, sizeof(members), "'model':'%01025d'", 7);
+	refuses(true, members, "a model's name that is as long");
+	is_str(err.param, "model", "names its parameter");
 	refuses(true, "'priority':1.5", "a priority that is not whole");
 	refuses(true, "'priority':2147483648", "a priority too large");
 	is_str(err.param, "priority", "names its parameter");
@@ -711,6 +714,7 @@ TEST(pace)
 	int left = 5;
 	const struct pace pace = {impatient, &left};
 	struct buf body;
+	size_t used;
 
 	buf_init(&body, 1 << 20);
 	buf_puts(&body, "{\"prompt\":\"");
@@ -721,9 +725,11 @@ TEST(pace)
 	is_int(openai_parse_completion(buf_str(&body), body.len, &pace, &limits, &arena, &r, &err),
 	       -ECANCELED, "a body is given up at the sixth question");
 	left = 1 << 30;
+	used = arena.used;
 	is_int(openai_parse_completion(buf_str(&body), body.len, &pace, &limits, &arena, &r, &err),
 	       0, "a patient caller gets all");
 	is_int((long long)r.prompts[0].text_len, N, "of it");
+	ok(arena.used - used < N, "but no copy that lasts as long as the request");
 	ok((1 << 30) - left > 20, "and is asked often (%d times)", (1 << 30) - left);
 	buf_release(&body);
 }
@@ -764,8 +770,8 @@ TEST(bounds)
 
 	arena_release(&arena);
 	arena_init(&arena, 64);
-	is_int(parse(false, "{'prompt':'012345678901234567890123456789012345678901234567890123'}"),
-	       -ENOMEM, "an arena that is too small");
+	is_int(parse(false, "{'prompt':[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}"), -ENOMEM,
+	       "an arena that is too small");
 }
 
 int main(void)

@@ -246,29 +246,28 @@ static int find_turns(struct call *c, struct call_part *p, struct err *e)
 	return 0;
 }
 
-/* Makes the text of an echoed prompt: the client's, or that of its ids, without special tokens. */
-static int make_echo(struct call *c, const struct openai_prompt *prompt, struct call_part *p,
+/* Makes the text of an echoed prompt in the arena: the client's, or that of its ids, without special tokens. */
+static int make_echo(struct call *c, struct openai_prompt *prompt, struct call_part *p,
 		     struct err *e)
 {
 	const struct tokenizer *t = c->server->tokenizer;
 	struct buf text;
 
-	p->echo = prompt->text;
-	p->echo_len = prompt->text_len;
-	if (prompt->text)
-		return 0;
 	buf_init(&text, SIZE_MAX / 2);
-	for (size_t i = 0; i < prompt->n_ids; i++) {
+	for (size_t i = 0; !prompt->text && i < prompt->n_ids; i++) {
 		size_t len;
 		const char *bytes = tokenizer_bytes(t, prompt->ids[i], &len);
 
 		if (!tokenizer_is_special(t, prompt->ids[i]))
 			buf_append(&text, bytes, len);
 	}
+	p->echo_len = prompt->text ? prompt->text_len : text.len;
 	if (!text.failed)
-		p->echo = arena_strndup(&c->text.arena, buf_str(&text), text.len);
-	p->echo_len = text.len;
+		p->echo = arena_strndup(&c->text.arena,
+					prompt->text ? prompt->text : buf_str(&text), p->echo_len);
 	buf_release(&text);
+	if (prompt->text)
+		prompt->text = p->echo;
 	return p->echo ? 0 : err_no_memory(e);
 }
 

@@ -8,8 +8,7 @@
 #define PROMPT_WANT \
 	"a string, an array of strings, an array of token ids or an array of such arrays"
 
-static int text_prompt(const json_t *v, const char *path, struct arena *arena,
-		       struct openai_prompt *ret, struct err *e)
+static int text_prompt(const json_t *v, const char *path, struct openai_prompt *ret, struct err *e)
 {
 	if (!json_is_string(v))
 		return field_wrong(e, path, "", v, "a string like the others");
@@ -17,8 +16,8 @@ static int text_prompt(const json_t *v, const char *path, struct arena *arena,
 		return err_param(e, EINVAL, path, "%s is empty, but must have at least one token",
 				 path);
 	ret->text_len = json_string_length(v);
-	ret->text = arena_strndup(arena, json_string_value(v), ret->text_len);
-	return ret->text ? 0 : err_no_memory(e);
+	ret->text = json_string_value(v);
+	return 0;
 }
 
 static int ids_prompt(const json_t *v, const char *path, uint32_t vocab, struct arena *arena,
@@ -56,6 +55,7 @@ static int completion_prompts(const json_t *body, const struct openai_limits *li
 {
 	const json_t *prompt = field_get(body, "prompt"), *first = json_array_get(prompt, 0);
 	bool list = json_is_string(first) || json_is_array(first);
+	bool texts = json_is_string(list ? first : prompt);
 	size_t n = list ? json_array_size(prompt) : 1;
 	int ret;
 
@@ -80,13 +80,15 @@ static int completion_prompts(const json_t *body, const struct openai_limits *li
 
 		if (list)
 			snprintf(path, sizeof(path), "prompt[%zu]", i);
-		if (json_is_string(list ? first : prompt))
-			ret = text_prompt(v, path, arena, &r->prompts[i], e);
+		if (texts)
+			ret = text_prompt(v, path, &r->prompts[i], e);
 		else
 			ret = ids_prompt(v, path, limits->vocab_size, arena, &r->prompts[i], e);
 		if (ret < 0)
 			return ret;
 	}
+	if (texts)
+		r->texts = json_incref((json_t *)prompt);
 	return 0;
 }
 

@@ -191,6 +191,9 @@ int request_model(const json_t *body, struct arena *arena, const char **ret, str
 		return 0;
 	if (strlen(json_string_value(model)) != json_string_length(model))
 		return err_param(e, EINVAL, "model", "model has a NUL, which no name has");
+	if (json_string_length(model) > MODEL_NAME_MAX)
+		return err_param(e, EINVAL, "model", "model has %zu bytes, but may have at most %d",
+				 json_string_length(model), MODEL_NAME_MAX);
 	*ret = arena_strndup(arena, json_string_value(model), json_string_length(model));
 	return *ret ? 0 : err_no_memory(e);
 }
@@ -241,5 +244,6 @@ int request_parse(const char *text, size_t len, const struct pace *pace,
 void openai_request_release(struct openai_request *r)
 {
 	json_decref(r->context);
-	r->context = NULL;
+	json_decref(r->texts);
+	r->context = r->texts = NULL;
 }

@@ -44,6 +44,7 @@ enum {
 	STOP_BYTES_MAX = 1024,
 	STOP_TOKEN_IDS_MAX = 256,
 	CACHE_SALT_MAX = 1024, /* bytes */
+	MODEL_NAME_MAX = 1024, /* bytes */
 	PROMPTS_MAX = 1024,    /* prompts of one completion request */
 };
 
@@ -76,7 +77,8 @@ struct openai_request {
 	/* completions */
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
 	size_t n_prompts;
-	bool echo; /* the answer, and its log-probabilities, begin with the prompt */
+	json_t *texts; /* has the prompts' texts; owned; NULL: the prompts are ids */
+	bool echo;     /* the answer, and its log-probabilities, begin with the prompt */
 	/* the body has max_tokens 0, which needs echo. The member max_tokens is then 1, and the token drawn is not
 	 * shown. */
 	bool prompt_only;
@@ -119,7 +121,8 @@ static inline bool openai_wants_scores(const struct openai_request *r, uint32_t 
 	return echoed || r->prompt_logprobs;
 }
 
-/* Parse a body. Texts and ids of the body are copied into the arena, except those of the context. -EINVAL and
+/* Parse a body. Texts and ids of the body are copied into the arena, except the texts of context and prompts: these are
+ * there until openai_request_release, since they can be as long as the body. -EINVAL and
  * -PROBLEM_UNSUPPORTED name the param at fault, unless the body as a whole is wrong; -ECANCELED: the pace (NULL: none);
  * -ENOMEM. On failure *ret is unchanged and there is nothing to release. */
 int openai_parse_chat(const char *body, size_t len, const struct pace *pace,
