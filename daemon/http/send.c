@@ -10,7 +10,7 @@ enum {
 	SHORT = 64 << 10,
 	/* the most bytes of such an answer, or of a stream, that libmicrohttpd asks for at once */
 	BLOCK = 16 << 10,
-	TOKENS_KEPT = 1 << 20, /* a larger buffer of records is freed when they are used */
+	TOKENS_KEPT = 64 << 10, /* a larger buffer of records is freed when they are used */
 	/* seconds in Retry-After, with status 503 and with status 429 */
 	RETRY_LOADING = 2,
 	RETRY_BUSY = 1,
@@ -130,13 +130,12 @@ static void suspend(void *connection)
 	MHD_suspend_connection(connection);
 }
 
-/* Counts what is kept of the answer. */
+/* Counts what is kept of the answer. A buffer takes its memory until all of it is sent. */
 static void keep(struct exchange *x)
 {
 	size_t answer = x->answer ? answer_bytes(x->answer) : 0;
 
-	call_keep(x->call,
-		  answer + x->call->http.own_bytes + x->tokens.len + x->out.len - x->out_at);
+	call_keep(x->call, answer + x->call->http.own_bytes + x->tokens.cap + x->out.cap);
 }
 
 /* Takes the call's news, unless tokens are left of those before. False: there are none, and the connection sleeps. */

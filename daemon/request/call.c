@@ -211,10 +211,12 @@ void call_unqueue_one(struct call *c)
 
 void call_drop_body(struct call *c)
 {
-	server_count_body(c->server, c->text.body.len, 0);
-	if (c->text.body.len > LARGE)
-		atomic_store(&c->large, true);
+	size_t len = c->text.body.len;
+
+	server_count_body(c->server, len, 0);
 	buf_release(&c->text.body);
+	if (len > LARGE)
+		atomic_store(&c->server->trim, true);
 }
 
 void call_count(struct call *c, enum metrics_finish why)

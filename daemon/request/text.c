@@ -102,6 +102,8 @@ static int answer_now(struct call *c, struct err *e)
 	if (!r)
 		call_reply(c, &out);
 	buf_release(&out);
+	/* Copies of the body's texts: the answer may wait for its client for long. */
+	arena_release(&c->text.arena);
 	return r;
 }
 

@@ -158,6 +158,25 @@ ok(wait_for(lambda: s.metrics()["answer_unread_bytes"] == 0, 10), "all is freed"
 if not sanitized(s):  # their allocators keep what is freed
     ok(wait_for(lambda: rss(s) < before + 16, 10), "and given back to the system", f"{before} MB before, {rss(s)} MB now")
 
+# of a text whose tokens are not read, only these are kept
+s.stop()
+s = Server()
+text = "the violin is a bowed stringed instrument " * (8 * MB // 42)
+ask_tokens = lambda: s.request("POST", "/tokenize", json.dumps({"prompt": text}), timeout=300)
+size = len(ask_tokens()[2])
+before = rss(s)
+readers = []
+for _ in range(8):
+    c = slow_connection(s)
+    c.sendall(raw_post("/tokenize", {"prompt": text}))
+    read_head(c)
+    readers.append(c)
+if not sanitized(s):
+    ok(wait_for(lambda: rss(s) - before < 8 * 1.25 * size / MB + 16, 10),
+       f"eight answers of {size} bytes to texts of 8 MB take {rss(s) - before} MB")
+for c in readers:
+    c.close()
+
 # one request alone that would keep too much is refused before it is computed
 s.stop()
 s = Server("--answer-memory", "1M")
