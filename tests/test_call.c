@@ -337,6 +337,28 @@ TEST(scores)
 	call_unref(c);
 }
 
+/* An answer that takes too much memory: it is given up, or it is on its way. */
+TEST(giving_up)
+{
+	for (int sent = 0; sent < 2; sent++) {
+		struct connection_double connection = {0};
+		struct call *c = new_call(&connection);
+		struct err e = {0}, why = {0};
+
+		err_set(&why, PROBLEM_UNREAD, "too much");
+		call_accept(c);
+		if (sent) {
+			ok(call_begin_answer(c, &e), "an answer begins");
+			ok(!call_give_up(c, &why), "so it is not given up");
+		} else {
+			ok(call_give_up(c, &why), "an answer is given up");
+			ok(!call_begin_answer(c, &e) && e.code == PROBLEM_UNREAD,
+			   "so it does not begin, and its client gets the error");
+		}
+		call_unref(c);
+	}
+}
+
 /* Work that ends when it is told to. */
 static int endless(struct call *c, struct buf *out, struct err *e)
 {

@@ -263,9 +263,13 @@ static ssize_t read_answer(void *cls, uint64_t pos, char *to, size_t max)
 static enum MHD_Result send_pieces(struct MHD_Connection *mc, struct exchange *x, const char *type,
 				   uint64_t size)
 {
-	struct MHD_Response *r =
-		MHD_create_response_from_callback(size, BLOCK, read_answer, x, NULL);
+	struct MHD_Response *r;
+	struct err e;
 
+	keep(x);
+	if (!call_begin_answer(x->call, &e))
+		return send_error(mc, x, &e);
+	r = MHD_create_response_from_callback(size, BLOCK, read_answer, x, NULL);
 	if (!r)
 		return MHD_NO;
 	MHD_add_response_header(r, "Content-Type", type);
@@ -274,8 +278,6 @@ static enum MHD_Result send_pieces(struct MHD_Connection *mc, struct exchange *x
 		/* Without this header nginx collects chunks instead of passing them on. */
 		MHD_add_response_header(r, "X-Accel-Buffering", "no");
 	}
-	keep(x);
-	call_waits(x->call, true);
 	return queue_response(mc, x, MHD_HTTP_OK, r);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/problem.h"
 #include "daemon/lifecycle.h"
 
 /* A record of call.shared.tokens: this struct, then n_top ids, then n_top log-probabilities. */
@@ -309,6 +310,18 @@ bool call_give_up(struct call *c, const struct err *e)
 	failed = !atomic_load(&c->waits_ns) && fail_locked(c, e);
 	wake_and_unlock(c);
 	return failed;
+}
+
+bool call_begin_answer(struct call *c, struct err *ret)
+{
+	bool begins;
+
+	*ret = lock(c)->failure;
+	begins = ret->code != PROBLEM_UNREAD;
+	if (begins)
+		call_waits(c, true);
+	unlock(c);
+	return begins;
 }
 
 void call_reply(struct call *c, struct buf *body)

@@ -214,6 +214,10 @@ void call_keep(struct call *c, size_t bytes);
 /* http: says whether more of the answer is ready for the client: from now on it is up to the client to take it. */
 void call_waits(struct call *c, bool waits);
 
+/* http: begins to send the answer, and says call_waits. False: call_give_up came before it, with the error *ret, which is
+ * the answer now. */
+bool call_begin_answer(struct call *c, struct err *ret);
+
 /* watch: fails the call like call_fail, so that its client gets the error as its answer. False: the answer is complete
  * or on its way. */
 bool call_give_up(struct call *c, const struct err *e);
