@@ -189,6 +189,23 @@ TEST(stop)
 	is_str(buf_str(&s.tokens), "It has four s", "which is reported in part");
 	stops_free(stops);
 	sum_release(&s);
+	/* The last token has the first of three bytes, which become U+FFFD when no other comes. */
+	strings[0] = "\xef\xbf\xbd";
+	config.stops = stops = stops_new(strings, 1);
+	for (int end = FINISH_STOP; end <= FINISH_LENGTH; end++) {
+		ids.len = 0;
+		encode("bow", &ids);
+		check(ids_push(&ids, tokenizer_id(tokenizer, "\xe2")) == 0);
+		if (end == FINISH_STOP)
+			check(ids_push(&ids, end_token) == 0);
+		run(&config, ids.v, ids.len, (enum finish_reason)end, true, &s, &finish, &last);
+		is_str(finish, "stop", "a stop string that broken bytes complete");
+		is_str(buf_str(&s.content), "bow", "ends the text");
+		is_str(buf_str(&s.tokens), "bow", "and the reported tokens");
+		is_int(last, 0, "the engine has ended the choice already");
+		sum_release(&s);
+	}
+	stops_free(stops);
 	ids_release(&ids);
 }
 

@@ -158,6 +158,17 @@ static bool reported(const struct choice *c, size_t len)
 	return c->config->logprobs && (len || c->config->every_token);
 }
 
+/* Ends the text for this reason, unless its incomplete last bytes, as U+FFFD, complete a stop string. */
+static int finish_text(struct choice *c, const char *reason)
+{
+	int r = detokenizer_finish(c->detokenizer, &c->piece);
+
+	c->finish = r > 0 ? "stop" : reason;
+	if (r > 0)
+		cut_tokens(c);
+	return MIN(r, 0);
+}
+
 static int push_text(struct choice *c, const struct draw_result *draw, enum finish_reason finish)
 {
 	const struct tokenizer *t = c->config->tokenizer;
@@ -176,11 +187,7 @@ static int push_text(struct choice *c, const struct draw_result *draw, enum fini
 		cut_tokens(c);
 		return finish == FINISH_NONE;
 	}
-	if (!r && finish == FINISH_LENGTH) {
-		c->finish = "length";
-		r = detokenizer_finish(c->detokenizer, &c->piece);
-	}
-	return r;
+	return r < 0 || finish != FINISH_LENGTH ? r : finish_text(c, "length");
 }
 
 int choice_push(struct choice *c, const struct draw_result *draw, enum finish_reason finish)
@@ -195,10 +202,9 @@ int choice_push(struct choice *c, const struct draw_result *draw, enum finish_re
 		return -ENOMEM;
 	if (finish == FINISH_STOP) {
 		/* the text does not include the end token */
-		c->finish = "stop";
 		r = reported(c, 0) ? remember_token(c, draw, 0) : 0;
 		if (!r)
-			r = detokenizer_finish(c->detokenizer, &c->piece);
+			r = finish_text(c, "stop");
 	} else {
 		r = push_text(c, draw, finish);
 	}

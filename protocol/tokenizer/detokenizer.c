@@ -138,7 +138,7 @@ int detokenizer_finish(struct detokenizer *d, struct buf *out)
 	if (d->n_part && !d->stopped)
 		take_broken(d, d->n_part);
 	d->n_part = 0;
-	return flush(d, 0, out);
+	return flush(d, 0, out) < 0 ? -ENOMEM : d->stopped;
 }
 
 size_t detokenizer_released(const struct detokenizer *d)

@@ -25,7 +25,8 @@ void detokenizer_free(struct detokenizer *d);
  * where tokens begin and end. */
 int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out) MUST_CHECK;
 
-/* Ends the text: appends all text that is still held back, an incomplete sequence as U+FFFD. 0 or -ENOMEM. */
+/* Ends the text: appends all text that is still held back, an incomplete sequence as U+FFFD. 1: a stop string was found,
+ * which this U+FFFD may complete; 0: none. -ENOMEM. */
 int detokenizer_finish(struct detokenizer *d, struct buf *out) MUST_CHECK;
 
 /* Returns how many of the pushed tokens' bytes the appended text stands for so far (special tokens count as none). With
