@@ -194,6 +194,9 @@ TEST(errors)
 	       "an argument that is given twice");
 	is_str(e.text, "template test, line 1: indent: argument 'width' is given twice",
 	       "is named");
+	is_int(fails("{{ strftime_now('%Y\\x00') }}", "{}", &e), -EINVAL,
+	       "a NUL in a time's format");
+	is_str(e.text, "template test, line 1: strftime_now: the format has a NUL", "is named");
 	is_int(fails("{{ '}'.format() }}", "{}", &e), -EINVAL, "a single brace in a format");
 	is_str(e.text, "template test, line 1: format: single '}' in format string", "is named");
 	is_int(fails("{{ '{'.format() }}", "{}", &e), -EINVAL, "an opening one");

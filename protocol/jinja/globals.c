@@ -95,8 +95,10 @@ FUNCTION(global_strftime_now)
 
 	if (r->rc)
 		return NOTHING;
-	if (format.len >= FORMAT_MAX || memchr(format.s, 0, format.len))
+	if (format.len >= FORMAT_MAX)
 		return value_fail(r, "strftime_now: the format is too long");
+	if (memchr(format.s, 0, format.len))
+		return value_fail(r, "strftime_now: the format has a NUL");
 	for (const char *p = format.s; (p = strchr(p, '%')) && p[1]; p += 2)
 		if (strchr("fzZ", p[1]))
 			return value_fail(r,
