@@ -148,9 +148,11 @@ static int submit_prompt(struct handoff_send *h, const struct wire_prepare *p, s
 	memcpy(boundaries, p->boundaries, p->n_boundaries * sizeof(*ids));
 	if (scheduler_tiers(h->config->scheduler)) {
 		q.page_keys = keys = calloc(p->n_tokens / page_tokens + 1, sizeof(*keys));
-		if (!keys || content_key_root(p->space, &q.root_key) < 0 ||
-		    content_key_chain(&q.root_key, ids, p->n_tokens, page_tokens, keys) < 0)
+		if (!keys)
 			r = err_no_memory(e);
+		else if (content_key_root(p->space, &q.root_key) < 0 ||
+			 content_key_chain(&q.root_key, ids, p->n_tokens, page_tokens, keys) < 0)
+			r = err_set(e, PROBLEM_INTERNAL, "cannot hash the prompt");
 	}
 	if (r == 0)
 		r = scheduler_submit(h->config->scheduler, &q, &s->request, e);

@@ -53,8 +53,10 @@ int receiving_open(struct receiving *r, struct worker *w, struct err *e)
 	r->worker = w;
 	for (uint32_t i = 0; i < PORT_OUTGOING; i++)
 		r->peer_of_link[i] = PEERS_MAX;
-	if (getrandom(&random, sizeof(random), 0) < 0 ||
-	    !(r->peers = peers_new(random.seed, w->config.heartbeat_ns)))
+	if (getrandom(&random, sizeof(random), 0) < 0)
+		return err_set(e, errno, "cannot draw random numbers: %s", strerror(errno));
+	r->peers = peers_new(random.seed, w->config.heartbeat_ns);
+	if (!r->peers)
 		return err_no_memory(e);
 	/* A random number to count from, so that ids differ after a restart. It is not made from the seed of the hash
 	 * tables, which peers must not learn. */
