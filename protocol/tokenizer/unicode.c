@@ -6,6 +6,7 @@
  * utf8proc of Unicode 15.0 lacks, and `inert` keeps code points that are younger than Unicode 9 out of NFC. */
 #include "protocol/tokenizer/unicode.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -315,6 +316,7 @@ static int unit_flush(struct unit *s, struct buf *out)
 	}
 	n = utf8proc_normalize_utf32(s->v, (utf8proc_ssize_t)s->len,
 				     UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+	assert(n >= 0); /* it cannot fail with these options */
 	for (utf8proc_ssize_t i = 0; i < n; i++) {
 		char text[4];
 
