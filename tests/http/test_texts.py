@@ -109,18 +109,33 @@ for size, count in (60000, MANY), (100000, MANY // 2):
         c.close()
 
 # work ends when its client has left
-def queued_after(asks):
-    connections = [raw_connection(s.port) for _ in range(asks)]
+def processor_time():
+    with open(f"/proc/{s.process.pid}/stat") as f:
+        return sum(int(x) for x in f.read().rsplit(")", 1)[1].split()[11:13]) / os.sysconf("SC_CLK_TCK")
+
+
+def takes(what):
+    begin = processor_time()
+    what()
+    return processor_time() - begin
+
+
+WORD = {"prompt": "".join(r.choices("etaoinshrdlu", k=4 * MB))}
+
+
+def ask_and_leave():
+    connections = [raw_connection(s.port) for _ in range(6)]
     for c in connections:
-        c.sendall(raw_post("/tokenize", {"prompt": LONG}))
+        c.sendall(raw_post("/tokenize", WORD))
     time.sleep(0.3)
     for c in connections:
         c.close()
+    same(s.post("/tokenize", WORD, timeout=300)[0], 200, "a long word behind six whose clients left")
 
 
-queued_after(6)
-begin = time.time()
-same(tokenize(), 200, "a long text behind six whose clients left")
+one = takes(lambda: s.post("/tokenize", WORD, timeout=300))
+seven = takes(ask_and_leave)
+ok(seven < 4 * one, f"these take {seven - one:.2f} s of processor time, one alone {one:.2f}")
 s.stop()
 
 # the end does not wait for texts
