@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "daemon/http/exchange.h"
 #include "daemon/http/path.h"
+#include "daemon/request/text.h"
 
 enum {
 	/* The most connections, if there are descriptors for so many. Further clients wait until one is closed. */
@@ -66,8 +67,10 @@ static void completed(void *cls, struct MHD_Connection *mc, void **state,
 	*state = NULL;
 	watch_idle(x->http->watch, x->connection);
 	if (x->call && (code != MHD_REQUEST_TERMINATED_COMPLETED_OK ||
-			(x->answer && !answer_complete(x->answer))))
+			(x->answer && !answer_complete(x->answer)))) {
 		call_abort(x->call); /* the engine thread need not compute the rest */
+		text_forget(x->http->server->text, x->call);
+	}
 	exchange_end(x);
 	exchange_free(x);
 }

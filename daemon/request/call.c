@@ -65,6 +65,7 @@ struct call *call_new(struct server *s, const struct endpoint *endpoint)
 	atomic_init(&c->refs, 1);
 	arena_init(&c->text.arena, ARENA_MAX);
 	buf_init(&c->shared.tokens, TOKENS_MAX);
+	list_init(&c->text.node);
 	c->submit = (struct call_message){.call = c};
 	c->control = (struct call_message){.call = c};
 	pthread_mutex_init(&c->shared.lock, NULL);

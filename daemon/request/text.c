@@ -108,7 +108,7 @@ static int answer_now(struct call *c, struct err *e)
 }
 
 /* Drops a call whose client left. It is neither refused nor a failure of the server, so no error is noted. */
-static void drop_aborted(struct call *c) ON(role_text)
+static void drop_aborted(struct call *c)
 {
 	if (c->endpoint->parse)
 		call_count(c, METRICS_ABORT);
@@ -251,6 +251,20 @@ void text_submit(struct text *t, struct call *c)
 	/* All, because a worker that a signal wakes alone may be one for the other kind. */
 	pthread_cond_broadcast(&t->ready);
 	pthread_mutex_unlock(&t->lock);
+}
+
+void text_forget(struct text *t, struct call *c)
+{
+	bool waits;
+
+	pthread_mutex_lock(&t->lock);
+	waits = !list_empty(&c->text.node);
+	list_remove(&c->text.node);
+	pthread_mutex_unlock(&t->lock);
+	if (!waits)
+		return;
+	call_drop_body(c);
+	drop_aborted(c);
 }
 
 /* Drops the calls of a list. They fail with *e; NULL: nobody waits for their answers any more. Call with the lock

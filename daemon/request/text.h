@@ -21,6 +21,9 @@ int text_start(struct server *s, struct err *e) MUST_CHECK;
 /* http: queues a call whose body is complete, with a new reference to it: the work's (call.h). */
 void text_submit(struct text *t, struct call *c);
 
+/* http: drops an aborted call if it still waits for a thread, so that its body takes no memory meanwhile. */
+void text_forget(struct text *t, struct call *c);
+
 /* main: the calls that wait for a text thread, or are with one, fail with *e, and the work on them ends soon. */
 void text_fail_all(struct text *t, const struct err *e);
 

@@ -133,6 +133,32 @@ def ask_and_leave():
     same(s.post("/tokenize", WORD, timeout=300)[0], 200, "a long word behind six whose clients left")
 
 
+# a body whose client left takes no memory while another one's text is read
+busy = raw_connection(s.port)
+busy.sendall(raw_post("/tokenize", {"prompt": "".join(r.choices("etaoinshrdlu", k=15 * MB))}))
+time.sleep(0.5)
+gone = [raw_connection(s.port) for _ in range(9)]
+for c in gone:
+    try:
+        c.sendall(raw_post("/tokenize", {"prompt": LONG}))
+    except OSError:
+        pass
+
+
+def large_is_welcome():
+    with raw_connection(s.port) as c:
+        c.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\nExpect: 100-continue\r\n\r\n")
+        return b" 100 " in c.recv(1000)
+
+
+refused = wait_for(lambda: not large_is_welcome(), 5)
+for c in gone:
+    c.close()
+welcome = wait_for(large_is_welcome, 10)
+ok(refused and welcome and not select.select([busy], [], [], 0)[0],
+   "bodies whose clients left are dropped before the text before them is read", (refused, welcome))
+busy.close()
+
 one = takes(lambda: s.post("/tokenize", WORD, timeout=300))
 seven = takes(ask_and_leave)
 ok(seven < 4 * one, f"these take {seven - one:.2f} s of processor time, one alone {one:.2f}")
