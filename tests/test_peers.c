@@ -220,6 +220,14 @@ TEST(load)
 	pong.queued_tokens = UINT64_MAX;
 	peers_done(p, a, 90);
 	is_int(info(p, a).load, 20, "what is done counts no more");
+	check(peers_sent(p, a, NULL, 0, 50) == 0);
+	check(peers_pong(p, a,
+			 &(struct wire_pong){.sequence = pong.sequence, .queued_tokens = 500}) ==
+	      0);
+	ok(info(p, a).load == 550 && info(p, a).others == 460,
+	   "of a load, what is not of our prompts is of others'");
+	peers_done(p, a, 550);
+	ok(info(p, a).load == 0 && info(p, a).others == 0, "until all is done");
 	peers_done(p, a, 1000);
 	is_int(info(p, a).load, 0, "never below nothing");
 	check(peers_pong(p, a, &pong) == 0);
@@ -248,19 +256,17 @@ TEST(patience)
 
 	is_int(peers_patience(p, 0, 100), 9 * SECOND,
 	       "nothing is measured: 5 s, and four times 100 tokens at 100 a second");
-	check(peers_sent(p, 0, NULL, 0, 900) == 0);
-	is_int(peers_patience(p, 0, 100), 45 * SECOND, "what waits before it counts");
 	peers_measure(p, 0, 1000, SECOND, 2 * SECOND);
-	is_int(peers_patience(p, 0, 100), 9 * SECOND, "now at 1000 a second");
+	is_int(peers_patience(p, 0, 1000), 9 * SECOND, "now at 1000 a second");
 	is_int(peers_patience(p, 1, 1000), 9 * SECOND, "which is assumed of the other peer too");
 	peers_measure(p, 1, 10, 0, SECOND);
 	is_int(peers_patience(p, 1, 1000), 405 * SECOND, "until it turns out to be slower");
-	is_int(peers_patience(p, 0, 100), 9 * SECOND, "which does not concern the first one");
+	is_int(peers_patience(p, 0, 1000), 9 * SECOND, "which does not concern the first one");
 	peers_measure(p, 0, 1000, SECOND, 2 * SECOND);
-	is_int((peers_patience(p, 0, 975) + 500000) / 1000000, 8500,
+	is_int((peers_patience(p, 0, 1875) + 500000) / 1000000, 8500,
 	       "a prompt that ends with another one took no time of its own");
 	peers_measure(p, 0, 1000, 2 * SECOND, 10 * SECOND);
-	ok(peers_patience(p, 0, 100) > 18 * SECOND, "what was long ago counts less");
+	ok(peers_patience(p, 0, 1000) > 18 * SECOND, "what was long ago counts less");
 	ok(peers_patience(p, 0, UINT64_MAX) >= 1000 * SECOND, "no number is too large");
 	check(peers_hello(p, 0, &other, 20 * SECOND) && peers_hello(p, 1, &other, 20 * SECOND));
 	is_int(peers_patience(p, 0, 100), 9 * SECOND, "other processes have no speed yet");
@@ -313,6 +319,8 @@ TEST(silence)
 		check(is_candidate(p, 0) && !info(p, 0).silent);
 		check(peers_sent(p, 0, NULL, 0, 10) == 0);
 		check(!is_candidate(p, 0));
+		is_int(peers_patience(p, 0, 100), 10 * SECOND + (SECOND * 4 << MIN(i + 1, 3)),
+		       "after silence %d it may be slower", i + 1);
 		now += SECOND;
 		check(peers_overdue(p, 0, now - SECOND, now));
 		peers_done(p, 0, 10);
@@ -324,6 +332,7 @@ TEST(silence)
 	check(peers_sent(p, 0, NULL, 0, 10) == 0);
 	ok(peers_answered(p, 0, now) && !peers_answered(p, 0, now), "when it answers, once,");
 	ok(is_candidate(p, 0), "it gets all again");
+	is_int(peers_patience(p, 0, 100), 14 * SECOND, "in the time that is usual");
 	ok(peers_overdue(p, 0, now + 1, now + SECOND), "a new silence");
 	pass_time(p, now + SECOND + PEERS_SILENT_NS);
 	peers_done(p, 0, 10);

@@ -169,12 +169,19 @@ static void end_complete(struct receiving *r, struct attempt *a) ON(role_transfe
 
 /* ---- handing over ---- */
 
-/* Lets the attempt wait as long as its peer should need for the prompt. The peer may have fewer tokens cached than its
- * load counts, so it may have to compute all of the prompt. */
-static void set_patience(struct receiving *r, const struct attempt *a)
+/* Lets the attempt wait as long as its peer should need for the prompts up to this one. Prompts that are sent later do
+ * not count: else the deadline of a silent peer would recede with each of them. Of other workers' prompts the PONGs of
+ * the next two heartbeats tell those that came before. */
+static void set_patience(struct receiving *r, struct attempt *a)
 {
-	delivery_set_patience(a->delivery,
-			      peers_patience(r->peers, peer_of(r, a), a->n_prompt - a->n_tokens));
+	uint64_t waited_ns = r->worker->now_ns - a->sent_ns;
+	struct peer_info i;
+
+	if (waited_ns <= 2 * r->worker->config.heartbeat_ns) {
+		peers_get(r->peers, peer_of(r, a), &i);
+		a->n_ahead = MAX(a->n_ahead, a->n_own + i.others);
+	}
+	delivery_set_patience(a->delivery, peers_patience(r->peers, peer_of(r, a), a->n_ahead));
 }
 
 /* Makes an attempt and sends its PREPARE to one peer. n_cached: pages that the peer is thought to have cached. False:
@@ -183,6 +190,7 @@ static bool ask_peer(struct receiving *r, struct prompt *p, uint32_t peer, uint3
 	ON(role_transfer)
 {
 	struct worker *w = r->worker;
+	struct peer_info before;
 	uint32_t have = MAX(n_cached * w->hello.layout.page_tokens, p->n_have);
 	uint64_t id = ++r->last_delivery;
 	struct delivery *d;
@@ -198,6 +206,9 @@ static bool ask_peer(struct receiving *r, struct prompt *p, uint32_t peer, uint3
 	a->n_prompt = p->n_tokens;
 	a->n_tokens = p->n_tokens - MIN(have, p->n_tokens);
 	a->sent_ns = w->now_ns;
+	/* The peer may have fewer tokens cached than is thought, so it may have to compute all of the prompt. */
+	peers_get(r->peers, peer, &before);
+	a->n_own = before.load - before.others + p->n_tokens;
 	wire_set_delivery(p->frame.data, id);
 	if (port_send(w->port, a->link, p->frame.data, p->frame.len, NULL) < 0) {
 		attempt_free(a);

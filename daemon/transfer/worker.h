@@ -42,6 +42,9 @@ struct attempt {
 	uint32_t n_choices;
 	uint32_t n_prompt; /* decode: all tokens of the prompt */
 	uint64_t sent_ns;  /* decode: when PREPARE was sent */
+	/* decode: tokens that the prefill worker has to compute for this prompt and for those of this worker that were sent
+	 * there before it; and the same with prompts of other decode workers */
+	uint64_t n_own, n_ahead;
 	uint64_t n_tokens; /* prompt tokens that count as load of the prefill worker (peers.h) */
 	struct wire_key *keys; /* [n_keys] prefill: of the prompt's whole pages; owned */
 	uint32_t n_keys;

@@ -27,6 +27,7 @@ struct peer {
 	 * were sent before the last PING and are not in `told` yet; since: of prompts that were sent after the last
 	 * PING. peers_done takes tokens off told, then before, then since. */
 	uint64_t told, before, since;
+	uint64_t own;	 /* tokens of peers_sent that peers_done has not taken off */
 	uint32_t n_open; /* prompts that were sent to it and whose deliveries have not ended */
 	/* Its speed: computed_tokens in computing_ns; 0: unknown. Older prompts count less (SPEED_FADES). */
 	double computed_tokens, computing_ns;
@@ -150,6 +151,7 @@ void peers_get(const struct peers *p, uint32_t peer, struct peer_info *ret)
 		.silent = x->silent_ns != 0,
 		.sequence = x->sequence,
 		.load = load(x),
+		.others = load(x) - MIN(x->own, load(x)),
 		.running = x->running,
 		.away_ns = x->away_ns,
 		.n_keys = key_sets_count(p->keys, peer),
@@ -367,6 +369,7 @@ int peers_sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint
 	struct peer *x = &p->peers[peer];
 
 	x->n_open++;
+	x->own = add(x->own, n_tokens);
 	x->since = add(x->since, n_tokens);
 	x->last_sent = ++p->n_sent;
 	return add_keys(p, peer, keys, n);
@@ -386,6 +389,7 @@ void peers_done(struct peers *p, uint32_t peer, uint64_t n_tokens)
 	struct peer *x = &p->peers[peer];
 
 	x->n_open -= x->n_open > 0;
+	take(&x->own, n_tokens);
 	take(&x->since, take(&x->before, take(&x->told, n_tokens)));
 }
 
@@ -422,6 +426,9 @@ static double ns_per_token(const struct peer *x)
 uint64_t peers_patience(const struct peers *p, uint32_t peer, uint64_t n_tokens)
 {
 	const struct peer *x = &p->peers[peer];
+	/* The prompt that tries a peer after a silence waits longer each time, so that a peer that is much slower than was
+	 * assumed gets to answer one. Then its speed is known. */
+	double slower = PEERS_SLOWER << MIN(x->n_silences, (uint32_t)PEERS_DOUBLINGS);
 	double ns = ns_per_token(x), most = 1e18;
 
 	/* A peer without a speed is taken to be as slow as the slowest one. */
@@ -429,7 +436,7 @@ uint64_t peers_patience(const struct peers *p, uint32_t peer, uint64_t n_tokens)
 		ns = MAX(ns, ns_per_token(&p->peers[i]));
 	if (!(ns > 0))
 		ns = 1e9 / PEERS_TOKENS_PER_S;
-	ns = PEERS_SLOWER * ns * (double)add(load(x), n_tokens) +
+	ns = slower * ns * (double)n_tokens +
 	     (double)MAX(PEERS_PATIENCE_NS, PEERS_MISSED * p->heartbeat_ns);
 	return (uint64_t)MIN(ns, most);
 }

@@ -21,7 +21,8 @@
  * follows how long a prompt may take that is sent there (peers_patience). A peer that is Registered may still be
  * *silent*: it answers every PING and no prompt. When a delivery was overdue, and nothing of any other delivery came
  * meanwhile, the peer gets no prompt for PEERS_SILENT_NS. Then it gets one prompt at a time, until it answers one.
- * Each further silence lasts twice as long, up to PEERS_SILENT_MAX_NS.
+ * Each further silence lasts twice as long, up to PEERS_SILENT_MAX_NS. After each, the
+ * peer also gets more time for the prompt, because it may only be slow.
  *
  * Pure: no sockets; times are arguments. One thread. A peer is a number below PEERS_MAX, used again after its
  * removal. */
@@ -46,9 +47,9 @@ enum {
 #define PEERS_SILENT_MAX_NS ((uint64_t)600 * 1000000000)
 
 /* peers_patience: PEERS_PATIENCE_NS, or PEERS_MISSED heartbeats if that is longer, and PEERS_SLOWER times what the
- * tokens should take. While no peer has a measured speed, PEERS_TOKENS_PER_S is assumed, which is slow. */
+ * tokens should take. Each silence doubles the latter, PEERS_DOUBLINGS times at most. While no peer has a measured speed, PEERS_TOKENS_PER_S is assumed, which is slow. */
 #define PEERS_PATIENCE_NS ((uint64_t)5 * 1000000000)
-enum { PEERS_SLOWER = 4, PEERS_TOKENS_PER_S = 100 };
+enum { PEERS_SLOWER = 4, PEERS_DOUBLINGS = 3, PEERS_TOKENS_PER_S = 100 };
 
 enum peer_state { PEER_CONNECTING, PEER_REGISTERED, PEER_REFUSED, PEER_DEAD };
 
@@ -68,6 +69,7 @@ struct peer_info {
 	bool silent;	   /* it gets no prompts now, because it answers none */
 	uint64_t sequence; /* of the last PING to it */
 	uint64_t load;	   /* tokens */
+	uint64_t others;   /* tokens of the load that are of other decode workers' prompts */
 	uint32_t running;  /* deliveries under way, as its last PONG says */
 	uint32_t n_keys;   /* how many pages it is thought to have cached */
 	uint64_t away_ns;  /* if not Registered: since when */
@@ -149,8 +151,8 @@ bool peers_answered(struct peers *p, uint32_t peer, uint64_t now_ns);
 void peers_measure(struct peers *p, uint32_t peer, uint64_t n_tokens, uint64_t sent_ns,
 		   uint64_t now_ns);
 
-/* Returns how long the peer may take to send the first data of a prompt, if it first has to compute all that counts as
- * its load, and n_tokens more. */
+/* Returns how long the peer may take to send the first data of a prompt, if it has to compute n_tokens for it, those of
+ * prompts before it included. */
 uint64_t peers_patience(const struct peers *p, uint32_t peer, uint64_t n_tokens);
 
 /* Notes that a delivery of the peer is overdue, which has waited since since_ns. True: nothing of another delivery came

@@ -568,6 +568,29 @@ ok(all(right and took < 4 for right, took in rest) and mum.prepares == 1 and bot
 for s in (d, both):
     s.stop()
 
+# Its PONGs count the prompts that wait there, as those of a worker do whose engine hangs. A prompt's deadline must not recede
+# with each prompt that follows.
+mum = silent_peer()
+
+
+def count(c, p):
+    mum.pong = struct.pack("<QIBBI", 500 * mum.prepares, 1, 0, 0, 0)
+
+
+mum.lie = count
+d = decode_worker([mum.endpoint], *BEAT)
+ok(d.wait_metric("transfer_peers", 1, 60) is not None, "another one", d.text())
+
+
+def later(i):
+    time.sleep(0.5 * i)
+    return answered(d, 3, str(i))
+
+
+got = parallel([lambda i=i: later(i) for i in range(12)])
+ok(all(isinstance(g, tuple) and g[0] and g[1] < 40 for g in got), "prompts that follow each other cost no more than the first", (got, d.text()[-1000:]))
+d.stop()
+
 askers.stop()
 ok(not askers.wrong and askers.n_asked > 10, "all the time an honest decode worker got right answers", askers.wrong[:2])
 print(f"#   {askers.n_asked} of them", flush=True)
