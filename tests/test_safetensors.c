@@ -1,6 +1,7 @@
 /* engine/safetensors: good files read right; each way in which a file can be wrong gets its
  * sentence. */
 #include <errno.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -428,6 +429,105 @@ TEST(scan)
 		is_int(json_scan_skip(&s), n == JSON_SCAN_DEPTH ? 0 : -EINVAL, "%d lists in lists",
 		       n);
 	}
+}
+
+/* ---- memory that is given back ---- */
+
+enum { READERS = 3, PART = 1 << 20, PARTS = 80, MARK = 4000 };
+
+static const struct tensor *both; /* [2] that share a page, PARTS parts together */
+static struct safetensors *forgetting;
+
+/* Returns byte `at` of the two tensors. */
+static uint8_t byte_at(uint64_t at)
+{
+	const uint8_t *a = both[0].data, *b = both[1].data;
+
+	return at < both[0].bytes ? a[at] : b[at - both[0].bytes];
+}
+
+/* Reads every part, and says of half of it that it was read, and then of the other half. */
+static void *read_all(void *arg)
+{
+	bool *right = arg;
+
+	for (uint64_t i = 0; i < PARTS; i++) {
+		const uint8_t *from = i < PARTS / 2 ? both[0].data : both[1].data;
+		uint64_t first = (i % (PARTS / 2)) * PART;
+		uint64_t bytes = i < PARTS / 2 ? both[0].bytes : both[1].bytes;
+		uint64_t end = (i + 1) % (PARTS / 2) ? first + PART : bytes, sum = 0;
+
+		for (uint64_t k = first; k < end; k++)
+			sum += from[k];
+		*right = *right && sum == (i < PARTS / 2 ? 1u : 2u);
+		safetensors_forget(forgetting, from + first, PART / 2);
+		safetensors_forget(forgetting, from + first + PART / 2, end - first - PART / 2);
+	}
+	return NULL;
+}
+
+/* Returns the bytes of files that are mapped and in this process's memory. */
+static uint64_t resident_files(void)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	unsigned long kib = 0;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "RssFile: %lu", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return (uint64_t)kib * 1024;
+}
+
+TEST(forget)
+{
+	const uint64_t bytes = (uint64_t)PARTS * PART, middle = bytes / 2 - 77;
+	char header[256], file[512];
+	size_t begin, n;
+	struct err e = {0};
+	bool right[READERS];
+	pthread_t threads[READERS];
+	uint64_t before;
+	FILE *f;
+
+	mkdir(scratch_path("large"), 0777);
+	snprintf(header, sizeof(header),
+		 "{'a':{'dtype':'U8','shape':[%llu],'data_offsets':[0,%llu]},"
+		 "'b':{'dtype':'U8','shape':[%llu],'data_offsets':[%llu,%llu]}}",
+		 (unsigned long long)middle, (unsigned long long)middle,
+		 (unsigned long long)(bytes - middle), (unsigned long long)middle,
+		 (unsigned long long)bytes);
+	begin = make_file(file, header, 0);
+	scratch_write("large/a.safetensors", file, begin);
+	f = fopen(scratch_path("large/a.safetensors"), "r+");
+	check(f && ftruncate(fileno(f), (off_t)(begin + bytes)) == 0);
+	/* A 1 in each part of a, and a 2 in each of b. */
+	for (uint64_t i = 0; i < PARTS; i++) {
+		uint64_t at = (i % (PARTS / 2)) * PART + MARK + (i < PARTS / 2 ? 0 : middle);
+
+		check(fseek(f, (long)(begin + at), SEEK_SET) == 0 &&
+		      fputc(i < PARTS / 2 ? 1 : 2, f) != EOF);
+	}
+	check(fclose(f) == 0);
+	before = resident_files();
+	if (!ok(safetensors_open(scratch_path("large"), &forgetting, &e) == 0, "opens %s", e.text))
+		return;
+	both = safetensors_list(forgetting, &n);
+	check(n == 2 && both[0].bytes == middle);
+	for (int i = 0; i < READERS; i++) {
+		right[i] = true;
+		check(pthread_create(&threads[i], NULL, read_all, &right[i]) == 0);
+	}
+	for (int i = 0; i < READERS; i++)
+		check(pthread_join(threads[i], NULL) == 0 && right[i]);
+	ok_all("threads read two tensors, and give their memory back meanwhile");
+	ok(resident_files() < before + (40 << 20), "the memory is less than half of the file");
+	ok(byte_at(MARK) == 1 && byte_at(middle - 1) == 0 && byte_at(middle) == 0 &&
+		   byte_at(middle + MARK) == 2,
+	   "what was given back can be read again");
+	safetensors_close(forgetting);
 }
 
 TEST_MAIN()
