@@ -364,6 +364,19 @@ TEST(json)
 	}
 }
 
+TEST(large)
+{
+	enum { BYTES = (4 << 20) + 1 };
+	char *json = calloc(1, BYTES);
+
+	check(json);
+	memset(json, ' ', BYTES);
+	is_int(model_config_parse("c", json, BYTES, NULL, 0, &c, &error), -EFBIG,
+	       "more than 4 MiB");
+	is_int(error.code, EFBIG, "says the sentence too");
+	free(json);
+}
+
 TEST(generation)
 {
 	static const char config[] = "{'model_type':'qwen3_next','eos_token_id':7}";

@@ -232,27 +232,24 @@ static void read_sampling(struct config_source *s, struct model_config *c)
 
 /* ---- whole files ---- */
 
-static json_t *load(const char *file, const char *text, size_t len, struct err *e)
+static int load(const char *file, const char *text, size_t len, json_t **ret, struct err *e)
 {
 	json_error_t why;
 	json_t *v;
 
-	if (len > CONFIG_MAX) {
-		err_set(e, EFBIG, "%s: more than the %d bytes that are read", file, CONFIG_MAX);
-		return NULL;
-	}
+	if (len > CONFIG_MAX)
+		return err_set(e, EFBIG, "%s: more than the %d bytes that are read", file,
+			       CONFIG_MAX);
 	v = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
-	if (!v) {
-		err_set(e, EINVAL, "%s: not valid JSON at line %d, column %d", file, why.line,
-			why.column);
-		return NULL;
-	}
+	if (!v)
+		return err_set(e, EINVAL, "%s: not valid JSON at line %d, column %d", file,
+			       why.line, why.column);
 	if (!json_is_object(v)) {
 		json_decref(v);
-		err_set(e, EINVAL, "%s: not a JSON object", file);
-		return NULL;
+		return err_set(e, EINVAL, "%s: not a JSON object", file);
 	}
-	return v;
+	*ret = v;
+	return 0;
 }
 
 #define ROW(name) &family_##name,
@@ -341,16 +338,11 @@ int model_config_parse(const char *name, const char *json, size_t len, const cha
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return err_set(e, ENOMEM, "%s: out of memory", name);
-	r = -EINVAL;
-	top = load(name, json, len, e);
-	if (!top)
-		goto out;
-	if (generation) {
-		defaults = load(generation_name, generation, generation_len, e);
-		if (!defaults)
-			goto out;
-	}
-	r = read_config(name, top, c, e);
+	r = load(name, json, len, &top, e);
+	if (r == 0 && generation)
+		r = load(generation_name, generation, generation_len, &defaults, e);
+	if (r == 0)
+		r = read_config(name, top, c, e);
 	if (r < 0)
 		goto out;
 	s.object = defaults;
