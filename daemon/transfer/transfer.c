@@ -230,18 +230,19 @@ static void hear(struct transfer *t, uint32_t link, zmq_msg_t *head, zmq_msg_t *
 		prefill_peers_hear(&t->prefill, link, &m, head, body);
 }
 
-/* The most messages that are received before the thread looks at its queues again. */
-enum { HEARD_MAX = 256 };
+/* The most messages that are received before the thread looks at its queues again: HEARD_MAX, or HEARD_LAST_MAX when a
+ * connection broke, because the messages that came over it are handled before the break. */
+enum { HEARD_MAX = 256, HEARD_LAST_MAX = 1 << 16 };
 
 static void take_messages(struct transfer *t) ON(role_transfer)
 {
 	struct worker *w = &t->worker;
-	/* Messages that came before a connection broke are handled before the break, HEARD_MAX of them at most. */
 	bool lost[PORT_OUTGOING], any = port_lost(w->port, lost);
+	int most = any ? HEARD_LAST_MAX : HEARD_MAX;
 	zmq_msg_t head, body;
 	uint32_t link;
 
-	for (int i = 0; i < HEARD_MAX && port_receive(w->port, &link, &head, &body); i++) {
+	for (int i = 0; i < most && port_receive(w->port, &link, &head, &body); i++) {
 		w->now_ns = clock_now_ns();
 		hear(t, link, &head, &body);
 		/* A frame that was moved into a note is empty now. */

@@ -9,6 +9,7 @@ import errno
 import os
 import random
 import re
+import signal
 import socket
 import struct
 import sys
@@ -589,6 +590,26 @@ def later(i):
 
 got = parallel([lambda i=i: later(i) for i in range(12)])
 ok(all(isinstance(g, tuple) and g[0] and g[1] < 40 for g in got), "prompts that follow each other cost no more than the first", (got, d.text()[-1000:]))
+d.stop()
+
+# ---- a connection that breaks behind many messages ----
+
+def last_words(c, p):
+    """900 PONGs, a STATUS and the end come at once, to a decode worker that is stopped meanwhile."""
+    frames = [message(zmtp.PONG, struct.pack("<Q", 0) + liar.pong)] * 900 + [status(p.delivery, zmtp.FAILED, 5, text=b"enough")]
+    d.process.send_signal(signal.SIGSTOP)
+    threading.Timer(1, lambda: d.process.send_signal(signal.SIGCONT)).start()
+    c.raw(b"".join(bytes([0, len(f)]) + f for f in frames))
+    raise Closed
+
+
+liar = Liar()
+d = decode_worker([liar.endpoint], *BEAT)
+ok(d.wait_metric("transfer_peers", 1, 60) is not None, "a decode worker finds a peer", d.text())
+liar.lie = last_words
+ok(answered(d, 3, "last")[0], "which fails", d.text())
+ok("it says: enough" in d.text() and d.text().count("the connection to") == 1, "what it said before its connection broke is heard",
+   d.text()[-1000:])
 d.stop()
 
 askers.stop()
