@@ -120,6 +120,13 @@ for name, args, want in (
         ("a record of too many pages", ("--replay", place("bad10", json.dumps({"tigond_record": 1, "config": {
             "page_tokens": 64, "n_pages": 4294967295, "max_seqs": 1, "max_prefill_tokens": 64, "max_model_len": 64,
             "max_plans_out": 1, "vocab_size": 100}}) + "\n")), 'line 1: "n_pages"'),
+        ("a prompt that came with a draw that failed", ("--replay", place("bad11", "\n".join(map(json.dumps, (
+            {"tigond_record": 1, "config": {"page_tokens": 64, "n_pages": 10, "max_seqs": 1, "max_prefill_tokens": 64,
+                                            "max_model_len": 640, "max_plans_out": 1, "vocab_size": 100, "max_waiting": 10,
+                                            "handoff_min_tokens": 1}},
+            {"submit": 1, "prompt": list(range(80)), "end_tokens": [], "boundaries": [], "max_tokens": 3, "n": 1, "priority": 0,
+             "space": ["0", "0"], "handoff": 1, "n_have": 0},
+            {"plan": None}, {"received": 1, "tokens": [-1]}))) + "\n")), "line 4: a drawn number is no token"),
         ("an empty record", ("--replay", place("empty", "")), "empty"),
         ("a model without config", ("--model", folder.name), "config.json")):
     c = simulate(*args)

@@ -136,9 +136,9 @@ static int plan(struct replay *p, const json_t *wanted, struct err *e)
 	return 0;
 }
 
-/* Reads recorded tokens into p->draws; -1 stands for a draw that failed. -EINVAL: there are more tokens than
- * max_seqs, or one of them is not in the vocabulary. */
-static int read_draws(struct replay *p, const json_t *tokens, struct err *e)
+/* Reads recorded tokens into p->draws. least: 0, or -1 if a draw may have failed, for which -1 stands. -EINVAL: there are
+ * more tokens than max_seqs, or one of them is smaller or not in the vocabulary. */
+static int read_draws(struct replay *p, const json_t *tokens, int least, struct err *e)
 {
 	size_t i;
 	json_t *v;
@@ -149,7 +149,7 @@ static int read_draws(struct replay *p, const json_t *tokens, struct err *e)
 	{
 		json_int_t token = json_integer_value(v);
 
-		if (!json_is_integer(v) || token < -1 || token >= p->vocab_size)
+		if (!json_is_integer(v) || token < least || token >= p->vocab_size)
 			return err_set(e, EINVAL, "a drawn number is no token");
 		p->draws[i] = (struct draw_result){.token = (int32_t)token};
 	}
@@ -164,7 +164,7 @@ static int commit(struct replay *p, const json_t *tokens, struct err *e)
 	if (!p->n_out || json_array_size(tokens) != p->n_draws[0])
 		return err_set(e, EINVAL, "the plan that is out draws %u tokens",
 			       p->n_out ? p->n_draws[0] : 0);
-	r = read_draws(p, tokens, e);
+	r = read_draws(p, tokens, -1, e);
 	if (r < 0)
 		return r;
 	n = scheduler_commit(p->s, p->draws, p->events);
@@ -178,8 +178,11 @@ static int commit(struct replay *p, const json_t *tokens, struct err *e)
 /* Calls scheduler_received, with the first tokens of a prompt that another worker computed. */
 static int received(struct replay *p, const json_t *line, struct err *e)
 {
-	int r = read_draws(p, json_object_get(line, "tokens"), e);
+	int r;
 
+	/* The line may have fewer tokens than the request has choices. */
+	memset(p->draws, 0, p->max_seqs * sizeof(*p->draws));
+	r = read_draws(p, json_object_get(line, "tokens"), 0, e);
 	if (r == 0)
 		p->tokens +=
 			scheduler_received(p->s, number(line, "received"), p->draws, p->events);
