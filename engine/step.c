@@ -438,10 +438,12 @@ void step_build_reset(const struct plan_seat_reset *r, int32_t *table)
 /* ---- the result ---- */
 
 /* Reads a report (kernels/step.h) of a token and the n_top best ones. There are fewer best ones if fewer logits are
- * numbers (not NaN). */
+ * numbers (not NaN). Then the token's log-probability is NaN, and the draw or score has failed. */
 static void read_report(const int32_t *report, uint32_t n_top, struct draw_result *ret)
 {
 	ret->logprob = bits_float((uint32_t)report[REPORT_LOGPROB]);
+	if (isnan(ret->logprob))
+		ret->token = -1;
 	for (uint32_t k = 0; k < n_top && report[REPORT_TOP_ID(k)] >= 0; k++) {
 		ret->top_ids[k] = report[REPORT_TOP_ID(k)];
 		ret->top_logprobs[k] = bits_float((uint32_t)report[REPORT_TOP_LOGPROB(k, n_top)]);
@@ -471,8 +473,6 @@ void step_results(const struct step_draw *draws, uint32_t n_draws, const int32_t
 		if (!draws[i].want_logprobs)
 			continue;
 		read_report(report, draws[i].n_top, &ret[i]);
-		if (isnan(ret[i].logprob))
-			ret[i].token = -1;
 		report += report_ints(draws[i]);
 	}
 }

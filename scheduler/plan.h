@@ -139,7 +139,7 @@ struct plan {
 /* The result of one draw, or of one scored token. top_* are sorted by falling log-probability, equal ones by rising id.
  * The results of a plan are those of its draws [n_draws], then those of its scores [n_scored_tokens]. */
 struct draw_result {
-	int32_t token; /* drawn, or scored; of a draw that failed: -1, because the row's logits are not finite */
+	int32_t token; /* drawn, or scored; -1: it has failed, because the row's logits are not finite */
 	float logprob; /* natural logarithm, from the raw logits; 0 unless requested */
 	uint32_t rank; /* of a scored token: its rank, 1 for the most likely; of a draw: 0 */
 	uint32_t n_top;

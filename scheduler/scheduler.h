@@ -150,8 +150,8 @@ struct scheduler_hit {
 enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH };
 
 /* One token of one choice; or, with draw NULL, scores of some tokens of the prompt (from scheduler_fail: neither). If
- * draw->token is negative, the draw has failed, and with it the request: the event is its last.
- * scheduler_commit returns events in the order of the rows, and scores come before any draw of their request. */
+ * draw->token is negative, the draw has failed, and with it the request: the event is its last. If a score's is, the
+ * caller is to abort the request. Events come in the order of the rows, and scores before any draw of their request. */
 struct scheduler_event {
 	uint64_t request;
 	void *user;

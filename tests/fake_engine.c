@@ -12,7 +12,7 @@
  * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays), FAKE_SLOW (a file: while it exists steps take ten times as long),
  * FAKE_PAGES (size of the KV pool), FAKE_SLOTS (of the state pool), FAKE_FAIL_STEP (that step fails as if the device
  * were lost), FAKE_LOAD_FAILS, FAKE_FAIL_PIECES (that copy of pieces fails, as its callback says), FAKE_NAN_SEED (a draw
- * with that seed + n fails at position n, as if logits were NaN). */
+ * with that seed + n fails at position n, as if logits were NaN), FAKE_NAN_SCORE (so does a score of that token). */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -41,7 +41,7 @@ struct engine {
 	struct fake_device *device;
 	struct golden *goldens;
 	size_t n_goldens;
-	uint64_t fail_step, step_us, fail_pieces, n_pieces_calls, nan_seed;
+	uint64_t fail_step, step_us, fail_pieces, n_pieces_calls, nan_seed, nan_score;
 	bool pieces_failed;
 	const char *slow;
 	/* plans that are out, oldest at head % ENGINE_STEPS_OUT */
@@ -188,6 +188,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	g->fail_step = setting("FAKE_FAIL_STEP", 0);
 	g->fail_pieces = setting("FAKE_FAIL_PIECES", 0);
 	g->nan_seed = setting("FAKE_NAN_SEED", 0);
+	g->nan_score = setting("FAKE_NAN_SCORE", 0);
 	g->step_us = setting("FAKE_STEP_US", 0);
 	g->slow = getenv("FAKE_SLOW");
 	load_goldens(g, o->model_dir);
@@ -308,6 +309,8 @@ static struct draw_result *score(struct engine *g, const struct plan *plan,
 		*ret = (struct draw_result){.token = s->next[i]};
 		report(&g->info.model, h, best < 0 ? hashed_token(&g->info.model, h) : best,
 		       s->n_top, ret);
+		if (g->nan_score && (uint64_t)s->next[i] == g->nan_score)
+			ret->token = -1;
 		ret++;
 	}
 	return ret;

@@ -55,6 +55,26 @@ static bool is_batch(const struct split_batch *b, uint32_t first_row, uint32_t n
 	return b->first_row == first_row && b->n_rows == n_rows && b->n_splits == n_splits;
 }
 
+/* A report whose log-probability is NaN: the draw or the score has failed. */
+TEST(failed)
+{
+	const struct step_draw wants[2] = {{.want_logprobs = true}, {.want_logprobs = true}};
+	const int32_t drawn[2 + 2 * REPORT_INTS(0)] = {
+		[0] = 5, [1] = 6, [2 + REPORT_INTS(0) + REPORT_LOGPROB] = 0x7fc00000};
+	const int32_t scores[2 * SCORE_INTS] = {[SCORE_TOKEN] = 7,
+						[SCORE_INTS + SCORE_TOKEN] = 8,
+						[SCORE_INTS + SCORE_RESULT_AT] =
+							SCORE_RESULT_INTS(0)};
+	int32_t scored[2 * SCORE_RESULT_INTS(0)] = {0};
+	struct draw_result results[2];
+
+	step_results(wants, 2, drawn, results);
+	ok(results[0].token == 5 && results[1].token == -1, "a draw");
+	scored[SCORE_RESULT_INTS(0) + SCORE_REPORT + REPORT_LOGPROB] = (int32_t)0xffc00000;
+	step_score_results(scores, 2, scored, results);
+	ok(results[0].token == 7 && results[1].token == -1, "a score");
+}
+
 TEST(without_splits)
 {
 	struct step_built b = build(0);

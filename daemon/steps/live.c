@@ -227,6 +227,15 @@ static void take_token(struct live *l, const struct scheduler_event *ev, struct 
 			   now);
 }
 
+/* Whether the logits of the event's draw, or of one of its scores, are not finite. */
+static bool has_failed(const struct scheduler_event *ev)
+{
+	for (uint32_t i = 0; i < ev->n_scores; i++)
+		if (ev->scores[i].token < 0)
+			return true;
+	return ev->draw && ev->draw->token < 0;
+}
+
 static void take_event(struct live *l, const struct scheduler_event *ev, uint64_t now,
 		       uint32_t *n_touched) ON(role_engine)
 {
@@ -241,7 +250,7 @@ static void take_event(struct live *l, const struct scheduler_event *ev, uint64_
 		c->engine.touched = true;
 		l->touched[(*n_touched)++] = c;
 	}
-	if (ev->draw && ev->draw->token < 0)
+	if (has_failed(ev))
 		c->engine.broken = EDOM;
 	else if (!ev->scores)
 		take_token(l, ev, p, now);

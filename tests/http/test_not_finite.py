@@ -17,12 +17,14 @@ def fails(s, body, name):
        (status, answer))
 
 
-s = Server(env={**NAN, "FAKE_STEP_US": "20000"})
+s = Server(env={**NAN, "FAKE_STEP_US": "20000", "FAKE_NAN_SCORE": "333"})
 fails(s, ask(100, seed=1300), "the first token")
 fails(s, ask(101, seed=1303), "a later token")
 fails(s, ask(102, seed=1302, n=4), "all choices")
 fails(s, {**ask(102, seed=1301), "prompt": [list(range(8)), list(range(90))]}, "one of two prompts")
 fails(s, ask(300, seed=1300, max_tokens=1, logprobs=2, echo=True), "log-probabilities of the prompt")
+fails(s, ask(240, seed=7, max_tokens=1, logprobs=2, echo=True), "those of one token of it")
+same(s.post(PATH, ask(230, seed=7, max_tokens=1, logprobs=2, echo=True))[0], 200, "not of another prompt")
 fails(s, ask(100, seed=1300, stream=True), "a stream whose first token fails")
 events = s.stream(PATH, ask(97, seed=1304))
 ok(len(events) > 2 and "NaN" in events[-2]["error"]["message"] and events[-1] == "[DONE]", "a stream that has begun", events)
@@ -31,8 +33,8 @@ answers = parallel([lambda: s.post(PATH, ask(101, seed=1305, max_tokens=60)), la
 same([status for status, _ in answers], [500, 200], "a request beside one that fails goes on")
 same(answers[1][1]["usage"]["completion_tokens"], 60, "to its end")
 m = s.metrics()
-ok(m["requests_not_finite_total"] == 8 and m["num_requests_running"] == 0, "/metrics counts them", m)
-ok(s.text().count(" error: cmpl-") == 8, "and the log names them", s.text()[-2000:])
+ok(m["requests_not_finite_total"] == 9 and m["num_requests_running"] == 0, "/metrics counts them", m)
+ok(s.text().count(" error: cmpl-") == 9, "and the log names them", s.text()[-2000:])
 same(s.post(PATH, ask(100, seed=7))[1]["usage"]["prompt_tokens_details"]["cached_tokens"], 64,
      "pages of the prompts that were right are used again")
 s.stop()
