@@ -71,7 +71,7 @@ static int prepare_cache(const char *dir, struct err *e)
 	 * device. */
 	if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
 		return err_set(e, ENOTDIR, "--program-cache %s: not a directory", dir);
-	/* Whoever may write there decides which programs run on the device, and PoCL's run in this process. */
+	/* A user who may write there decides which programs run on the device, and PoCL runs them in this process. */
 	if (private_directory(dir, e) < 0) {
 		err_prefix(e, "--program-cache");
 		return -e->code;
@@ -513,8 +513,8 @@ int engine_step(struct engine *g, const struct plan *plan, struct draw_result *r
 
 	if (runner_queued(g->runner))
 		return err_set(e, EBUSY, "a plan is queued already");
-	r = runner_submit(g->runner, plan, e);
-	return r < 0 ? r : runner_wait(g->runner, results, e);
+	r = engine_submit(g, plan, e);
+	return r < 0 ? r : engine_wait(g, results, e);
 }
 
 /* ---- profiling ---- */

@@ -444,6 +444,15 @@ static void decode_plan(struct made *m, uint32_t token_draw)
 	m->rows[0].decode = true;
 }
 
+/* Counts the layers that are queued of the plan `user`. */
+static uint32_t n_layers_queued;
+
+static void count_layer(void *user, const struct plan *plan, uint32_t layer)
+{
+	check(plan == user && layer == n_layers_queued);
+	n_layers_queued++;
+}
+
 static void test_refused(struct engine *g, const char *name)
 {
 	static struct made m;
@@ -521,7 +530,11 @@ static void test_refused(struct engine *g, const char *name)
 	check(first[0].token == first[1].token && first[0].n_top == 2);
 	/* The same with the token seen. */
 	base_plan(&m);
+	n_layers_queued = 0;
+	engine_set_on_layer(g, count_layer, &m.plan);
 	check(engine_step(g, &m.plan, first, &e) == 0);
+	engine_set_on_layer(g, NULL, NULL);
+	check(n_layers_queued == info->model.n_layers);
 	decode_plan(&m, 0);
 	m.rows[0].tokens = &first[1].token;
 	check(engine_step(g, &m.plan, first, &e) == 0);
