@@ -307,6 +307,30 @@ TEST(not_finite)
 	json_decref(header);
 }
 
+/* A logarithm of a number that is larger than any float. */
+TEST(too_large)
+{
+	static const char name[] = "model.layers.0.linear_attn.A_log";
+	uint64_t data = 8 + header_bytes();
+	json_t *header = json_loadb(weights.data + 8, data - 8, 0, NULL);
+	const json_t *tensor = json_object_get(header, name);
+	bool narrow = !strcmp(json_string_value(json_object_get(tensor, "dtype")), "BF16");
+	size_t at = data + (size_t)json_integer_value(
+				   json_array_get(json_object_get(tensor, "data_offsets"), 0));
+	const float large = 100;
+	struct engine_options o;
+	char old[4];
+
+	memcpy(old, weights.data + at, 4);
+	memcpy(weights.data + at, (const char *)&large + (narrow ? 2 : 0), narrow ? 2 : 4);
+	make_checkpoint("too_large", buf_str(&config), weights.len);
+	memcpy(weights.data + at, old, 4);
+	o = run_options(scratch_path("too_large"), "float32", 4, 128);
+	ok(refused(&o, -EINVAL, "A_log has a weight that is NaN or infinite"),
+	   "a function of a weight is infinite");
+	json_decref(header);
+}
+
 TEST(index)
 {
 	static const struct {

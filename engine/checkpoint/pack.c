@@ -202,6 +202,8 @@ static void fill_vector(struct packer *p, cl_mem buffer, const struct weight *w,
 				v = 1.0f + v;
 			else if (w->form == PACK_MINUS_EXP)
 				v = -expf(v);
+			if (!isfinite(v))
+				pack_note_not_finite(p, w, layer, 0, r);
 			m[w->form == PACK_TRANSPOSE ? c * rows + r : r * cols + c] = v;
 		}
 	}

@@ -28,6 +28,10 @@ void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 
 /* ---- pack_panels.c ---- */
 
+/* Notes that the tensor of a row has a number that is not finite. */
+void pack_note_not_finite(struct packer *p, const struct weight *w, uint32_t layer, uint32_t expert,
+			  uint64_t row);
+
 /* Reads a row of a weight, as weights_row. If a number in it is not finite, notes the tensor. */
 void pack_row(struct packer *p, const struct weight *w, uint32_t layer, uint32_t expert,
 	      uint64_t row, bool bf16, void *out);
@@ -38,9 +42,9 @@ struct pack_work {
 	const struct pack_part *parts;
 	size_t n_parts;
 	pthread_mutex_t lock;
-	size_t part; /* guarded by lock: the first panel that no thread has taken */
-	uint64_t panel;
-	uint64_t taken; /* number of chunks that threads have taken; guarded by lock */
+	/* Guarded by lock: the first panel that no thread has taken, and the number of chunks that threads have taken. */
+	size_t part;
+	uint64_t panel, taken;
 };
 
 enum { PACK_CHUNK = 16 }; /* the most panels of a chunk */

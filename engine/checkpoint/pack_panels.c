@@ -32,13 +32,18 @@ static bool is_finite(const void *numbers, uint64_t n, bool bf16)
 	return !bad;
 }
 
+void pack_note_not_finite(struct packer *p, const struct weight *w, uint32_t layer, uint32_t expert,
+			  uint64_t row)
+{
+	atomic_store(&p->not_finite, weights_tensor(p->weights, w->role, layer, expert, row));
+}
+
 void pack_row(struct packer *p, const struct weight *w, uint32_t layer, uint32_t expert,
 	      uint64_t row, bool bf16, void *out)
 {
 	weights_row(p->weights, w->role, layer, expert, row, bf16, out);
 	if (!is_finite(out, w->cols, bf16))
-		atomic_store(&p->not_finite,
-			     weights_tensor(p->weights, w->role, layer, expert, row));
+		pack_note_not_finite(p, w, layer, expert, row);
 }
 
 /* ---- one panel ---- */
