@@ -14,8 +14,8 @@ struct port;
 
 /* A prefill worker's port, which listens from transfer_listen on. */
 struct transfer_listener {
-	struct port
-		*port; /* owned; NULL: it does not listen, or transfer_start has taken the port */
+	/* owned; NULL: it does not listen, or transfer_start has taken the port */
+	struct port *port;
 	char bound[TRANSFER_ENDPOINT_MAX]; /* the address, whose port the system may have chosen */
 };
 

@@ -24,9 +24,8 @@ struct coding {
 	uint64_t K;   /* columns, padded to 16 */
 	uint8_t *out; /* the matrix, mapped */
 	pthread_cond_t turn;
-	uint64_t
-		appended; /* number of chunks that have their place; guarded by work.lock, as `used` is */
-	uint64_t used; /* bytes of the matrix that are used */
+	/* chunks that have their place, and bytes of the matrix that are used; guarded by work.lock */
+	uint64_t appended, used;
 };
 
 /* Waits until all chunks before this one have their places. Returns the place of its `bytes` bytes in the matrix. */
