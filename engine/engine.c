@@ -62,6 +62,7 @@ static int prepare_cache(const char *dir, struct err *e)
 {
 	struct stat st;
 	char pocl[4096];
+	int r;
 
 	if (!dir)
 		return 0;
@@ -72,9 +73,10 @@ static int prepare_cache(const char *dir, struct err *e)
 	if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
 		return err_set(e, ENOTDIR, "--program-cache %s: not a directory", dir);
 	/* A user who may write there decides which programs run on the device, and PoCL runs them in this process. */
-	if (private_directory(dir, e) < 0) {
+	r = private_directory(dir, e);
+	if (r < 0) {
 		err_prefix(e, "--program-cache");
-		return -e->code;
+		return r;
 	}
 	snprintf(pocl, sizeof(pocl), "%s/pocl", dir);
 	mkdir(pocl, 0755);
