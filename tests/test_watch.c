@@ -208,6 +208,43 @@ TEST(unread)
 	is_int((long long)atomic_load(&server.metrics.unread_bytes), 0, "nothing is left");
 }
 
+/* When an address has eight connections waiting, each new one closes that which has waited longest: for the rest of a
+ * request, or for a client that does not read its answer. */
+TEST(share)
+{
+	enum { SHARE = 8, N = SHARE + 4 };
+	struct call *c[] = {new_call(), new_call()};
+	struct connection *k[N];
+	int fds[N][2], wrong = 0;
+
+	watch_limit(watch, 8 * SHARE, &(struct networks){0});
+	for (int i = 0; i < N; i++) {
+		check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds[i]) == 0);
+		k[i] = open_watched(fds[i][0]);
+		if (i < 2)
+			watch_answering(watch, k[i], i ? c[0] : NULL);
+		if (i == 1)
+			call_waits(c[0], true);
+		if (i == 3)
+			watch_answering(watch, k[i], c[1]);
+		/* number 3 does not wait, so there are eight that do when number 8 is there */
+		for (int j = 0; j <= i; j++)
+			wrong += is_cut(fds[j][1], 0) != (j < i - SHARE);
+	}
+	is_int(wrong, 0,
+	       "the one that has waited longest is closed, also when its answer is not read");
+	ok(!is_cut(fds[3][1], 0), "one whose answer is not made does not wait");
+	for (int i = 0; i < N; i++) {
+		watch_idle(watch, k[i]);
+		watch_close(watch, k[i]);
+		close(fds[i][0]);
+		close(fds[i][1]);
+	}
+	call_unref(c[0]);
+	call_unref(c[1]);
+	watch_limit(watch, 1000, &(struct networks){0});
+}
+
 int main(void)
 {
 	struct err e = {0};

@@ -81,6 +81,8 @@ static enum MHD_Result queue_response(struct MHD_Connection *mc, struct exchange
 	add_headers(mc, r, x);
 	add_error_headers(r, x, status);
 	x->access.status = status;
+	if (x->call)
+		call_waits(x->call, true);
 	metrics_response(&x->http->server->metrics, x->endpoint ? x->endpoint->path : "other",
 			 status);
 	ok = MHD_queue_response(mc, status, r);

@@ -20,7 +20,8 @@
 /* The first three are limits: the connection of a client that takes longer is cut. */
 static const uint64_t headers_ns = 30 * SECOND; /* from accept to the end of the first headers */
 static const uint64_t piece_ns = 20 * SECOND;	/* for each PIECE bytes of a body */
-static const uint64_t idle_ns = 120 * SECOND;	/* from an answer to the end of the next headers */
+/* for an answer without a call, which is short; and then to the end of the next headers */
+static const uint64_t idle_ns = 120 * SECOND;
 static const uint64_t comment_ns = 15 * SECOND; /* of silence, then a stream gets an SSE comment */
 /* Memory is given back at most so often: threads that need new memory meanwhile have to wait. */
 static const uint64_t trim_ns = 4 * SECOND;
@@ -38,12 +39,14 @@ struct connection {
 	int fd;
 	struct address from;
 	struct call *call; /* borrowed from watch_answering to watch_idle; NULL: none */
-	/* The connection is cut if the present part of its request has not arrived by then; 0: it does not wait. */
+	/* The connection is cut if by then the present part of its request has not arrived, or its answer without a call
+	 * was not read; 0: it has a call. */
 	uint64_t deadline_ns;
-	uint64_t since_ns; /* the time at which it began to wait */
+	uint64_t since_ns; /* without a call: the time at which it began to wait */
 	uint64_t pieces;   /* of the body that have arrived */
 	bool left;	   /* the client has hung up */
 	bool ended;	   /* its call was ended because its client does not read */
+	bool is_cut;
 };
 
 struct watch {
@@ -69,12 +72,20 @@ static uint64_t event_key(const struct connection *c)
 	return c->number << FD_BITS | (uint64_t)c->fd;
 }
 
-/* Ends a connection whose request is not whole: libmicrohttpd sees the end of file and closes it. Call with the lock
- * held. */
+/* Ends a connection: libmicrohttpd sees the end of file, or cannot write, and closes it. Call with the lock held. */
 static void cut(struct connection *c)
 {
 	shutdown(c->fd, SHUT_RDWR);
 	c->deadline_ns = 0;
+	c->is_cut = true;
+}
+
+/* Returns the time since which a connection waits for its client; 0: it does not, or it is being closed. */
+static uint64_t waits_since(const struct connection *c)
+{
+	if (c->is_cut)
+		return 0;
+	return c->call ? atomic_load(&c->call->waits_ns) : c->since_ns;
 }
 
 /* The client of the connection to which an event belongs has hung up. Returns its call, a new reference; NULL: the
@@ -290,16 +301,20 @@ static int reserve_fd(struct watch *w, int fd)
 static void make_room(struct watch *w, const struct address *of, size_t waiting)
 {
 	struct connection *oldest = NULL;
+	uint64_t oldest_since = UINT64_MAX;
 	size_t n = 0;
 
 	for (size_t fd = 0; fd < w->n_fds; fd++) {
 		struct connection *c = w->by_fd[fd];
+		uint64_t since = c ? waits_since(c) : 0;
 
-		if (!c || !c->deadline_ns || (of && !address_equal(&c->from, of)))
+		if (!since || (of && !address_equal(&c->from, of)))
 			continue;
 		n++;
-		if (!oldest || c->since_ns < oldest->since_ns)
+		if (since < oldest_since) {
 			oldest = c;
+			oldest_since = since;
+		}
 	}
 	if (oldest && n >= waiting)
 		cut(oldest);
@@ -388,11 +403,14 @@ void watch_receiving(struct watch *w, struct connection *c, uint64_t received)
 void watch_answering(struct watch *w, struct connection *c, struct call *call)
 {
 	pthread_mutex_lock(&w->lock);
-	c->deadline_ns = 0;
 	c->call = call;
 	c->ended = false;
-	if (call)
+	if (call) {
+		c->deadline_ns = 0;
 		arm(w, c, EPOLL_CTL_MOD);
+	} else {
+		begin_wait(c, idle_ns);
+	}
 	pthread_mutex_unlock(&w->lock);
 }
 

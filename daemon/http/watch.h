@@ -10,9 +10,10 @@
  *  - ends answers that clients do not read, while all together take more memory than they may (--answer-memory),
  *  - gives freed memory back to the system, if a large body or answer was freed.
  *
- * A connection waits while its request is not whole. Connections that wait give way to others: when there is room for
- * few more, the one that has waited longest is cut for each new one; and so it is among those of one address, when this
- * address has an eighth of all connections waiting and is not a trusted one (--trusted-proxy).
+ * A connection waits for its client while its request is not whole, or while more of its answer is ready than the client
+ * reads. Connections that wait give way to others: when there is room for few more, the one that has waited longest is
+ * cut for each new one; and so it is among those of one address, when this address has an eighth of all connections
+ * waiting and is not a trusted one (--trusted-proxy).
  *
  * A table has all connections by descriptor. The system uses descriptors again as soon as they are closed. So an event
  * carries the number of its connection, which is never used twice, and the thread ignores the event unless the table
@@ -51,8 +52,9 @@ void watch_close(struct watch *w, struct connection *c);
  * and for each piece of the body: `received` bytes of it have arrived by now. */
 void watch_receiving(struct watch *w, struct connection *c, uint64_t received);
 
-/* http: ends the time limit, because the body has arrived. `call` is borrowed until watch_idle, and is aborted if the
- * client leaves before that. NULL: the request is answered without a call. */
+/* http: to be called when the body has arrived. `call` is borrowed until watch_idle, and is aborted if the client leaves
+ * before that; there is no time limit. NULL: the request is answered at once, without a call, and the client has to read
+ * the answer in time. */
 void watch_answering(struct watch *w, struct connection *c, struct call *call);
 
 /* http: gives the call back, because the request is completed, and sets the time by which the headers of the next
