@@ -77,7 +77,7 @@ static int check_state(const struct server *s, struct err *e)
 	return err_set(e, EIO, "the server has failed and is ending");
 }
 
-/* Checks whether there is memory for a body of len bytes, or for the rest of one that has len bytes by now. */
+/* Checks whether there is memory for a body of len bytes, or for a piece by which a body grows to len bytes. */
 static int check_memory(const struct server *s, uint64_t len, struct err *e)
 {
 	if (len <= SMALL_BODY || atomic_load(&s->body_bytes) < BODIES_MAX * s->options.max_body)
@@ -253,7 +253,7 @@ enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t le
 		return MHD_NO;
 	if (x->error.code || x->options || (x->endpoint && !has_body(x->endpoint)))
 		return MHD_YES;
-	if (before <= SMALL_BODY && check_memory(s, before + len, &x->error) < 0) {
+	if (check_memory(s, before + len, &x->error) < 0) {
 		drop_body(x);
 		return MHD_YES;
 	}
@@ -326,17 +326,16 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 	const struct endpoint *p = x->endpoint;
 	struct server *s = x->http->server;
 	struct buf body;
-	bool full;
 
 	if (x->call)
 		return send_call(mc, x);
 	if (!x->options && !x->error.code) {
 		/* The state may have changed while the body arrived. */
-		if (!p->while_loading)
-			check_state(s, &x->error);
-		full = !x->error.code && has_body(p) &&
-		       call_check_queue(s, x->owner, 1, true, &x->error) < 0;
-		if (!full && !x->error.code && !p->get)
+		int r = p->while_loading ? 0 : check_state(s, &x->error);
+
+		if (!r && has_body(p))
+			r = call_check_queue(s, x->owner, 1, true, &x->error);
+		if (!r && !p->get)
 			return start_call(mc, x);
 	}
 	watch_answering(x->http->watch, x->connection, NULL);

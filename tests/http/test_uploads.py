@@ -67,6 +67,18 @@ same(s.complete("a", max_tokens=1)[0], 200, "a small one is served")
 ok(wait_for(lambda: sockets(s) == 0, 60), "bodies that stall are cut", sockets(s))
 same(s.post("/v1/completions", b" " * 200000)[0], 400, "and a large body is read again")
 
+# bodies that begin while there is memory, and then grow together beyond it: eight of 256 KiB are kept
+growing = [connect(s) for _ in range(24)]
+for data in (head(256 << 10) + b" " * 70000, b" " * ((256 << 10) - 70001), b" "):
+    for c in growing:
+        c.sendall(data)
+    time.sleep(0.5)
+codes = [c.recv(1000).split(b" ")[1] for c in growing]
+ok(codes.count(b"429") >= 15 and set(codes) <= {b"429", b"400"}, "bodies that grow together are refused, too", codes)
+for c in growing:
+    c.close()
+same(s.post("/v1/completions", b" " * 200000)[0], 400, "and make room")
+
 # a body that comes slowly, but comes
 c = connect(s)
 body = b'{"prompt": "a", "max_tokens": 1}'
