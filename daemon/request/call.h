@@ -324,8 +324,8 @@ bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_of,
 void call_enter(struct call *c);
 void call_leave(struct call *c);
 
-/* Any thread: finds a call whose body has arrived, by its id or by its client's; of several the newest. A new reference;
- * NULL: there is none. */
+/* Any thread: finds a call whose body has arrived and that is no visit, by its id or by its client's; of several the
+ * newest. A new reference; NULL: there is none. */
 struct call *call_find(struct server *s, const char *id);
 
 /* http, text: checks whether `more` prompts of this owner may join the queue. make_room: if others have to give way,

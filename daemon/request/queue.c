@@ -39,9 +39,11 @@ static bool hold(struct call *c)
 	return refs;
 }
 
+/* Whether the id names the call. A visit has no name: POST /abort is one, and may have the X-Request-Id of the call that
+ * it ends. */
 static bool has_id(const struct call *c, const char *id)
 {
-	return !strcmp(c->id, id) || (id[0] && !strcmp(c->client_id, id));
+	return !c->endpoint->visit && (!strcmp(c->id, id) || (id[0] && !strcmp(c->client_id, id)));
 }
 
 struct call *call_find(struct server *s, const char *id)
