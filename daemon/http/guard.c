@@ -122,6 +122,7 @@ int guard_check(struct MHD_Connection *mc, struct exchange *x, const char *metho
 		r = check_origin(mc, x, method, e);
 	if (!r)
 		r = check_key(mc, x, &key, e);
-	x->owner = key ? key : address_number(&a);
+	/* Beside --admin-port, h->admin tells its keys from those of the main port. */
+	x->owner = key ? key | (uint64_t)x->http->admin << 32 : address_number(&a);
 	return r;
 }

@@ -1,6 +1,7 @@
 """While others wait, one client (a key or an address) has at most half of the queue and of the seats, and 429 is for it alone."""
 import json
 import os
+import re
 import socket
 import tempfile
 import time
@@ -13,9 +14,9 @@ SEATS, QUEUE = 4, 8
 class Ask:
     """A streamed request of a client, which is an address, a key, or what a proxy says."""
 
-    def __init__(self, s, client, tokens=4000, prompt="a"):
+    def __init__(self, s, client, tokens=4000, prompt="a", port=None):
         address, extra = client
-        self.socket = socket.create_connection(("127.0.0.1", s.port), source_address=(address, 0))
+        self.socket = socket.create_connection(("127.0.0.1", port or s.port), source_address=(address, 0))
         body = json.dumps({"prompt": prompt, "max_tokens": tokens, "stream": True, "ignore_eos": True}).encode()
         self.socket.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n{extra}Content-Length: {len(body)}\r\n\r\n".encode()
                             + body)
@@ -99,10 +100,11 @@ def share(name, a, b, *args):
 
 
 folder = tempfile.TemporaryDirectory(prefix="tigon-fair-")
-keys = os.path.join(folder.name, "keys")
-with open(keys, "w") as f:
-    f.write("one\ntwo\n")
-os.chmod(keys, 0o600)
+keys, admins = (os.path.join(folder.name, name) for name in ("keys", "admins"))
+for path, text in ((keys, "one\ntwo\n"), (admins, "operator\n")):
+    with open(path, "w") as f:
+        f.write(text)
+    os.chmod(path, 0o600)
 
 share("addresses", ("127.0.0.2", ""), ("127.0.0.3", ""))
 share("keys", ("127.0.0.2", "x-api-key: two\r\n"), ("127.0.0.2", "Authorization: Bearer one\r\n"), "--api-key-file", keys)
@@ -117,5 +119,19 @@ waiting = [Ask(s, ("127.0.0.2", f"X-Forwarded-For: 10.0.0.{i}\r\n")) for i in ra
 wait_for(lambda: s.metrics()["num_requests_waiting"] == 2)
 ok(Ask(s, ("127.0.0.2", "X-Forwarded-For: 10.0.0.9\r\n")).waits_for(429) and not any(q.status() for q in waiting),
    "an address that is no trusted proxy is one client, whatever it says")
+s.stop()
+
+# the first key of clients, and that of --admin-port
+s = Server("--max-num-seqs", "1", "--max-queued-requests", "2", "--api-key-file", keys, "--admin-port", "0",
+           "--admin-key-file", admins, env={"FAKE_STEP_US": "3000"})
+s.admin_port = int(re.search(r"--admin-port: \S+ port (\d+)", s.text())[1])
+s.headers = {"x-api-key": "operator"}
+first = Ask(s, ("127.0.0.2", "x-api-key: one\r\n"))
+first.waits_for(200)
+waiting = [Ask(s, ("127.0.0.2", "x-api-key: one\r\n")) for _ in range(2)]
+wait_for(lambda: s.metrics()["num_requests_waiting"] == 2)
+operator = Ask(s, ("127.0.0.2", "x-api-key: operator\r\n"), port=s.admin_port)
+ok(wait_for(lambda: 429 in [q.status() for q in waiting]) and not operator.status(), "the operator is another client",
+   (operator.got, waiting[0].got, waiting[1].got))
 s.stop()
 done()
