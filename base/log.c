@@ -35,6 +35,9 @@ static bool replaced; /* the next line replaces the last one on the terminal; gu
 #define TERMINAL_NS UINT64_C(100000000)
 #define LINES_NS    UINT64_C(5000000000)
 
+/* log_last waits at most so long for a reader. */
+enum { LAST_MS = 1000 };
+
 uint64_t log_dropped(void)
 {
 	return atomic_load_explicit(&dropped, memory_order_relaxed);
@@ -164,10 +167,24 @@ void log_progress(struct log_progress *p, uint64_t now_ns, bool end, const char 
 	va_end(ap);
 }
 
-void log_end_progress(void)
+void log_last(const char *fmt, ...)
 {
+	char line[2048] = "\n"; /* behind a line that was cut, or that progress has not ended */
+	struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+	size_t n;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line + 1, sizeof(line) - 2, fmt, ap);
+	va_end(ap);
+	n = strlen(line);
+	line[n++] = '\n';
+	poll(&fd, 1, LAST_MS);
 	pthread_mutex_lock(&lock);
-	if (replaced)
-		replaced = !put("\n", 1);
+	if (cut || replaced)
+		put(line, n);
+	else
+		put(line + 1, n - 1);
+	replaced = false;
 	pthread_mutex_unlock(&lock);
 }

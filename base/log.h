@@ -46,8 +46,9 @@ struct log_progress {
 void log_progress(struct log_progress *p, uint64_t now_ns, bool end, const char *fmt, ...)
 	PRINTF(4, 5);
 
-/* Ends the line of a work that has failed, before something else than the log writes to the terminal. */
-void log_end_progress(void);
+/* Writes the sentence with which the program ends, whatever the level, without time and level. Waits for a reader, but
+ * for a second at most. */
+void log_last(const char *fmt, ...) PRINTF(1, 2);
 
 #define log_error(...)	 log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)

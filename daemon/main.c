@@ -55,8 +55,7 @@ struct stop {
 
 static int complain(const struct err *e)
 {
-	log_end_progress();
-	fprintf(stderr, "tigond: %s\n", e->text);
+	log_last("tigond: %s", e->text);
 	return EXIT_FAILURE;
 }
 

@@ -85,6 +85,26 @@ TEST(nobody_reads)
 	unread("a socket", fds[0], fds[1]);
 }
 
+TEST(last)
+{
+	char full[4096] = "";
+	int fds[2];
+
+	if (!ok(!pipe(fds), "a pipe"))
+		return;
+	log_into(fds[1]);
+	log_last("tigond: %s", "a sentence");
+	is_str(read_all(fds[0]), "tigond: a sentence\n", "the last sentence stands alone");
+	fcntl(fds[1], F_SETFL, O_NONBLOCK);
+	while (write(fds[1], full, sizeof(full)) > 0)
+		;
+	fcntl(fds[1], F_SETFL, 0);
+	log_last("tigond: %s", "a sentence");
+	ok(true, "it does not wait for ever for a reader");
+	close(fds[0]);
+	close(fds[1]);
+}
+
 TEST(file)
 {
 	int fd = open(scratch_path("log"), O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -162,9 +182,10 @@ TEST(progress_on_a_terminal)
 	ok(strstr(text, "another line\r\n") && strstr(text, "compiled 4 of 4\r\n"),
 	   "and both are whole");
 	log_progress(&p, 500 * ms, false, "compiled %d of 4", 3);
-	log_end_progress();
-	log_end_progress();
-	ok(count(read_all(terminal), "of 4\r\n") == 1, "a work that fails leaves a whole line");
+	log_last("tigond: no");
+	log_last("tigond: %s", "never");
+	ok(count(read_all(terminal), "of 4\r\ntigond: no\r\ntigond: never\r\n") == 1,
+	   "a work that fails leaves a whole line, and the last sentence is behind it");
 	close(fd);
 	close(terminal);
 }
