@@ -20,7 +20,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/private.h"
 #include "daemon/engine_options.h"
 #include "daemon/http/http.h"
 #include "daemon/lifecycle.h"
@@ -70,20 +69,6 @@ static int check_directory(const char *option, const char *path, struct err *e)
 	return 0;
 }
 
-/* Checks the directory of the cache: its pages are used as they are, so others must not write there. If it does not
- * exist, preflight_check creates it. */
-static int check_cache(const char *path, struct err *e)
-{
-	int r;
-
-	if (access(path, F_OK) < 0)
-		return 0;
-	r = check_directory("cache-dir", path, e);
-	if (!r && (r = private_directory(path, e)) < 0)
-		err_prefix(e, "--cache-dir");
-	return r;
-}
-
 static int check_model(const char *dir, struct err *e)
 {
 	char path[PATH_MAX];
@@ -126,8 +111,6 @@ static int settle_options(struct server *s, struct transfer_keys *keys, char *ca
 
 	if (!r && o->tokenizer)
 		r = check_directory("tokenizer", o->tokenizer, e);
-	if (!r && o->cache_dir && o->prefix_cache != OPTION_OFF)
-		r = check_cache(o->cache_dir, e);
 	if (!r)
 		r = preflight_check(o, e);
 	if (!r && o->tuning && (r = tuning_open(o->tuning, &s->tuning, e)) < 0)
@@ -261,15 +244,15 @@ static void stop(struct server *s, struct http **h, struct watch *w)
 {
 	struct stop p = {.server = s, .http = h, .watch = w, .busy = "http"};
 	uint64_t now = clock_now_ns(), until = now + stop_ns;
+	const char *busy;
 
 	if (pthread_create(&p.thread, NULL, stop_threads, &p)) {
 		stop_threads(&p);
 		return;
 	}
-	while (atomic_load(&p.busy)) {
+	while ((busy = atomic_load(&p.busy))) {
 		if (now >= until) {
-			log_warning("the %s thread is still busy: exiting without it",
-				    atomic_load(&p.busy));
+			log_warning("the %s thread is still busy: exiting without it", busy);
 			if (lifecycle_state(s->lifecycle) != LIFECYCLE_FAILED)
 				_exit(EXIT_SUCCESS);
 			_exit(complain(lifecycle_error(s->lifecycle)));

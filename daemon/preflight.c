@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/host_memory.h"
+#include "base/private.h"
 #include "engine/cache_size.h"
 #include "engine/checkpoint/model_config.h"
 
@@ -38,7 +39,8 @@ static int check_host_memory(const struct options *o, struct err *e)
 		       size_text(o->host_cache_memory).s, size_text(total).s);
 }
 
-/* A directory that exists and cannot be written is no error, because its files can be read. */
+/* A directory that exists and cannot be written is no error, because its files can be read. One that others may write to
+ * is refused, because the cache's pages are used as they are. */
 static int check_cache_dir(const struct options *o, struct err *e)
 {
 	int code, fd;
@@ -52,6 +54,10 @@ static int check_cache_dir(const struct options *o, struct err *e)
 		return err_set(e, code, "--cache-dir %s: %s", o->cache_dir, strerror(code));
 	}
 	close(fd);
+	if (private_directory(o->cache_dir, e) < 0) {
+		err_prefix(e, "--cache-dir");
+		return -e->code;
+	}
 	return 0;
 }
 

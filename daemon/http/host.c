@@ -1,6 +1,6 @@
 #include "daemon/http/host.h"
 
-#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <strings.h>
 
@@ -10,8 +10,6 @@
 /* Whether text is an address of loopback: 127.0.0.1, or [::1] with its brackets. */
 static bool is_loopback(const char *text, size_t len)
 {
-	struct sockaddr_in v4 = {.sin_family = AF_INET};
-	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
 	const bool brackets = len > 2 && text[0] == '[' && text[len - 1] == ']';
 	struct address a;
 	char one[INET6_ADDRSTRLEN];
@@ -20,13 +18,7 @@ static bool is_loopback(const char *text, size_t len)
 		return false;
 	memcpy(one, text + brackets, len - 2 * brackets);
 	one[len - 2 * brackets] = 0;
-	if (!brackets && inet_pton(AF_INET, one, &v4.sin_addr) == 1)
-		a = address_of((const struct sockaddr *)&v4);
-	else if (brackets && inet_pton(AF_INET6, one, &v6.sin6_addr) == 1)
-		a = address_of((const struct sockaddr *)&v6);
-	else
-		return false;
-	return address_is_loopback(&a);
+	return !strchr(one, ':') == !brackets && address_parse(one, &a) && address_is_loopback(&a);
 }
 
 static bool is_in_list(const char *name, size_t len, const char *list)
