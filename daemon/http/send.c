@@ -289,14 +289,15 @@ static enum MHD_Result send_stream(struct MHD_Connection *mc, struct exchange *x
 	return send_pieces(mc, x, "text/event-stream; charset=utf-8", MHD_SIZE_UNKNOWN);
 }
 
-/* Sends a body that is JSON: x->out has all of it, or, if it is not `over`, its beginning. A short one is sent at
- * once. */
+/* Sends a body that is JSON: x->out has all of it, or, if it is not `over`, its beginning. A short one is sent at once, and
+ * counted until the request is completed. */
 static enum MHD_Result send_body(struct MHD_Connection *mc, struct exchange *x) ON(role_http)
 {
 	if (!x->over && !x->out.failed)
 		return send_pieces(mc, x, type_json, MHD_SIZE_UNKNOWN);
 	if (x->out.len > SHORT && !x->out.failed)
 		return send_pieces(mc, x, type_json, x->out.len);
+	keep(x);
 	return send_whole(mc, x, MHD_HTTP_OK, type_json, &x->out);
 }
 

@@ -190,5 +190,17 @@ if FAKE:
     ok(wait_for(lambda: s.metrics()["answers_unread_total"] == 1, 60), "a stream that is not read is ended", s.metrics())
     ok(wait_for(lambda: s.metrics()["num_requests_running"] == 0, 10), "and no longer computed")
     c.close()
+
+    # and so are short answers: each connection has one of 60 KB that the system does not take any more
+    hoarders = [slow_connection(s) for _ in range(25)]
+    for c in hoarders:
+        c.settimeout(0.05)
+        try:
+            c.sendall(raw_post("/tokenize", {"prompt": "a b c " * 5000}) * 80)
+        except TimeoutError:
+            pass
+    ok(wait_for(lambda: s.metrics()["answers_unread_total"] > 1, 60), "short answers that are not read are ended, too", s.metrics())
+    for c in hoarders:
+        c.close()
 s.stop()
 done()
