@@ -65,6 +65,8 @@ struct server {
 	_Atomic uint32_t queued;
 	/* bytes of large bodies that are being received or wait to be parsed */
 	_Atomic uint64_t body_bytes;
+	/* a large body was refused for lack of memory: the watch thread cuts clients that keep it for long */
+	_Atomic bool bodies_refused;
 	/* a large body or answer was freed: the watch thread gives memory back to the system */
 	_Atomic bool trim;
 };

@@ -78,10 +78,11 @@ static int check_state(const struct server *s, struct err *e)
 }
 
 /* Checks whether there is memory for a body of len bytes, or for a piece by which a body grows to len bytes. */
-static int check_memory(const struct server *s, uint64_t len, struct err *e)
+static int check_memory(struct server *s, uint64_t len, struct err *e)
 {
 	if (len <= SMALL_BODY || atomic_load(&s->body_bytes) < BODIES_MAX * s->options.max_body)
 		return 0;
+	atomic_store(&s->bodies_refused, true);
 	return err_set(e, PROBLEM_QUEUE_FULL,
 		       "too many large bodies are in memory; try again later");
 }

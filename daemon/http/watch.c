@@ -17,9 +17,11 @@
 
 #define SECOND 1000000000ull
 
-/* The first three are limits: the connection of a client that takes longer is cut. */
+/* The first four are limits: the connection of a client that takes longer is cut. */
 static const uint64_t headers_ns = 30 * SECOND; /* from accept to the end of the first headers */
 static const uint64_t piece_ns = 20 * SECOND;	/* for each PIECE bytes of a body */
+/* the same, but of a large body while others are refused, because these bodies take all the memory for them */
+static const uint64_t piece_full_ns = 2 * SECOND;
 /* for an answer without a call, which is short; and then to the end of the next headers */
 static const uint64_t idle_ns = 120 * SECOND;
 static const uint64_t comment_ns = 15 * SECOND; /* of silence, then a stream gets an SSE comment */
@@ -43,7 +45,7 @@ struct connection {
 	 * was not read; 0: it has a call. */
 	uint64_t deadline_ns;
 	uint64_t since_ns; /* without a call: the time at which it began to wait */
-	uint64_t pieces;   /* of the body that have arrived */
+	uint64_t pieces;   /* of the body that have arrived; 0: none, or it is whole */
 	bool left;	   /* the client has hung up */
 	bool ended;	   /* its call was ended because its client does not read */
 	bool is_cut;
@@ -181,8 +183,16 @@ static void end_unread(struct watch *w, uint64_t now)
 	}
 }
 
+static bool is_late(const struct connection *c, uint64_t now, bool refused)
+{
+	uint64_t sooner = refused && c->pieces ? piece_ns - piece_full_ns : 0;
+
+	return c->deadline_ns && (c->left || now > c->deadline_ns - sooner);
+}
+
 static void tick(struct watch *w) ON(role_watch)
 {
+	const bool refused = atomic_exchange(&w->server->bodies_refused, false);
 	uint64_t now = clock_now_ns();
 
 	if (now > w->trimmed_ns + trim_ns && atomic_exchange(&w->server->trim, false)) {
@@ -196,7 +206,7 @@ static void tick(struct watch *w) ON(role_watch)
 
 		if (c && c->call)
 			call_tick(c->call, now > comment_ns ? now - comment_ns : 0);
-		if (c && c->deadline_ns && (c->left || now > c->deadline_ns))
+		if (c && is_late(c, now, refused))
 			cut(c);
 	}
 	pthread_mutex_unlock(&w->lock);
@@ -325,6 +335,7 @@ static void begin_wait(struct connection *c, uint64_t ns)
 {
 	c->since_ns = clock_now_ns();
 	c->deadline_ns = c->since_ns + ns;
+	c->pieces = 0;
 }
 
 /* Watches for a hang-up. Level-triggered, so that a client that has already left is reported at once. Call with the

@@ -6,7 +6,7 @@
  * the call is aborted at once; any other connection whose request is not whole is cut. Once a second the thread also
  *  - wakes streams that were silent for 15 s, so that an SSE comment is sent,
  *  - cuts connections whose request takes too long: headers that are not whole after 30 s, a body of which 64 KiB take
- *    more than 20 s, two minutes without a request,
+ *    more than 20 s (2 s if it is large, while others are refused for lack of memory), two minutes without a request,
  *  - ends answers that clients do not read, while all together take more memory than they may (--answer-memory),
  *  - gives freed memory back to the system, if a large body or answer was freed.
  *
