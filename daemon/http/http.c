@@ -190,7 +190,7 @@ int http_start(struct server *s, struct watch *w, const struct http_listener *l,
 		close(l->fd);
 		return err_no_memory(e);
 	}
-	/* Those of --admin-port are few and not counted against the limit. */
+	/* The few of --admin-port come in addition. The watch counts them all, so clients' give way a little sooner. */
 	if (!l->admin)
 		watch_limit(w, most, l->trusted);
 	h->server = s;
