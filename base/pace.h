@@ -1,16 +1,16 @@
-/* By this a long work asks its caller, again and again, whether to go on. The caller may also let it wait, so that others
- * have the processor meanwhile. For rooms that know neither a clock nor threads. */
+/* A long computation calls pace_gives_up again and again, and ends when its caller wants no result any more. The caller
+ * may also wait within the call, so that other threads have the processor. For rooms without a clock and threads. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
 struct pace {
-	bool (*give_up)(void *arg); /* true: the work ends with -ECANCELED */
+	bool (*give_up)(void *arg); /* true: the computation ends with -ECANCELED */
 	void *arg;
 };
 
-/* Whether the work has to end. NULL: never. */
+/* Whether the computation has to end. NULL: never. */
 static inline bool pace_gives_up(const struct pace *p)
 {
 	return p && p->give_up(p->arg);

@@ -1,4 +1,4 @@
-/* What can be wrong with the options on this machine, and is refused before the model is loaded. */
+/* Checks of options that depend on the model and on this machine, before the model is loaded. */
 #pragma once
 
 #include "daemon/options.h"
