@@ -11,6 +11,7 @@ const struct endpoint endpoint_metrics = {
 	.path = "/metrics",
 	.type = "text/plain; version=0.0.4; charset=utf-8",
 	.admin = true,
+	.guarded = true,
 	.worker = true,
 	.while_loading = true,
 	.get = metrics,

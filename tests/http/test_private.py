@@ -71,6 +71,8 @@ for site, want in (("cross-site", 403), ("Cross-Site", 403), ("same-origin", 200
 same(status(s, "DELETE", "/v1/models/" + NAME, {"Sec-Fetch-Site": "cross-site"}), 403, "no DELETE of another site")
 same(status(s, "DELETE", "/v1/models/" + NAME), 405, "nor any other")
 same(status(s, "GET", "/v1/models", {"Sec-Fetch-Site": "cross-site"}), 200, "reading is for pages, too")
+same([(status(s, "GET", p, {"Origin": "http://page"}), s.request("GET", p)[1]["Access-Control-Allow-Origin"])
+      for p in ("/cache", "/metrics", "/v1/models")], [(403, None), (403, None), (200, "*")], "but not of the operator's paths")
 s.stop()
 
 s = Server("--allowed-host", "api.example,Other.Example")
