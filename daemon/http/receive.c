@@ -15,8 +15,7 @@
 #include "daemon/request/text.h"
 
 enum {
-	/* A request with a large body is refused while the large bodies in memory have so many times --max-body bytes or
-	 * more. */
+	/* The large bodies in memory have at most so many times --max-body bytes. A request with a further one is refused. */
 	BODIES_MAX = 8,
 	/* A body that is too long is read to its end and dropped, so that the client gets its answer. If it is longer than
 	 * so many times what is allowed, the connection is closed instead. */
@@ -77,10 +76,13 @@ static int check_state(const struct server *s, struct err *e)
 	return err_set(e, EIO, "the server has failed and is ending");
 }
 
-/* Checks whether there is memory for a body of len bytes, or for a piece by which a body grows to len bytes. */
-static int check_memory(struct server *s, uint64_t len, struct err *e)
+/* Checks whether there is memory for a body that has `from` bytes to have `to` bytes. */
+static int check_memory(struct server *s, uint64_t from, uint64_t to, struct err *e)
 {
-	if (len <= SMALL_BODY || atomic_load(&s->body_bytes) < BODIES_MAX * s->options.max_body)
+	uint64_t more = from > SMALL_BODY ? to - from : to;
+
+	if (to <= SMALL_BODY ||
+	    atomic_load(&s->body_bytes) + more <= BODIES_MAX * s->options.max_body)
 		return 0;
 	atomic_store(&s->bodies_refused, true);
 	return err_set(e, PROBLEM_QUEUE_FULL,
@@ -138,7 +140,7 @@ static int check_body(struct MHD_Connection *mc, const struct exchange *x, struc
 		return err_set(e, PROBLEM_BODY_TOO_LARGE,
 			       "the body has %llu bytes; at most %llu are allowed",
 			       (unsigned long long)length, (unsigned long long)max);
-	if (check_memory(x->http->server, length, e) < 0)
+	if (check_memory(x->http->server, 0, length, e) < 0)
 		return -e->code;
 	return call_check_queue(x->http->server, x->owner, 1, false, e);
 }
@@ -254,7 +256,7 @@ enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t le
 		return MHD_NO;
 	if (x->error.code || x->options || (x->endpoint && !has_body(x->endpoint)))
 		return MHD_YES;
-	if (check_memory(s, before + len, &x->error) < 0) {
+	if (check_memory(s, before, before + len, &x->error) < 0) {
 		drop_body(x);
 		return MHD_YES;
 	}

@@ -147,7 +147,7 @@ for c in gone:
 
 def large_is_welcome():
     with raw_connection(s.port) as c:
-        c.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\nExpect: 100-continue\r\n\r\n")
+        c.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15000000\r\nExpect: 100-continue\r\n\r\n")
         return b" 100 " in c.recv(1000)
 
 
