@@ -402,6 +402,13 @@ static bool try_build(struct scheduler *s)
 
 bool plan_build(struct scheduler *s)
 {
+	struct request *r;
+
+	while ((r = fairness_victim(s))) {
+		if (plans_out(s))
+			return false;
+		retract(s, r);
+	}
 	while (!try_build(s))
 		if (plans_out(s) || !retract_one(s))
 			return false;

@@ -188,6 +188,16 @@ enum finish_reason request_draw(struct sequence *q, int32_t token)
 	return finish;
 }
 
+uint64_t request_length(const struct request *r)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < r->ask.n_choices; i++)
+		if (!r->choices[i].ended)
+			n += request_known(&r->choices[i]);
+	return n;
+}
+
 struct sequence *request_first_live(struct request *r)
 {
 	for (uint32_t i = 0; i < r->ask.n_choices; i++)

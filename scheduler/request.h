@@ -209,6 +209,9 @@ static inline bool request_scores(const struct request *r)
 	return r->ask.prompt_logprobs && r->n_scored < r->ask.n_prompt;
 }
 
+/* Returns the number of known tokens of all living choices together. */
+uint64_t request_length(const struct request *r);
+
 /* Returns the living choice with the smallest number, or NULL. */
 struct sequence *request_first_live(struct request *r);
 

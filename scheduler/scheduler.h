@@ -15,7 +15,7 @@
  * page for its next token pauses: it has no row. The prefill budget (max_prefill_tokens) counts prompt tokens only. Of
  * the prompts computed here at most one at a time is begun and not planned to its end. A second prompt begins in the
  * same step only if the first one is planned to its end and leaves some of the budget. Requests wait in the order of
- * (priority, submission), but while others wait no owner gets more than half of the seats (fairness.h).
+ * (priority, submission), but while others wait no owner has more than half of the seats (fairness.h).
  *
  * Prefix cache. Admission looks up where a prompt can be resumed, and the request begins there if the memory allows it.
  * At each commit the whole pages that were computed are handed to the cache. So are some states, as checkpoints, as
@@ -33,12 +33,13 @@
  * pages for the prompt, a copy of the prompt's last, partial page for each choice but the first, pages for the tokens
  * that were drawn before a retraction, and at most one page of growth for each choice. More pages are taken as
  * sequences grow. A sequence that gets no page pauses. When no request can run and no plan is out, the decoding request
- * with most tokens is *retracted*: it gives its memory back, and waits for admission again in its old place of the
- * queue. The pages and checkpoints that it has left in the cache stay there until they are evicted. When it is admitted
- * again it computes prompt tokens in chunks and its own generated tokens one by one, as before. If at its first
- * admission it did not resume behind decoded pages, it resumes later only from pages and states that were computed in
- * the same way, and its bits do not change. If it did, it may later resume from pages of another origin, and its bits
- * may change. A request that would complete alone completes, unless requests that go before it keep coming.
+ * with most tokens is *retracted* (another reason is in fairness.h): it gives its memory back, and waits for admission
+ * again in its old place of the queue. The pages and checkpoints that it has left in the cache stay there until they
+ * are evicted. When it is admitted again it computes prompt tokens in chunks and its own generated tokens one by one,
+ * as before. If at its first admission it did not resume behind decoded pages, it resumes later only from pages and
+ * states that were computed in the same way, and its bits do not change. If it did, it may later resume from pages of
+ * another origin, and its bits may change. A request that would complete alone completes, unless requests that go
+ * before it keep coming.
  *
  * Log-probabilities of a prompt need the logits behind each token but the last. So a request for them uses no cached
  * pages until its whole prompt is planned, but leaves its own in the cache. The log-probabilities are reported once,

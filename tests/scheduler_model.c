@@ -600,6 +600,7 @@ static void add_up(struct model *m)
 	n->paused += m->rules.paused;
 	n->alone += m->rules.alone;
 	n->held_back += m->rules.held_back;
+	n->gave_way += m->rules.gave_way;
 	n->evicted_pages += st.cache.evicted_pages;
 	n->evicted_slots += st.cache.evicted_slots;
 }

@@ -474,34 +474,80 @@ static void keep_states(struct rules *r, uint64_t number)
 
 /* ---- retraction ---- */
 
-static bool retract(struct rules *r)
+static uint32_t length(const struct rule_request *q)
 {
-	struct rule_request *best = NULL;
-	uint32_t most = 0;
+	uint32_t n = 0;
 
-	each_request (q, r) {
-		uint32_t n = 0;
-		bool decoding = false;
+	each_choice (c, q)
+		n += c->ended ? 0 : rules_known(q, c);
+	return n;
+}
 
-		each_choice (c, q)
-			if (!c->ended) {
-				n += rules_known(q, c);
-				decoding |= c->held && c->order;
-			}
-		if (decoding && (!best || n > most || (n == most && q->id < best->id))) {
-			best = q;
-			most = n;
-		}
-	}
-	if (!best)
-		return false;
-	best->trunk = -1;
-	best->retracted = true;
-	best->place = RULE_QUEUED;
-	each_choice (c, best)
+static bool decodes(const struct rule_request *q)
+{
+	each_choice (c, q)
+		if (!c->ended && c->held && c->order)
+			return true;
+	return false;
+}
+
+static void retract(struct rules *r, struct rule_request *q)
+{
+	q->trunk = -1;
+	q->retracted = true;
+	q->place = RULE_QUEUED;
+	each_choice (c, q)
 		release(c);
 	r->retractions++;
-	return true;
+}
+
+static bool retract_longest(struct rules *r)
+{
+	struct rule_request *best = NULL;
+
+	each_request (q, r)
+		if (decodes(q) && (!best || length(q) > length(best) ||
+				   (length(q) == length(best) && q->id < best->id)))
+			best = q;
+	if (best)
+		retract(r, best);
+	return best;
+}
+
+static uint32_t held_by(const struct rules *r, uint64_t owner)
+{
+	uint32_t n = 0;
+
+	each_request (q, r) {
+		each_choice (c, q)
+			n += c->held && q->r.owner == owner;
+	}
+	return n;
+}
+
+/* The request that gives way to one of another owner, or NULL. */
+static struct rule_request *gives_way(struct rules *r)
+{
+	uint32_t half = (r->config.max_seqs + 1) / 2, n_free = r->config.max_seqs - rules_seats(r);
+	struct rule_request *best = NULL;
+
+	if (r->head >= 0)
+		return NULL;
+	each_request (q, r) {
+		uint32_t held = held_by(r, q->r.owner), own = 0;
+		struct rule_request *next;
+
+		each_choice (c, q)
+			own += c->held;
+		if (!q->r.owner || held <= half || !decodes(q) || !q->clean || held - own < half)
+			continue;
+		next = first_of(r, true, q->r.owner);
+		if (next && rules_live(next) > n_free && rules_live(next) <= n_free + held - half &&
+		    (!best || length(q) < length(best) ||
+		     (length(q) == length(best) && q->id > best->id)))
+			best = q;
+	}
+	return best;
 }
 
 bool rules_plan(struct rules *r)
@@ -512,6 +558,14 @@ bool rules_plan(struct rules *r)
 	r->n_tried = 0;
 	r->making = number;
 	rules_try_branches(r);
+	for (struct rule_request *q; (q = gives_way(r));) {
+		if (r->planned > r->committed) {
+			r->making = r->planned;
+			return false;
+		}
+		retract(r, q);
+		r->gave_way++;
+	}
 	for (;;) {
 		bool paused = false;
 
@@ -522,7 +576,7 @@ bool rules_plan(struct rules *r)
 		for_each_decoding(r, number, decode_one, NULL);
 		if (p->n_rows)
 			break;
-		if (r->planned > r->committed || !retract(r)) {
+		if (r->planned > r->committed || !retract_longest(r)) {
 			r->making = r->planned;
 			return false;
 		}

@@ -121,7 +121,7 @@ struct rules {
 	struct rule_plan plans[2]; /* number % 2 */
 	uint64_t retractions, replayed_tokens, prompt_tokens, cached_tokens, shared_waits;
 	uint64_t receives, receives_failed;
-	uint64_t admissions_refused, paused, alone, cut_prompts, held_back;
+	uint64_t admissions_refused, paused, alone, cut_prompts, held_back, gave_way;
 	const struct mirror *before, *after; /* of the plan that is made */
 	const struct rule_marks *evicted;
 	/* Which of several beginnings the n-th admission of this plan takes, and how many there are. */

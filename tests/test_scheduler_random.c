@@ -52,6 +52,7 @@ int main(int argc, char **argv)
 	SEEN(replayed_tokens, 8000);
 	SEEN(paused, 15000);
 	SEEN(held_back, 2000);
+	SEEN(gave_way, 100);
 	SEEN(hits, 12000);
 	SEEN(decoded_hits, 2500);
 	SEEN(alone, 150);

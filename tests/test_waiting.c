@@ -145,6 +145,65 @@ TEST(fairness)
 		"if the others want too much as well, the first one goes");
 }
 
+/* An owner that has more than half of the seats when another one comes gives some back. */
+TEST(give_way)
+{
+	struct scheduler_config c = world_config(0, 120, 64);
+	struct world *w = world_new(&c);
+	uint64_t wide;
+
+	for (char letter = 'a'; letter <= 'h'; letter++)
+		submit_of(w, letter, 7, 1);
+	world_step(w, 1);
+	world_step(w, 1);
+	submit_of(w, 'x', 7, 1);
+	world_step(w, 1);
+	ok(world_stats(w).retractions == 0, "nothing for its own requests");
+	submit_of(w, 'y', 8, 3);
+	w->named = true;
+	step_is(w, 1, "y0+2!!! a.0@4! b.0@4! c.0@4! d.0@4! e.0@4!",
+		"the three newest of eight give way to another's request");
+	wide = submit_of(w, 'z', 0, 3);
+	step_is(w, 1, "a.0@5! b.0@5! c.0@5! d.0@5! e.0@5! y.0@2! y.1@2! y.2@2!",
+		"none gives way if the other one would not get in");
+	scheduler_abort(w->s, wide);
+	submit_of(w, 'v', 9, 1);
+	step_is(w, 1, "v0+2! a.0@6! b.0@6! c.0@6! d.0@6! y.0@3! y.1@3! y.2@3!",
+		"one gives way to a request that would");
+	submit_of(w, 'w', 9, 1);
+	step_is(w, 1, "a.0@7! b.0@7! c.0@7! d.0@7! y.0@4! y.1@4! y.2@4! v.0@2!",
+		"half of them stay");
+
+	w = world_new(&c);
+	submit_of(w, 'a', 7, 6);
+	submit_of(w, 'b', 7, 2);
+	world_step(w, 1);
+	world_step(w, 1);
+	submit_of(w, 'x', 8, 1);
+	world_step(w, 1);
+	ok(world_stats(w).retractions == 1, "the one whose absence leaves half");
+
+	w = world_new(&c);
+	submit_of(w, 'a', 7, 8);
+	world_step(w, 1);
+	world_step(w, 1);
+	submit_of(w, 'x', 8, 1);
+	world_step(w, 1);
+	ok(world_stats(w).retractions == 0, "one request alone never does");
+
+	c.max_plans_out = 2;
+	w = world_new(&c);
+	for (char letter = 'a'; letter <= 'h'; letter++)
+		submit_of(w, letter, 7, 1);
+	world_step(w, 1);
+	world_step(w, 1);
+	world_plan(w);
+	submit_of(w, 'x', 8, 1);
+	ok(!scheduler_plan(w->s), "not while a plan is out");
+	world_commit(w, 1);
+	step_is(w, 1, "x0+2! @4! @4! @4! @4! @4! @4! @4!", "but then");
+}
+
 TEST(bound)
 {
 	struct scheduler_config c = world_config(0, 10, 64);

@@ -59,30 +59,41 @@ def share(name, a, b, *args):
         metric("num_requests_waiting", i + 1)
     ok(Ask(s, a).waits_for(429) and not any(q.status() for q in waiting), "and the whole queue, of which more is refused")
 
+    seated = []
+    for _ in range(SEATS // 2):
+        seated.append(Ask(s, b))
+        ok(seated[-1].waits_for(200), "another client gets a seat at once, up to half of them")
+    ok(metric("num_preemptions_total", SEATS // 2), "for which requests of the first one are retracted", s.metrics()["num_preemptions_total"])
+    ok(waiting.pop().waits_for(429), "and its newest one gave up its place in the queue")
+    waiting.append(Ask(s, a))
+    retracted = SEATS // 2
+    ok(metric("num_requests_waiting", QUEUE + retracted) and not waiting[-1].status(), "which those do not need", s.metrics()["num_requests_waiting"])
+
     others = []
     for i in range(QUEUE // 2):
         others.append(Ask(s, b, tokens=4))
         ok(waiting[-1 - i].waits_for(429), f"request {i + 1} of another client takes the place of its newest")
-        metric("num_requests_waiting", QUEUE)
+        metric("num_requests_waiting", QUEUE + retracted)
     ok(b"more than half" in waiting[-1].got and b"Retry-After" in waiting[-1].got, "which is told", waiting[-1].got)
     same([q.status() for q in waiting[:QUEUE // 2] + others], [None] * QUEUE, "nobody else is refused")
     ok(Ask(s, a).waits_for(429), "the greedy one has its half")
     ok(Ask(s, b).waits_for(429), "and so has the other")
 
-    # Half of the seats are free: those that came later go first.
-    for q in running[:SEATS // 2]:
+    for q in seated:
         q.close()
     ok(all(q.waits_for(200) for q in others), "seats that become free are the other client's")
-    ok(metric("num_requests_waiting", QUEUE // 2 - SEATS // 2), "when it waits no more they go to the first one again",
+    ok(metric("num_requests_waiting", QUEUE // 2), "when it waits no more, the retracted ones go on",
        s.metrics()["num_requests_waiting"])
-    ok(wait_for(lambda: [q.status() for q in waiting] == [200] * (SEATS // 2) + [None] * (QUEUE // 2 - SEATS // 2) + [429] * (QUEUE // 2)),
-       "in its order", [q.status() for q in waiting])
-    for q in running + waiting + others:
+    for q in running:
+        q.close()
+    ok(wait_for(lambda: [q.status() for q in waiting] == [200] * (QUEUE // 2) + [429] * (QUEUE // 2)),
+       "then the others, in their order", [q.status() for q in waiting])
+    for q in waiting + others:
         q.close()
     ok(metric("num_requests_running", 0), "all leave")
 
     # prompts count, not requests
-    running = [Ask(s, b) for _ in range(SEATS)]
+    running = [Ask(s, client) for client in (a, b) for _ in range(SEATS // 2)]
     ok(all(q.waits_for(200) for q in running), "all seats are taken")
     many = Ask(s, a, prompt=["a"] * (QUEUE - 1))
     ok(metric("num_requests_waiting", QUEUE - 1), "a request of seven prompts waits")
