@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/mix.h"
 #include "base/queue.h"
 #include "daemon/metrics.h"
 #include "daemon/options.h"
@@ -20,6 +21,12 @@ struct loop;
 struct text;
 struct transfer_keys;
 struct transfer_listener;
+
+enum {
+	/* A body of more bytes is large: its memory is counted, and it waits for a text thread of its own (text.h). */
+	SMALL_BODY = 64 << 10,
+	BODY_SHARES = 128, /* clients' shares of large bodies are told apart */
+};
 
 struct server {
 	/* main, before the http thread starts */
@@ -63,22 +70,27 @@ struct server {
 	/* prompts that wait for their first token, and other calls that wait for their answer; a visit (endpoint.h) is
 	 * not counted */
 	_Atomic uint32_t queued;
-	/* bytes of large bodies that are being received or wait to be parsed */
-	_Atomic uint64_t body_bytes;
+	/* bytes of large bodies that are being received or wait to be parsed: of all, and of each owner
+	 * (server_body_share) */
+	_Atomic uint64_t body_bytes, body_bytes_of[BODY_SHARES];
 	/* a large body was refused for lack of memory: the watch thread cuts clients that keep it for long */
 	_Atomic bool bodies_refused;
 	/* a large body or answer was freed: the watch thread gives memory back to the system */
 	_Atomic bool trim;
 };
 
-/* A body of more bytes is large: its memory is counted, and it waits for a text thread of its own (text.h). */
-enum { SMALL_BODY = 64 << 10 };
-
-/* A body of `from` bytes has `to` bytes now, 0: it was freed; both by the thread that owns the body. */
-static inline void server_count_body(struct server *s, size_t from, size_t to)
+/* Returns the bytes of an owner's large bodies. A few owners may have them together. */
+static inline _Atomic uint64_t *server_body_share(struct server *s, uint64_t owner)
 {
-	if (to > SMALL_BODY)
-		atomic_fetch_add(&s->body_bytes, from > SMALL_BODY ? to - from : to);
-	else if (from > SMALL_BODY)
-		atomic_fetch_sub(&s->body_bytes, from);
+	return &s->body_bytes_of[mix64(owner) % BODY_SHARES];
+}
+
+/* A body of `from` bytes of this owner has `to` bytes now, 0: it was freed; both by the thread that owns the body. */
+static inline void server_count_body(struct server *s, uint64_t owner, size_t from, size_t to)
+{
+	/* Unsigned, so that a difference below zero is right too. */
+	uint64_t more = (to > SMALL_BODY ? to : 0) - (uint64_t)(from > SMALL_BODY ? from : 0);
+
+	atomic_fetch_add(&s->body_bytes, more);
+	atomic_fetch_add(server_body_share(s, owner), more);
 }

@@ -439,7 +439,7 @@ TEST(bodies)
 		buf_init(&c->text.body, SIZE_MAX / 2);
 		for (size_t n = 0; n <= SMALL_BODY; n = c->text.body.len) {
 			buf_puts(&c->text.body, "twelve bytes");
-			server_count_body(&server, n, c->text.body.len);
+			server_count_body(&server, 0, n, c->text.body.len);
 		}
 		check(atomic_load(&server.body_bytes) == c->text.body.len);
 		if (parsed) {

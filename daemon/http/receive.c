@@ -17,6 +17,8 @@
 enum {
 	/* The large bodies in memory have at most so many times --max-body bytes. A request with a further one is refused. */
 	BODIES_MAX = 8,
+	/* But so many bytes of each client's have room, whatever others send. */
+	BODY_SHARE = 1 << 20,
 	/* A body that is too long is read to its end and dropped, so that the client gets its answer. If it is longer than
 	 * so many times what is allowed, the connection is closed instead. */
 	DISCARD_FACTOR = 4,
@@ -76,13 +78,14 @@ static int check_state(const struct server *s, struct err *e)
 	return err_set(e, EIO, "the server has failed and is ending");
 }
 
-/* Checks whether there is memory for a body that has `from` bytes to have `to` bytes. */
-static int check_memory(struct server *s, uint64_t from, uint64_t to, struct err *e)
+/* Checks whether there is memory for a body of this owner that has `from` bytes to have `to` bytes. */
+static int check_memory(struct server *s, uint64_t owner, uint64_t from, uint64_t to, struct err *e)
 {
 	uint64_t more = from > SMALL_BODY ? to - from : to;
 
 	if (to <= SMALL_BODY ||
-	    atomic_load(&s->body_bytes) + more <= BODIES_MAX * s->options.max_body)
+	    atomic_load(&s->body_bytes) + more <= BODIES_MAX * s->options.max_body ||
+	    atomic_load(server_body_share(s, owner)) + more <= BODY_SHARE)
 		return 0;
 	atomic_store(&s->bodies_refused, true);
 	return err_set(e, PROBLEM_QUEUE_FULL,
@@ -140,7 +143,7 @@ static int check_body(struct MHD_Connection *mc, const struct exchange *x, struc
 		return err_set(e, PROBLEM_BODY_TOO_LARGE,
 			       "the body has %llu bytes; at most %llu are allowed",
 			       (unsigned long long)length, (unsigned long long)max);
-	if (check_memory(x->http->server, 0, length, e) < 0)
+	if (check_memory(x->http->server, x->owner, 0, length, e) < 0)
 		return -e->code;
 	return call_check_queue(x->http->server, x->owner, 1, false, e);
 }
@@ -239,7 +242,7 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 /* Frees the part of the body that has arrived. */
 static void drop_body(struct exchange *x)
 {
-	server_count_body(x->http->server, x->body.len, 0);
+	server_count_body(x->http->server, x->owner, x->body.len, 0);
 	buf_release(&x->body);
 	buf_init(&x->body, most_body(x));
 }
@@ -256,13 +259,13 @@ enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t le
 		return MHD_NO;
 	if (x->error.code || x->options || (x->endpoint && !has_body(x->endpoint)))
 		return MHD_YES;
-	if (check_memory(s, before, before + len, &x->error) < 0) {
+	if (check_memory(s, x->owner, before, before + len, &x->error) < 0) {
 		drop_body(x);
 		return MHD_YES;
 	}
 	buf_append(&x->body, data, len);
 	if (!x->body.failed) {
-		server_count_body(s, before, x->body.len);
+		server_count_body(s, x->owner, before, x->body.len);
 		return MHD_YES;
 	}
 	drop_body(x);
@@ -376,7 +379,7 @@ void exchange_free(struct exchange *x)
 	if (x->call)
 		call_keep(x->call, 0);
 	call_unref(x->call);
-	server_count_body(x->http->server, x->body.len, 0);
+	server_count_body(x->http->server, x->owner, x->body.len, 0);
 	buf_release(&x->body);
 	free(x);
 }

@@ -215,7 +215,7 @@ void call_drop_body(struct call *c)
 {
 	size_t len = c->text.body.len;
 
-	server_count_body(c->server, len, 0);
+	server_count_body(c->server, c->owner, len, 0);
 	buf_release(&c->text.body);
 	if (len > LARGE)
 		atomic_store(&c->server->trim, true);

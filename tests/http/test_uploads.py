@@ -76,6 +76,10 @@ wait_for(lambda: refused.append(s.post("/v1/completions", b" " * 200000)) or ref
 ok(refused[-1][0] == 429 and "large bodies" in refused[-1][1]["error"]["message"], "a large body beside 17 that stall: 429",
    refused[-1])
 same(s.complete("a", max_tokens=1)[0], 200, "a small one is served")
+c = connect(s, "127.0.0.2")
+c.sendall(head(200000) + b" " * 200000)
+same(c.recv(1000).split(b" ")[1], b"400", "and another client's large one is read")
+c.close()
 ok(wait_for(lambda: s.post("/v1/completions", b" " * 200000)[0] == 400) and time.time() < begin + 15,
    "soon those that stall have made room", time.time() - begin)
 ok(wait_for(lambda: sockets(s) == 0, 60), "bodies that stall are cut", sockets(s))
