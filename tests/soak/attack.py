@@ -324,19 +324,25 @@ def main():
     daemon.forget_peak()
 
     daemon.reading = False
-    attackers = subprocess.Popen([sys.executable, os.path.join(HERE, "attackers.py"), str(daemon.port), str(o.scale), str(o.seed)],
-                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, preexec_fn=lambda: os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0)))
+    # Behind the load on their processor, so that what is measured is the daemon's delay and not the load's own; that they
+    # come to all they are to do is checked.
+    behind = [] if o.bytes_only else ["chrt", "-i", "0"]
+    attackers = subprocess.Popen([*behind, sys.executable, os.path.join(HERE, "attackers.py"), str(daemon.port), str(o.scale), str(o.seed)],
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    attackers.stdout.readline()
     samples = Samples(daemon)
     samples.start()
     try:
         load.phase(RAMP + o.seconds)
     finally:
         attackers.send_signal(signal.SIGTERM)
-        out, _ = attackers.communicate(timeout=60)
+        out, _ = attackers.communicate(timeout=120)
     p99, largest, live = summary("beside the attacks", load)
-    seen = json.loads(out)
+    attacks = json.loads(out)
+    seen, due = attacks["seen"], attacks["due"]
+    print(f"# attacks for {attacks['seconds']:.0f} s")
     for name, counts in seen.items():
-        print(f"# {name}: {', '.join(f'{k} {n}' for k, n in sorted(counts.items()))}")
+        print(f"# {name}: {', '.join(f'{k} {n}' for k, n in sorted(counts.items(), key=str))}; {due[name]:.0f} were to begin")
     peak = daemon.memory("VmHWM")
     time.sleep(AFTER)
     samples.over = True
@@ -346,7 +352,8 @@ def main():
 
     ok(load.n_answers and not load.wrong, f"beside the attacks {load.n_answers} answers have the bytes that they had alone",
        load.wrong[:2])
-    ok(attackers.returncode == 0 and all(seen.values()), "all attacks took place", seen)
+    few = [name for name, counts in seen.items() if counts["began"] < (1 if o.bytes_only else 0.9 * due[name])]
+    ok(attackers.returncode == 0 and not few, "the attackers did what they were to do", few)
     ok(not any(k.startswith("2") for k in seen["malformed"]), "no malformed request is served", seen["malformed"])
     ok(all(status == 200 for _, _, status in load.lives), "/livez always answers",
        [row for row in load.lives if row[2] != 200][:5])

@@ -1,4 +1,5 @@
-"""All attacks at once: attackers.py PORT SCALE SEED, until it is ended. Then it prints what became of them, as JSON.
+"""All attacks at once: attackers.py PORT SCALE SEED, until it is ended. It prints a line when each kind has begun, and at the
+end, as JSON, how long it attacked, how many of each kind were to begin by then, and what became of them.
 
 They come from 127.0.0.2 to 127.0.0.9. SCALE multiplies their numbers: with 1 there are, at any time or in each second,
 
@@ -99,9 +100,10 @@ async def one(name, work):
 
 async def each_second(name, n, work):
     """Begins `work` so many times a second, unless too many of them have not ended."""
-    running = set()
+    running, due = set(), time.monotonic()
     while True:
-        await asyncio.sleep(1 / n)
+        due += 1 / n
+        await asyncio.sleep(max(0, due - time.monotonic()))
         if len(running) > 60 * n:
             seen[name]["too many"] += 1
             continue
@@ -227,18 +229,29 @@ async def hostile():
         return await status_of(s, 300)
 
 
+def due(seconds):
+    """How many of each kind are to begin in this time, at least."""
+    return {"idle": amount(IDLE), "slow": amount(SLOW), "unread": amount(UNREAD), "unfinished": UNFINISHED * scale * seconds,
+            "malformed": MALFORMED * scale * seconds, "hostile": HOSTILE * scale * seconds}
+
+
 async def main():
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    begin = time.monotonic()
     attacks = [idle_crowd(), each_second("unfinished", UNFINISHED * scale, unfinished),
                each_second("malformed", MALFORMED * scale, malformed), each_second("hostile", HOSTILE * scale, hostile)]
     attacks += [forever("slow", slow) for _ in range(amount(SLOW))] + [forever("unread", unread) for _ in range(amount(UNREAD))]
     tasks = [asyncio.create_task(a) for a in attacks]
+    while not all(c["began"] for c in seen.values()):
+        await asyncio.sleep(0.05)
+    print("each kind has begun", flush=True)
     await stop.wait()
     for t in tasks:
         if t.done() and t.exception():
             raise t.exception()
-    print(json.dumps(seen), flush=True)
+    seconds = time.monotonic() - begin
+    print(json.dumps({"seconds": seconds, "due": due(seconds), "seen": seen}), flush=True)
 
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
