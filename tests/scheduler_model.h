@@ -47,7 +47,7 @@ struct model_counts {
 	uint64_t admissions_refused, cut_prompts, late_results, shared_waits, retractions,
 		replayed_tokens, paused;
 	uint64_t held_back; /* times that an owner with half of the seats was passed over */
-	uint64_t gave_way; /* requests that were retracted for another owner's */
+	uint64_t gave_way;  /* requests that were retracted for another owner's */
 	uint64_t hits, decoded_hits, alone, returned_by_cache;
 	uint64_t doubts; /* plans with more than one right answer */
 	uint64_t evicted_pages, evicted_slots, scored_tokens;
