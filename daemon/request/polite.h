@@ -7,12 +7,12 @@
 
 #include <stdint.h>
 
-/* Of one thread. */
+/* Of one thread, in nanoseconds. */
 struct polite {
-	uint64_t wall_ns,
-		cpu_ns; /* the time, and the thread's time on processors, when it was looked at last */
-	uint64_t
-		until_ns; /* the end of the time for which others are thought to want the processor */
+	/* the time, and the thread's time on processors, when this interval of its work began */
+	uint64_t wall_ns, cpu_ns;
+	/* so long others are thought to want the processor */
+	uint64_t until_ns;
 };
 
 /* To be called before the work. */
