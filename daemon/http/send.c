@@ -263,7 +263,7 @@ static ssize_t read_answer(void *cls, uint64_t pos, char *to, size_t max)
 
 /* Begins an answer that read_answer goes on with. size: its bytes, or MHD_SIZE_UNKNOWN. */
 static enum MHD_Result send_pieces(struct MHD_Connection *mc, struct exchange *x, const char *type,
-				   uint64_t size)
+				   uint64_t size) ON(role_http)
 {
 	struct MHD_Response *r;
 	struct err e;
@@ -283,7 +283,7 @@ static enum MHD_Result send_pieces(struct MHD_Connection *mc, struct exchange *x
 	return queue_response(mc, x, MHD_HTTP_OK, r);
 }
 
-static enum MHD_Result send_stream(struct MHD_Connection *mc, struct exchange *x)
+static enum MHD_Result send_stream(struct MHD_Connection *mc, struct exchange *x) ON(role_http)
 {
 	x->streams = true;
 	return send_pieces(mc, x, "text/event-stream; charset=utf-8", MHD_SIZE_UNKNOWN);
