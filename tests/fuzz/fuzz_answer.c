@@ -130,7 +130,8 @@ static void release(struct made *m)
 	ids_release(&m->ids);
 }
 
-/* Checks that the text is JSON, or chunks of JSON behind "data: ". */
+/* Checks that the text is JSON, or chunks of JSON behind "data: ". A key may have a NUL byte, which JSON allows and
+ * jansson does not read. */
 static void check_json(const struct buf *text, bool stream)
 {
 	const char *at = buf_str(text), *end = at + text->len;
@@ -138,11 +139,12 @@ static void check_json(const struct buf *text, bool stream)
 	while (at < end) {
 		const char *stop = stream ? strstr(at, "\n\n") : end;
 		json_t *parsed;
+		json_error_t e;
 
 		CHECK(stop && (!stream || !strncmp(at, "data: ", 6)));
 		at += stream ? 6 : 0;
-		parsed = json_loadb(at, (size_t)(stop - at), JSON_ALLOW_NUL, NULL);
-		CHECK(json_is_object(parsed));
+		parsed = json_loadb(at, (size_t)(stop - at), JSON_ALLOW_NUL, &e);
+		CHECK(json_is_object(parsed) || json_error_code(&e) == json_error_null_byte_in_key);
 		json_decref(parsed);
 		at = stop + (stream ? 2 : 0);
 	}
