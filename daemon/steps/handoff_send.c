@@ -119,7 +119,7 @@ static int submit_prompt(struct handoff_send *h, const struct wire_prepare *p, s
 	uint32_t page_tokens = (uint32_t)h->config->server->options.page_size;
 	int32_t *ids =
 		calloc((size_t)p->n_tokens + p->n_end_tokens + p->n_boundaries + 1, sizeof(*ids));
-	int32_t *ends = ids + p->n_tokens, *boundaries = ends + p->n_end_tokens;
+	int32_t *ends, *boundaries;
 	struct content_key *keys = NULL;
 	struct scheduler_request q = {
 		.prompt = ids,
@@ -127,9 +127,7 @@ static int submit_prompt(struct handoff_send *h, const struct wire_prepare *p, s
 		.max_tokens = 1,
 		.min_tokens = p->min_tokens,
 		.n_choices = p->n_choices,
-		.end_tokens = ends,
 		.n_end_tokens = p->n_end_tokens,
-		.boundaries = (uint32_t *)boundaries,
 		.n_boundaries = p->n_boundaries,
 		.priority = p->priority,
 		.space = {.id = {p->space[0], p->space[1]}},
@@ -143,6 +141,10 @@ static int submit_prompt(struct handoff_send *h, const struct wire_prepare *p, s
 
 	if (!ids)
 		return err_no_memory(e);
+	ends = ids + p->n_tokens;
+	boundaries = ends + p->n_end_tokens;
+	q.end_tokens = ends;
+	q.boundaries = (uint32_t *)boundaries;
 	memcpy(ids, p->tokens, p->n_tokens * sizeof(*ids));
 	memcpy(ends, p->end_tokens, p->n_end_tokens * sizeof(*ids));
 	memcpy(boundaries, p->boundaries, p->n_boundaries * sizeof(*ids));

@@ -32,8 +32,8 @@ def rss(s):
 
 
 def sanitized(s):
-    with open(f"/proc/{s.process.pid}/maps") as f:
-        return bool(re.search("lib[at]san|libclang_rt", f.read()))
+    with open(f"/proc/{s.process.pid}/exe", "rb") as f:
+        return bool(re.search(b"__[at]san_init", f.read()))
 
 
 def slow_connection(s):
