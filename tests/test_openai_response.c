@@ -1016,20 +1016,30 @@ static int detokenize(const char *body, uint32_t vocab_size, struct openai_detok
 	return openai_parse_detokenize(body, strlen(body), NULL, vocab_size, &arena, d, &err);
 }
 
+static bool always(void *arg)
+{
+	return true;
+}
+
 TEST(tokenize)
 {
+	const struct pace over = {always, NULL};
 	int32_t v[] = {BC, DAY, QUOTE, END, C3, A9};
 	const struct ids ids = {v, 6, 6};
 	struct openai_tokenize t;
 	struct openai_detokenize d;
 
-	openai_body_tokenize(NULL, &ids, 4096, false, &out);
+	is_int(openai_body_tokenize(NULL, &ids, 4096, false, NULL, &out, &err), 0, "/tokenize");
 	wrote("{'count':6,'max_model_len':4096,'tokens':[1,12,9,11,2,3],'token_strs':null}",
 	      "tokenize");
-	openai_body_tokenize(NULL, &ids, 4096, true, &out);
+	is_int(openai_body_tokenize(NULL, &ids, 4096, true, NULL, &out, &err), 0,
+	       "with token_strs");
 	wrote("{'count':6,'max_model_len':4096,'tokens':[1,12,9,11,2,3],'token_strs':['\xc4\xa0"
 	      "bc','\xc3\xa6\xc4\xb9\xc2\xa5x','\\'\\\\\xc4\x8a','<|im_end|>','\xc3\x83','\xc2\xa9']}",
 	      "token_strs are spelled as in the vocabulary");
+	is_int(openai_body_tokenize(NULL, &ids, 4096, true, &over, &out, &err), -ECANCELED,
+	       "nobody waits for the answer");
+	out.len = 0;
 	openai_body_detokenize(NULL, v, 6, &out);
 	wrote("{'prompt':' bc\xe6\x97\xa5x\\'\\\\\\n<|im_end|>\xc3\xa9'}",
 	      "detokenize joins bytes");

@@ -21,8 +21,8 @@ static int tokenize(struct call *c, struct buf *out, struct err *e)
 	else if (!r)
 		r = prepare_chat_prompt(c, ask.context, SIZE_MAX, &ids, e);
 	if (!r)
-		openai_body_tokenize(s->tokenizer, &ids, s->info.max_model_len,
-				     ask.return_token_strs, out);
+		r = openai_body_tokenize(s->tokenizer, &ids, s->info.max_model_len,
+					 ask.return_token_strs, &pace, out, e);
 	ids_release(&ids);
 	openai_tokenize_release(&ask);
 	return r;

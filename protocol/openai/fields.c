@@ -15,18 +15,27 @@
  * bounds. */
 enum {
 	DEPTH_MAX = 64,
-	SHOWN_MAX = 48, /* most bytes of a value that an error repeats */
+	SHOWN_MAX = 48,	  /* most bytes of a value that an error repeats */
+	PIECE = 64 << 10, /* bytes from one look at the pace to the next */
 };
 
-int fields_check_bounds(const char *text, size_t len, size_t *values, struct err *e)
+static const char given_up[] = "the text is not read to its end";
+
+int fields_check_bounds(const char *text, size_t len, const struct pace *pace, size_t *values,
+			struct err *e)
 {
-	size_t depth = 0, n = 1;
+	size_t depth = 0, n = 1, look = PIECE;
 	bool in_string = false, opened = false;
 
 	for (size_t i = 0; i < len; i++) {
 		char c = text[i];
 		bool opens = c == '[' || c == '{', closes = c == ']' || c == '}';
 
+		if (i >= look) {
+			if (pace_gives_up(pace))
+				return err_set(e, ECANCELED, "%s", given_up);
+			look = i + PIECE;
+		}
 		if (in_string) {
 			if (c == '\\')
 				i++;
@@ -111,9 +120,6 @@ static void widen(const char *text, size_t len, struct buf *out)
 	buf_append(out, text + copied, len - copied);
 }
 
-/* The text of an error that is none of the JSON. */
-static const char given_up[] = "the text is not read to its end";
-
 /* A text that Jansson reads piece by piece. */
 struct reading {
 	const char *text;
@@ -174,7 +180,7 @@ int fields_load(const char *body, size_t len, const struct pace *pace, json_t **
 	json_t *root;
 	int r;
 
-	r = fields_check_bounds(body, len, &values, e);
+	r = fields_check_bounds(body, len, pace, &values, e);
 	if (r < 0)
 		return r;
 	if (!len)

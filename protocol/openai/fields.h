@@ -30,8 +30,10 @@ enum { FIELDS_VALUES_MAX = 500000 };
 
 /* Checks JSON text against the bounds on depth and number of values, and takes the number of its values from *values.
  * fields_load does this for the body; JSON text inside a string has to be checked before fields_parse. `e` may be NULL.
- * 0: it may be parsed. -EINVAL: it is nested too deeply, or has more values; *values is as before. */
-int fields_check_bounds(const char *text, size_t len, size_t *values, struct err *e) MUST_CHECK;
+ * 0: it may be parsed. -EINVAL: it is nested too deeply, or has more values; *values is as before, also with -ECANCELED:
+ * the pace (NULL: none). */
+int fields_check_bounds(const char *text, size_t len, const struct pace *pace, size_t *values,
+			struct err *e) MUST_CHECK;
 
 /* Writes a path such as "messages[3].content[0]"; a path that is too long for a param is cut. */
 void field_path(char out[ERR_PARAM_MAX], const char *fmt, ...) PRINTF(2, 3);

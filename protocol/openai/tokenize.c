@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "base/macros.h"
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
 #include "protocol/openai/writer.h"
+
+enum { PIECE = 1024 }; /* tokens that are written from one look at the pace to the next */
 
 static int tokenize_object(const json_t *body, struct arena *arena, struct openai_tokenize *t,
 			   struct err *e)
@@ -106,10 +109,10 @@ static void spell(unsigned char byte, struct buf *out)
 	buf_putc(out, (char)(0x80 | (letter & 0x3f)));
 }
 
-static void token_strs(const struct tokenizer *t, const struct ids *ids, struct buf *out)
+static void token_strs(const struct tokenizer *t, const struct ids *ids, size_t from, size_t to,
+		       struct buf *out)
 {
-	buf_putc(out, '[');
-	for (size_t i = 0; i < ids->len; i++) {
+	for (size_t i = from; i < to; i++) {
 		size_t n;
 		const char *bytes = tokenizer_bytes(t, ids->v[i], &n);
 
@@ -118,21 +121,43 @@ static void token_strs(const struct tokenizer *t, const struct ids *ids, struct 
 			spell((unsigned char)bytes[k], out);
 		buf_putc(out, '"');
 	}
-	buf_putc(out, ']');
 }
 
-void openai_body_tokenize(const struct tokenizer *t, const struct ids *ids, uint32_t max_model_len,
-			  bool with_strs, struct buf *out)
+/* Writes [,,] with the ids or, if `strs`, with the tokens as the vocabulary spells them. */
+static int write_tokens(const struct tokenizer *t, const struct ids *ids, bool strs,
+			const struct pace *pace, struct buf *out, struct err *e)
 {
+	buf_putc(out, '[');
+	for (size_t from = 0, to; from < ids->len; from = to) {
+		to = MIN(from + PIECE, ids->len);
+		if (pace_gives_up(pace))
+			return err_set(e, ECANCELED, "the answer is not written to its end");
+		if (strs)
+			token_strs(t, ids, from, to, out);
+		else
+			writer_ids_part(out, ids->v, from, to);
+	}
+	buf_putc(out, ']');
+	return 0;
+}
+
+int openai_body_tokenize(const struct tokenizer *t, const struct ids *ids, uint32_t max_model_len,
+			 bool with_strs, const struct pace *pace, struct buf *out, struct err *e)
+{
+	int r;
+
 	buf_printf(out, "{\"count\":%zu,\"max_model_len\":%" PRIu32 ",\"tokens\":", ids->len,
 		   max_model_len);
-	writer_ids(out, ids->v, ids->len);
+	r = write_tokens(t, ids, false, pace, out, e);
+	if (r < 0)
+		return r;
 	buf_puts(out, ",\"token_strs\":");
 	if (with_strs)
-		token_strs(t, ids, out);
+		r = write_tokens(t, ids, true, pace, out, e);
 	else
 		buf_puts(out, "null");
 	buf_putc(out, '}');
+	return r;
 }
 
 void openai_body_detokenize(const struct tokenizer *t, const int32_t *ids, size_t n,

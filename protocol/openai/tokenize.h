@@ -43,9 +43,10 @@ int openai_parse_detokenize(const char *body, size_t len, const struct pace *pac
 			    struct err *e) MUST_CHECK;
 
 /* Writes the answer of /tokenize. with_strs: token_strs are the tokens as the vocabulary spells them, a letter for each
- * byte (" a" is "Ġa"); without it they are null. */
-void openai_body_tokenize(const struct tokenizer *t, const struct ids *ids, uint32_t max_model_len,
-			  bool with_strs, struct buf *out);
+ * byte (" a" is "Ġa"); without it they are null. -ECANCELED: the pace (NULL: none). */
+int openai_body_tokenize(const struct tokenizer *t, const struct ids *ids, uint32_t max_model_len,
+			 bool with_strs, const struct pace *pace, struct buf *out,
+			 struct err *e) MUST_CHECK;
 
 /* Writes the answer of /detokenize. The prompt is the tokens' bytes as text, special tokens included; bytes that are
  * not UTF-8 become U+FFFD. */
