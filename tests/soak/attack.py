@@ -1,11 +1,15 @@
 """All attacks at once (attackers.py) beside eight good streams: what the streams and a probe of /livez notice of them.
 
-    attack.py TIGOND [--model DIR] [--seconds N] [--quiet N] [--scale X] [--seed N] [--svg FILE] [--bytes-only] [OPTION...]
+    attack.py TIGOND [--model DIR] [--seconds N] [--quiet N] [--tokens N] [--scale X] [--seed N] [--svg FILE] [--bytes-only] [OPTION...]
 
 The streams run alone until each has had its answer, then alone for --quiet seconds, which are measured, then beside the
-attacks, all with the same process; OPTIONs go to it. The daemon has the last processor that this process may use, load and attacks
-the first. Beside the attacks nobody reads the daemon's log. All requests are greedy or have a seed, so that every answer
-must have the bytes that it had alone.
+attacks, all with the same process; OPTIONs go to it. The daemon has the last processor that this process may use, load and
+attacks the first. Beside the attacks nobody reads the daemon's log. All requests are greedy or have a seed, so that every
+answer must have the bytes that it had alone.
+
+The longest answer has --tokens tokens, and the shortest half as many. They are long because a prompt beside streams delays
+each of them by a step: with fewer than some 1,000 tokens an answer the prompts, and not the attacks, are the 99th percentile
+of the time between two tokens. "stolen" is the share of the daemon's processor that the machine below a virtual one took.
 
 --bytes-only does not look at times and memory: for busy machines and sanitizers. Results are TAP; the figures are in comments.
 """
@@ -30,7 +34,6 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "http"))
 from harness import MODEL, TIGOND, done, ok  # noqa: E402
 
 STREAMS = 8
-TOKENS = 700, 1300  # of the shortest and the longest answer
 LIVE_EVERY = 0.1  # seconds between two probes of /livez
 RAMP = 15  # seconds until all idle connections are there; they count
 AFTER = 10  # seconds behind the attacks, after which descriptors and memory are as before
@@ -41,6 +44,7 @@ p.add_argument("tigond")
 p.add_argument("--model", default=MODEL)
 p.add_argument("--seconds", type=float, default=600)
 p.add_argument("--quiet", type=float, default=60)
+p.add_argument("--tokens", type=int, default=3900)
 p.add_argument("--scale", type=float, default=1)
 p.add_argument("--seed", type=int, default=1)
 p.add_argument("--svg")
@@ -97,7 +101,7 @@ def requests(seed):
     r = random.Random(seed)
     for i in range(STREAMS):
         # Of different lengths, so that the prompts do not come at the same time.
-        n = TOKENS[0] + i * (TOKENS[1] - TOKENS[0]) // (STREAMS - 1)
+        n = o.tokens // 2 + i * o.tokens // 2 // (STREAMS - 1)
         body = json.dumps({"prompt": [r.randrange(300, 8000) for _ in range(48)], "max_tokens": n, "ignore_eos": True,
                            "stream": True, "return_token_ids": True, "temperature": i % 2, "seed": i, "top_p": 0.9}).encode()
         yield (f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -251,16 +255,32 @@ class Samples(threading.Thread):
             time.sleep(1)
 
 
+class Processor:
+    """What /proc/stat says of a processor since this object was made."""
+
+    def __init__(self, number):
+        self.number = number
+        self.begin = self.ticks()
+
+    def ticks(self):
+        with open("/proc/stat") as f:
+            return [int(n) for n in re.search(rf"^cpu{self.number} (.*)", f.read(), re.M)[1].split()[:8]]
+
+    def stolen(self):
+        passed = [now - then for now, then in zip(self.ticks(), self.begin)]
+        return passed[7] / max(1, sum(passed))
+
+
 def percentile(values, share):
     v = sorted(values)
     return v[min(len(v) - 1, int(len(v) * share))] if v else 0.0
 
 
-def summary(name, load):
+def summary(name, load, processor):
     gaps, lives = [g for _, g in load.gaps], [t for _, t, _ in load.lives]
     print(f"# {name}: {load.n_answers} answers, {len(gaps)} gaps between tokens: p50 {percentile(gaps, .5) * 1e3:.2f} ms, "
           f"p99 {percentile(gaps, .99) * 1e3:.2f} ms, largest {max(gaps, default=0) * 1e3:.1f} ms; {len(lives)} probes of /livez: "
-          f"p50 {percentile(lives, .5) * 1e3:.2f} ms, largest {max(lives, default=0) * 1e3:.1f} ms", flush=True)
+          f"p50 {percentile(lives, .5) * 1e3:.2f} ms, largest {max(lives, default=0) * 1e3:.1f} ms; stolen {100 * processor.stolen():.1f} %", flush=True)
     print("#   the largest gaps (second: ms): " + ", ".join(f"{t:.0f}: {g * 1e3:.0f}" for t, g in sorted(load.gaps, key=lambda x: -x[1])[:8])
           + "; the slowest probes: " + ", ".join(f"{t:.0f}: {g * 1e3:.0f}" for t, g, _ in sorted(load.lives, key=lambda x: -x[1])[:8]),
           flush=True)
@@ -315,9 +335,10 @@ def main():
     load = Load(daemon.port)
     load.phase(0, want_all=True)  # PoCL compiles more for the first steps
     first = load.wrong
+    processor = Processor(cores[-1])
     load.phase(o.quiet)
     alone = load.gaps
-    p99_alone, _, _ = summary("alone", load)
+    p99_alone, _, _ = summary("alone", load, processor)
     ok(not first + load.wrong, "alone every answer is whole, and the same each time", (first + load.wrong)[:2])
     time.sleep(1)
     idle, descriptors = daemon.memory("VmRSS"), daemon.descriptors()
@@ -332,12 +353,13 @@ def main():
     attackers.stdout.readline()
     samples = Samples(daemon)
     samples.start()
+    processor = Processor(cores[-1])
     try:
         load.phase(RAMP + o.seconds)
     finally:
         attackers.send_signal(signal.SIGTERM)
         out, _ = attackers.communicate(timeout=120)
-    p99, largest, live = summary("beside the attacks", load)
+    p99, largest, live = summary("beside the attacks", load, processor)
     attacks = json.loads(out)
     seen, due = attacks["seen"], attacks["due"]
     print(f"# attacks for {attacks['seconds']:.0f} s")
