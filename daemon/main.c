@@ -287,6 +287,9 @@ static int start_and_serve(struct server *s, struct http_listener *l, const uint
 		serve(s, ports[0]);
 		drain(s);
 	}
+	/* If a thread does not end in time, stop says this error. */
+	if (r < 0)
+		lifecycle_fail(s->lifecycle, e);
 	stop(s, http, watch);
 	if (!r && lifecycle_state(s->lifecycle) == LIFECYCLE_FAILED) {
 		*e = *lifecycle_error(s->lifecycle);
