@@ -23,7 +23,7 @@ struct transfer_keys;
 struct transfer_listener;
 
 enum {
-	/* A body of more bytes is large: its memory is counted, and it waits for a text thread of its own (text.h). */
+	/* A body of more bytes is large: its memory is counted, and the text thread for large bodies takes it (text.h). */
 	SMALL_BODY = 64 << 10,
 	BODY_SHARES = 128, /* clients' shares of large bodies are told apart */
 };

@@ -1,6 +1,7 @@
-/* The threads of tigond, and the queues between them. Three kinds are not in this list: the two threads of the cache's
+/* The threads of tigond, and the queues between them. Four kinds are not in this list: the two threads of the cache's
  * files (engine/store/state.h), threads that share one computation and end with it (base/parallel.h,
- * engine/cache_identity.c), and threads of libraries (OpenCL, ZeroMQ).
+ * engine/cache_identity.c), threads of libraries (OpenCL, ZeroMQ), and the thread that ends all others at the end (stop
+ * in main.c). Comments call that one main, because main does nothing but wait for it.
  *
  *     main      signals, start and stop, the drain. Touches no request, but wakes all connections before http stops.
  *     http      libmicrohttpd's own threads (epoll): one for the main port, and one for --admin-port. Reads bodies,

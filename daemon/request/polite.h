@@ -11,7 +11,7 @@
 struct polite {
 	/* the time, and the thread's time on processors, when this interval of its work began */
 	uint64_t wall_ns, cpu_ns;
-	/* so long others are thought to want the processor */
+	/* until this time others are thought to want the processor */
 	uint64_t until_ns;
 };
 

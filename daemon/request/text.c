@@ -26,8 +26,8 @@ struct worker {
 };
 
 /* Calls that wait for one kind of worker, round after round. An owner (call.owner) has one call in each round, and the
- * calls of a round stand in the order in which they came. So a client that sends many bodies delays those of another
- * client by one of its own. */
+ * calls of a round stand in the order in which they came. So a client that sends many bodies delays each one of another
+ * client by one of its own, beside those that workers have already. */
 struct line {
 	struct list calls; /* by call.text.node */
 	uint64_t round;	   /* of the call that was taken last */

@@ -8,8 +8,8 @@
  *
  * A large body takes seconds, and much memory. So one thread takes large bodies, one after the other, and leaves the
  * processor to others that want it (polite.h); two threads take small bodies. Neither kind waits for the other. Clients
- * take turns: while others wait, no client has two bodies in a row. Work on a call that is aborted ends soon: parsing,
- * rendering and tokenizing look at call.aborted. */
+ * take turns: before a client's next body at most one of each other client is taken. Work on a call that is aborted ends
+ * soon: parsing, rendering and tokenizing look at call.aborted. */
 #pragma once
 
 #include "base/err.h"

@@ -378,7 +378,7 @@ static void *engine_main(void *arg)
 		run_steps(l);
 		end_steps(l);
 	}
-	/* Until loop_quit, new calls fail and new prompts of other workers are refused, so that none of them waits in
+	/* Until loop_free, new calls fail and new prompts of other workers are refused, so that none of them waits in
 	 * vain. */
 	while (!atomic_load(&l->quit)) {
 		queue_wait(&l->server->inbox, 0);

@@ -122,9 +122,9 @@ static inline bool openai_wants_scores(const struct openai_request *r, uint32_t 
 }
 
 /* Parse a body. Texts and ids of the body are copied into the arena, except the texts of context and prompts: these are
- * there until openai_request_release, since they can be as long as the body. -EINVAL and
- * -PROBLEM_UNSUPPORTED name the param at fault, unless the body as a whole is wrong; -ECANCELED: the pace (NULL: none);
- * -ENOMEM. On failure *ret is unchanged and there is nothing to release. */
+ * there until openai_request_release, since they can be as long as the body. -EINVAL and -PROBLEM_UNSUPPORTED name the
+ * param at fault, unless the body as a whole is wrong; -ECANCELED: the pace (NULL: none); -ENOMEM. On failure *ret is
+ * unchanged and there is nothing to release. */
 int openai_parse_chat(const char *body, size_t len, const struct pace *pace,
 		      const struct openai_limits *limits, struct arena *arena,
 		      struct openai_request *ret, struct err *e) MUST_CHECK;

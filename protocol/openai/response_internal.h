@@ -44,7 +44,7 @@ struct openai_shape {
 	const char *behind_lists;
 };
 
-/* logprobs.c: the items of the lists. chat_item has all of a token; the others are for completions. */
+/* logprobs.c: the items of the lists. logprobs_chat_item writes all of a token; the others are for completions. */
 void logprobs_chat_item(const struct openai_head *h, const struct openai_place *at,
 			struct buf *out);
 void logprobs_token(const struct openai_head *h, const struct openai_place *at, struct buf *out);

@@ -10,8 +10,8 @@
 
 enum {
 	SHORT_WORD = 64,
-	LOOKS = 1
-		<< 12, /* pairs of a long word from one question whether to give up to the next: a millisecond or so */
+	/* pairs of a long word from one question whether to give up to the next: a millisecond or so */
+	LOOKS = 1 << 12,
 };
 
 int bpe_init(struct bpe *b, struct vocab *vocab, size_t n_merges)

@@ -61,7 +61,7 @@ int splitter_add_literal(struct splitter *s, const char *text, enum splitter_beh
 int splitter_add_prefix_space(struct splitter *s, struct err *e) MUST_CHECK;
 
 /* Calls word(arg, text, len) for each word in order; len > 0, the text is borrowed for the call. `text` must be valid
- * UTF-8. A result of `word` that is not 0 ends the run and is returned. -ENOMEM; -E2BIG: a pattern
- * that PCRE2 runs takes too long for this text. */
+ * UTF-8. A result of `word` that is not 0 ends the run and is returned. -ENOMEM; -E2BIG: a pattern that PCRE2 runs takes
+ * too long for this text. */
 int splitter_run(const struct splitter *s, const char *text, size_t len,
 		 int (*word)(void *arg, const char *text, size_t len), void *arg) MUST_CHECK;

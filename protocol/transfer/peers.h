@@ -21,8 +21,8 @@
  * follows how long a prompt may take that is sent there (peers_patience). A peer that is Registered may still be
  * *silent*: it answers every PING and no prompt. When a delivery was overdue, and nothing of any other delivery came
  * meanwhile, the peer gets no prompt for PEERS_SILENT_NS. Then it gets one prompt at a time, until it answers one.
- * Each further silence lasts twice as long, up to PEERS_SILENT_MAX_NS. After each, the
- * peer also gets more time for the prompt, because it may only be slow.
+ * Each further silence lasts twice as long, up to PEERS_SILENT_MAX_NS. After each, the peer also gets more time for the
+ * prompt, because it may only be slow.
  *
  * Pure: no sockets; times are arguments. One thread. A peer is a number below PEERS_MAX, used again after its
  * removal. */
@@ -47,7 +47,8 @@ enum {
 #define PEERS_SILENT_MAX_NS ((uint64_t)600 * 1000000000)
 
 /* peers_patience: PEERS_PATIENCE_NS, or PEERS_MISSED heartbeats if that is longer, and PEERS_SLOWER times what the
- * tokens should take. Each silence doubles the latter, PEERS_DOUBLINGS times at most. While no peer has a measured speed, PEERS_TOKENS_PER_S is assumed, which is slow. */
+ * tokens should take. Each silence doubles the latter, PEERS_DOUBLINGS times at most. While no peer has a measured
+ * speed, PEERS_TOKENS_PER_S is assumed, which is slow. */
 #define PEERS_PATIENCE_NS ((uint64_t)5 * 1000000000)
 enum { PEERS_SLOWER = 4, PEERS_DOUBLINGS = 3, PEERS_TOKENS_PER_S = 100 };
 
