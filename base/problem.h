@@ -22,7 +22,7 @@ enum problem {
 	PROBLEM_REQUESTS_RUNNING,
 	PROBLEM_ABORTED, /* the operator has ended the request: /abort */
 	PROBLEM_BODY_TOO_LARGE,
-	PROBLEM_MEDIA_TYPE, /* the body's type is not JSON */
+	PROBLEM_MEDIA_TYPE, /* the body is not JSON, or it is compressed */
 	PROBLEM_HEADERS_TOO_LARGE,
 	PROBLEM_QUEUE_FULL,
 	PROBLEM_MODEL_LOADING,

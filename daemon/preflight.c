@@ -35,7 +35,7 @@ static int check_host_memory(const struct options *o, struct err *e)
 
 	if (!total || o->host_cache_memory <= total)
 		return 0;
-	return err_set(e, EINVAL, "--host-cache-memory asks for %s, and this machine has %s",
+	return err_set(e, EINVAL, "--host-cache-memory asks for %s, and this process may have %s",
 		       size_text(o->host_cache_memory).s, size_text(total).s);
 }
 

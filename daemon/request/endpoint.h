@@ -21,7 +21,7 @@ struct endpoint {
 	bool post;	    /* the method is POST, else GET (and HEAD) */
 	bool admin;	    /* for the operator: at --admin-port, or at a main port on loopback */
 	bool guarded;	    /* requests of web pages are refused, and no answer has CORS headers */
-	bool health;	    /* for probes, which know neither a key nor this server's name */
+	bool health;	    /* for probes, which send no key and perhaps no Host */
 	bool worker;	    /* a prefill worker has this endpoint, too */
 	bool while_loading; /* answered in every state, also before the model is loaded */
 	const char *type;   /* with get: the answer's Content-Type; NULL: JSON */

@@ -31,7 +31,7 @@ def refused(name, want, *args, model=MODEL, early=True, env=None):
 # options
 refused("--max-model-len beyond the model's positions", "--max-model-len 4097: the model has 4096 positions",
         "--max-model-len", "4097")
-refused("--host-cache-memory of 1000 TiB", "--host-cache-memory asks for 1024000.00 GiB, and this machine has ",
+refused("--host-cache-memory of 1000 TiB", "--host-cache-memory asks for 1024000.00 GiB, and this process may have ",
         "--host-cache-memory", "1000T")
 refused("--cache-dir that cannot be created", "--cache-dir /proc/x: ", "--cache-dir", "/proc/x")
 refused("--cache-dir that is a file", "--cache-dir ", "--cache-dir", MODEL + "/config.json")
