@@ -56,6 +56,12 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *mc, const char *
 	return exchange_respond(mc, x, path);
 }
 
+/* Whether the client has got an error before all choices of its answer had ended. */
+static bool ends_early(const struct exchange *x)
+{
+	return x->news.stage != CALL_ANSWERED && !(x->answer && answer_complete(x->answer));
+}
+
 static void completed(void *cls, struct MHD_Connection *mc, void **state,
 		      enum MHD_RequestTerminationCode code)
 {
@@ -66,11 +72,12 @@ static void completed(void *cls, struct MHD_Connection *mc, void **state,
 		return;
 	*state = NULL;
 	watch_idle(x->http->watch, x->connection);
-	if (x->call && (code != MHD_REQUEST_TERMINATED_COMPLETED_OK ||
-			(x->answer && !answer_complete(x->answer)))) {
-		call_abort(x->call); /* the engine thread need not compute the rest */
+	/* The engine thread need not compute the rest. */
+	if (x->call && (code != MHD_REQUEST_TERMINATED_COMPLETED_OK || ends_early(x)))
+		call_abort(x->call);
+	/* It may also have been cancelled. */
+	if (x->call && atomic_load(&x->call->aborted))
 		text_forget(x->http->server->text, x->call);
-	}
 	exchange_end(x);
 	exchange_free(x);
 }
