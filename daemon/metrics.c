@@ -112,16 +112,16 @@ static void miss_labels(const struct scrape *s, size_t i, struct buf *out)
 		   prefix_miss_name((enum prefix_miss)(i + PREFIX_MISS_NONE + 1)));
 }
 
+const char *const metrics_finish_names[METRICS_FINISHES] = {
+	[METRICS_STOP] = "stop",
+	[METRICS_LENGTH] = "length",
+	[METRICS_ABORT] = "abort",
+	[METRICS_ERROR] = "error",
+};
+
 static void finish_labels(const struct scrape *s, size_t i, struct buf *out)
 {
-	static const char *const names[METRICS_FINISHES] = {
-		[METRICS_STOP] = "stop",
-		[METRICS_LENGTH] = "length",
-		[METRICS_ABORT] = "abort",
-		[METRICS_ERROR] = "error",
-	};
-
-	buf_printf(out, "finished_reason=\"%s\"", names[i]);
+	buf_printf(out, "finished_reason=\"%s\"", metrics_finish_names[i]);
 }
 
 /* The values of the label "code". The last one stands for every status that is not listed. */

@@ -54,6 +54,9 @@ enum metrics_finish {
 	METRICS_FINISHES
 };
 
+/* Their names in the log and in the label "finished_reason". */
+extern const char *const metrics_finish_names[METRICS_FINISHES];
+
 enum { METRICS_BUCKETS_MAX = 32, METRICS_CODES_MAX = 16, METRICS_ROUTES_MAX = 32 };
 
 struct metrics_histogram {

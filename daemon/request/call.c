@@ -82,13 +82,13 @@ struct call *call_ref(struct call *c)
  * "none" if no reason was noted. */
 static void describe_finish(struct call *c, char *out, size_t size)
 {
-	static const char *const names[METRICS_FINISHES] = {"stop", "length", "abort", "error"};
 	size_t n = 0;
 
 	snprintf(out, size, "none");
 	for (size_t i = 0; i < METRICS_FINISHES; i++)
 		if (atomic_load(&c->report.finished[i]) && n < size)
-			n += (size_t)snprintf(out + n, size - n, "%s%s", n ? "+" : "", names[i]);
+			n += (size_t)snprintf(out + n, size - n, "%s%s", n ? "+" : "",
+					      metrics_finish_names[i]);
 }
 
 void call_hit(struct call *c, const struct scheduler_hit *hit)
