@@ -111,6 +111,31 @@ TEST(numbers)
 	   "addresses");
 }
 
+static bool forwarded(const char *text, const char *address)
+{
+	struct address got = {{0}}, want;
+
+	return address_parse(address, &want) && address_parse_forwarded(text, &got) &&
+	       address_equal(&got, &want);
+}
+
+TEST(forwarded)
+{
+	struct address a;
+
+	ok(forwarded("10.0.0.2", "10.0.0.2") && forwarded(" 10.0.0.2\t ", "10.0.0.2") &&
+		   forwarded("10.0.0.2:567", "10.0.0.2"),
+	   "a proxy may write blanks around an address, and a port behind it");
+	ok(forwarded("2001:db8::1", "2001:db8::1") &&
+		   forwarded("[2001:db8::1]:567", "2001:db8::1") && forwarded(" [::1]", "::1"),
+	   "an IPv6 address with a port stands in brackets");
+	ok(!address_parse_forwarded("", &a) && !address_parse_forwarded("unknown", &a) &&
+		   !address_parse_forwarded("[", &a) && !address_parse_forwarded(":80", &a) &&
+		   !address_parse_forwarded("1111:2222:3333:4444:5555:6666:7777:8888:9999:aaaa",
+					    &a),
+	   "other texts are no addresses");
+}
+
 TEST(loopback)
 {
 	static const char *const here[] = {"127.0.0.1", "127.255.1.2"},

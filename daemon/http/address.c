@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/macros.h"
 #include "base/mix.h"
 
 static struct address mapped(struct in_addr v4)
@@ -49,6 +50,28 @@ bool address_parse(const char *text, struct address *ret)
 		return true;
 	}
 	return inet_pton(AF_INET6, text, ret->bytes) == 1;
+}
+
+bool address_parse_forwarded(const char *text, struct address *ret)
+{
+	const char *begin = text + strspn(text, " \t"), *end;
+	char address[INET6_ADDRSTRLEN];
+
+	if (*begin == '[') {
+		begin++;
+		end = begin + strcspn(begin, "]");
+	} else {
+		end = begin + strcspn(begin, " \t");
+		/* An IPv6 address without brackets has more than one colon, and no port. */
+		if (memchr(begin, ':', (size_t)(end - begin)) ==
+		    memrchr(begin, ':', (size_t)(end - begin)))
+			end = begin + MIN((size_t)(end - begin), strcspn(begin, ":"));
+	}
+	if ((size_t)(end - begin) >= sizeof(address))
+		return false;
+	memcpy(address, begin, (size_t)(end - begin));
+	address[end - begin] = 0;
+	return address_parse(address, ret);
 }
 
 uint64_t address_number(const struct address *a)

@@ -22,6 +22,10 @@ bool address_is_loopback(const struct address *a);
 /* Reads an address, "10.0.0.1" or "::1". False: the text is another; *ret is unchanged. */
 bool address_parse(const char *text, struct address *ret);
 
+/* Reads an address as proxies write it: with white space around it, perhaps with a port ("10.0.0.1:567", "[::1]:567").
+ * False: as above. */
+bool address_parse_forwarded(const char *text, struct address *ret);
+
 /* Returns a number for the client with this address, of 2^62 and more: a hash of the address, of IPv6 of its first 64
  * bits, because a client may have all addresses that begin with them. */
 uint64_t address_number(const struct address *a);

@@ -106,8 +106,7 @@ static struct address address_of_client(struct MHD_Connection *mc, const struct 
 	if (list) {
 		const char *comma = strrchr(list, ',');
 
-		list = comma ? comma + 1 : list;
-		address_parse(list + strspn(list, " \t"), &a);
+		address_parse_forwarded(comma ? comma + 1 : list, &a);
 	}
 	return a;
 }

@@ -227,8 +227,10 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 		r = check_endpoint(mc, x, path, method, &x->error);
 	if (!r && x->endpoint->ask)
 		r = ask(mc, x, &x->error);
-	if (!r && has_body(x->endpoint))
+	if (!r && has_body(x->endpoint)) {
 		r = check_body(mc, x, &x->error);
+		x->length = r ? 0 : content_length(mc);
+	}
 	/* Usually the error is sent when the body has been read. It is sent now if the client waits for "100
 	 * Continue" before it sends the body, or if the body is far too long to be read. */
 	if (r &&
@@ -247,6 +249,16 @@ static void drop_body(struct exchange *x)
 	buf_init(&x->body, most_body(x));
 }
 
+/* Reserves room for all of a body that has become large, if its length is known: a body that grew step by step would be
+ * copied, and could take twice its length. The system gives no memory before something is written there. */
+static void reserve_body(struct exchange *x)
+{
+	if (x->body.len <= SMALL_BODY || x->body.cap >= x->length)
+		return;
+	if (buf_reserve(&x->body, x->length - x->body.len) < 0)
+		x->length = 0;
+}
+
 enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t len)
 {
 	struct server *s = x->http->server;
@@ -263,6 +275,7 @@ enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t le
 		drop_body(x);
 		return MHD_YES;
 	}
+	reserve_body(x);
 	buf_append(&x->body, data, len);
 	if (!x->body.failed) {
 		server_count_body(s, x->owner, before, x->body.len);

@@ -143,20 +143,44 @@ static void prepare_or_answer(struct call *c) ON(role_text)
 	call_unref(c);
 }
 
-/* Adds a call to a line. Its round follows the newest one in which its owner has a call, or else the present one. Call
- * with the lock held. */
-static void line_add(struct line *l, struct call *c)
+/* Puts a call behind the calls of its round. */
+static void line_place(struct line *l, struct call *c)
 {
 	struct list *next = &l->calls;
 
-	c->text.round = l->round + 1;
-	list_for_each (other, &l->calls, struct call, text.node)
-		if (other->owner == c->owner)
-			c->text.round = other->text.round + 1;
 	while (next->prev != &l->calls &&
 	       container_of(next->prev, struct call, text.node)->text.round > c->text.round)
 		next = next->prev;
 	list_append(next, &c->text.node);
+}
+
+/* Adds a call to a line. Its round follows the newest one in which its owner has a call, or else the present one. Call
+ * with the lock held. */
+static void line_add(struct line *l, struct call *c)
+{
+	c->text.round = l->round + 1;
+	list_for_each (other, &l->calls, struct call, text.node)
+		if (other->owner == c->owner)
+			c->text.round = other->text.round + 1;
+	line_place(l, c);
+}
+
+/* Takes out a call that no worker has taken. The later calls of its owner come a round earlier. Call with the lock
+ * held. */
+static void line_remove(struct line *l, struct call *c)
+{
+	list_remove(&c->text.node);
+	list_for_each (other, &l->calls, struct call, text.node)
+		if (other->owner == c->owner && other->text.round > c->text.round) {
+			list_remove(&other->text.node);
+			other->text.round--;
+			line_place(l, other);
+		}
+}
+
+static struct line *line_of(struct text *t, const struct call *c)
+{
+	return c->text.body.len <= SMALL_BODY ? &t->small : &t->large;
 }
 
 /* The next call for this worker, with its reference; NULL: there is none. Call with the lock held. */
@@ -247,7 +271,7 @@ void text_submit(struct text *t, struct call *c)
 {
 	call_ref(c);
 	pthread_mutex_lock(&t->lock);
-	line_add(c->text.body.len <= SMALL_BODY ? &t->small : &t->large, c);
+	line_add(line_of(t, c), c);
 	/* All, because a worker that a signal wakes alone may be one for the other kind. */
 	pthread_cond_broadcast(&t->ready);
 	pthread_mutex_unlock(&t->lock);
@@ -259,7 +283,8 @@ void text_forget(struct text *t, struct call *c)
 
 	pthread_mutex_lock(&t->lock);
 	waits = !list_empty(&c->text.node);
-	list_remove(&c->text.node);
+	if (waits)
+		line_remove(line_of(t, c), c);
 	pthread_mutex_unlock(&t->lock);
 	if (!waits)
 		return;

@@ -48,7 +48,7 @@ static void check_host(const char *text)
 static void check_networks(const char *text)
 {
 	struct networks l;
-	struct address a;
+	struct address a, b;
 	struct err e = {0};
 
 	if (networks_parse(text, &l, &e) < 0) {
@@ -59,7 +59,9 @@ static void check_networks(const char *text)
 			if (l.v[i].bits > 128 || !networks_have(&l, &l.v[i].address))
 				abort();
 	}
-	if (address_parse(text, &a) && address_number(&a) >> 62 != 1)
+	if (address_parse(text, &a) &&
+	    (address_number(&a) >> 62 != 1 || !address_parse_forwarded(text, &b) ||
+	     !address_equal(&a, &b)))
 		abort();
 }
 
