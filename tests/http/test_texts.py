@@ -9,11 +9,13 @@ import socket
 import tempfile
 import time
 
-from harness import MODEL, Server, done, ok, parallel, raw_connection, raw_post, same, wait_for
+from harness import MODEL, Server, done, ok, parallel, raw_connection, raw_post, same, sanitized, wait_for
 
 MB = 1 << 20
 WORDS = "the violin is a bowed stringed instrument and the highest member of its family "
 LONG = WORDS * (15 * MB // len(WORDS))
+# Texts that have to take some time are shorter where a sanitizer makes the daemon slow.
+SLOWER = 4 if sanitized() else 1
 
 s = Server()
 
@@ -30,7 +32,7 @@ def note(name, ask):
 
 
 def tokenize():
-    return s.request("POST", "/tokenize", json.dumps({"prompt": LONG}), timeout=300)[0]
+    return s.request("POST", "/tokenize", json.dumps({"prompt": LONG[:len(LONG) // SLOWER]}), timeout=300)[0]
 
 
 def after_a_while():
@@ -120,7 +122,7 @@ def takes(what):
     return processor_time() - begin
 
 
-WORD = {"prompt": "".join(r.choices("etaoinshrdlu", k=4 * MB))}
+WORD = {"prompt": "".join(r.choices("etaoinshrdlu", k=4 * MB // SLOWER))}
 
 
 def ask_and_leave():
