@@ -101,8 +101,11 @@ s.stop()
 s = Server("--max-num-seqs", "1", env={"FAKE_STEP_US": "5000"})
 first = start({})
 ok(s.wait_metric("num_requests_running", 1) is not None, "one runs")
-waiting = [start({"stream": True}) for _ in range(5)]
-ok(s.wait_metric("num_requests_waiting", 5) is not None, "five wait")
+waiting = []
+for n in range(1, 6):  # one after the other, because two text threads prepare them
+    waiting.append(start({"stream": True}))
+    s.wait_metric("num_requests_waiting", n)
+ok(s.metrics()["num_requests_waiting"] == 5, "five wait")
 for c in waiting[:3]:
     c.close()
 took = s.wait_metric("num_requests_waiting", 2)
