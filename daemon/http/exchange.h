@@ -33,7 +33,7 @@ struct exchange {
 	struct access access; /* moves into the call when the request is completed */
 	uint64_t owner;	   /* the client: the number of its key, or of its address (call.owner) */
 	struct buf body;   /* moves into the call */
-	uint64_t length;   /* Content-Length of a body that is wanted; 0: it is unknown */
+	uint64_t length;   /* Content-Length; 0: there is none */
 	uint64_t received; /* bytes of the body that came, also those that were dropped */
 	void *own;	   /* made by endpoint->ask; moves into the call */
 	struct call *call; /* owned reference; NULL: there is no call, or not yet */

@@ -133,17 +133,17 @@ static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, c
 static int check_body(struct MHD_Connection *mc, const struct exchange *x, struct err *e)
 {
 	const char *type = exchange_header(mc, "Content-Type");
-	uint64_t max = most_body(x), length = content_length(mc);
+	uint64_t max = most_body(x);
 
 	if (!is_json(type))
 		return err_set(e, PROBLEM_MEDIA_TYPE,
 			       "the content type is \"%.100s\", but must be application/json",
 			       type);
-	if (length > max)
+	if (x->length > max)
 		return err_set(e, PROBLEM_BODY_TOO_LARGE,
 			       "the body has %llu bytes; at most %llu are allowed",
-			       (unsigned long long)length, (unsigned long long)max);
-	if (check_memory(x->http->server, x->owner, 0, length, e) < 0)
+			       (unsigned long long)x->length, (unsigned long long)max);
+	if (check_memory(x->http->server, x->owner, 0, x->length, e) < 0)
 		return -e->code;
 	return call_check_queue(x->http->server, x->owner, 1, false, e);
 }
@@ -220,6 +220,7 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 		x->close = true;
 		return send_error(mc, x, &x->error);
 	}
+	x->length = content_length(mc);
 	r = guard_check(mc, x, method, &x->error);
 	if (!r && x->options)
 		return MHD_YES;
@@ -227,14 +228,11 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 		r = check_endpoint(mc, x, path, method, &x->error);
 	if (!r && x->endpoint->ask)
 		r = ask(mc, x, &x->error);
-	if (!r && has_body(x->endpoint)) {
+	if (!r && has_body(x->endpoint))
 		r = check_body(mc, x, &x->error);
-		x->length = r ? 0 : content_length(mc);
-	}
 	/* Usually the error is sent when the body has been read. It is sent now if the client waits for "100
 	 * Continue" before it sends the body, or if the body is far too long to be read. */
-	if (r &&
-	    (exchange_header(mc, "Expect") || content_length(mc) / DISCARD_FACTOR > most_body(x))) {
+	if (r && (exchange_header(mc, "Expect") || x->length / DISCARD_FACTOR > most_body(x))) {
 		x->close = true;
 		return send_error(mc, x, &x->error);
 	}

@@ -156,8 +156,8 @@ static struct connection *slowest(const struct watch *w, uint64_t now, uint64_t 
 	return slowest;
 }
 
-/* Ends answers that are not read, until the others take no more memory than they may. A client gets an
- * error if its answer can still have one (call_give_up); otherwise it is cut off. Call with the lock held. */
+/* Ends answers that are not read, until the others take no more memory than they may. A client gets an error if its
+ * answer can still have one (call_give_up); otherwise it is cut off. Call with the lock held. */
 static void end_unread(struct watch *w, uint64_t now)
 {
 	const uint64_t max = w->server->options.answer_memory;

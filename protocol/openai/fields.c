@@ -19,6 +19,7 @@ enum {
 	PIECE = 64 << 10, /* bytes from one look at the pace to the next */
 };
 
+/* The text of an error that is none of the JSON. */
 static const char given_up[] = "the text is not read to its end";
 
 int fields_check_bounds(const char *text, size_t len, const struct pace *pace, size_t *values,

@@ -267,7 +267,7 @@ class Processor:
             return [int(n) for n in re.search(rf"^cpu{self.number} (.*)", f.read(), re.M)[1].split()[:8]]
 
     def stolen(self):
-        passed = [now - then for now, then in zip(self.ticks(), self.begin)]
+        passed = [end - begin for begin, end in zip(self.begin, self.ticks())]
         return passed[7] / max(1, sum(passed))
 
 
