@@ -89,7 +89,7 @@ int file_draft_open(struct file_draft *d, const char *path, struct err *e)
 			       path);
 	if (asprintf(&d->partial, "%s.partial", path) < 0)
 		return err_set(e, ENOMEM, "%s: out of memory", path);
-	/* O_NONBLOCK: a FIFO of that name must not be waited for. */
+	/* Without O_NONBLOCK, open would wait for a reader if there is a FIFO of that name. */
 	d->fd = open(d->partial, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
 	if (d->fd >= 0)
 		return 0;

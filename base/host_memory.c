@@ -42,14 +42,15 @@ static struct host_memory machine(void)
 	if (sysinfo(&info) < 0)
 		return m;
 	m.total = (uint64_t)info.totalram * info.mem_unit;
-	/* Without /proc/meminfo, as in a bare chroot, the free memory counts, which is less than the available
+	/* Without /proc/meminfo, as in a bare chroot, the free memory counts. It is mostly less than the available
 	 * memory. */
 	m.left = kib != UINT64_MAX ? kib * 1024 : (uint64_t)info.freeram * info.mem_unit;
 	return m;
 }
 
-/* Lowers m to what a control group and all groups above it allow. A group's usage includes its page cache, which the
- * system can take back. So inactive file pages are subtracted from the usage. */
+/* Lowers m to the memory that a control group and all groups above it allow. A group's usage includes pages of files
+ * that were not used lately (inactive_file), which the system can take back. So these pages are subtracted from the
+ * usage. */
 static void lower(struct host_memory *m, const char *mount, const char *group, const char *limit,
 		  const char *usage)
 {

@@ -35,7 +35,7 @@ static bool replaced; /* the next line replaces the last one on the terminal; gu
 #define TERMINAL_NS UINT64_C(100000000)
 #define LINES_NS    UINT64_C(5000000000)
 
-/* log_last waits at most so long for a reader. */
+/* The longest time in milliseconds that log_last waits for a reader. */
 enum { LAST_MS = 1000 };
 
 uint64_t log_dropped(void)
@@ -113,7 +113,7 @@ static void put_dropped(void)
 		told += more;
 }
 
-/* Writes a line. `passing`: on a terminal, the next line takes its place. */
+/* Writes a line. passing: the line is on a terminal, gets no newline, and is erased before the next line. */
 __attribute__((format(printf, 3, 0))) static void write_line(enum log_level level, bool passing,
 							     const char *fmt, va_list ap)
 {
@@ -169,7 +169,8 @@ void log_progress(struct log_progress *p, uint64_t now_ns, bool end, const char 
 
 void log_last(const char *fmt, ...)
 {
-	char line[2048] = "\n"; /* behind a line that was cut, or that progress has not ended */
+	/* line[0] is written only if the line before it has no newline. */
+	char line[2048] = "\n";
 	struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
 	size_t n;
 	va_list ap;

@@ -34,20 +34,21 @@ enum { LOG_MORE_MAX = 48 };
  * line that was written, or "" if none was. If not, counts the line as left out. */
 bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX]) MUST_CHECK;
 
-/* How far a long work has come, such as the loading of a model. On a terminal one line is written again and again;
- * elsewhere there is a line every 5 seconds. next_ns: nothing is said before; a work that ends earlier is not mentioned.
- * For one thread. */
+/* The lines about the progress of a long work, such as the loading of a model. On a terminal one line is replaced again
+ * and again; elsewhere there is a new line every 5 seconds at most. One thread uses a struct log_progress. */
 struct log_progress {
+	/* No line but the last is written before this time. The caller sets it for the first line. */
 	uint64_t next_ns;
 	bool told; /* there was a line */
 };
 
-/* Says how far the work has come, if it is time. end: it is done, and its last line stays. */
+/* Writes a line about the progress, unless it is too early for one. end: the work is done. Then the line is written at
+ * any time, but only if there was one before, and on a terminal no other line replaces it. */
 void log_progress(struct log_progress *p, uint64_t now_ns, bool end, const char *fmt, ...)
 	PRINTF(4, 5);
 
-/* Writes the sentence with which the program ends, whatever the level, without time and level. Waits for a reader, but
- * for a second at most. */
+/* Writes the sentence with which the program ends, whatever log_set_level was given. The line has neither time nor
+ * level. If standard error takes no data now, waits for a second at most. */
 void log_last(const char *fmt, ...) PRINTF(1, 2);
 
 #define log_error(...)	 log_write(LOG_LEVEL_ERROR, __VA_ARGS__)

@@ -34,7 +34,8 @@ int map_init(struct map *m, uint64_t n_buckets) MUST_CHECK;
 void map_release(struct map *m);
 
 /* To be called before an insertion into a map that may grow beyond the expected size: doubles the number of buckets if
- * there are as many nodes as buckets. Nodes with equal hashes may change their order. -ENOMEM: the map is unchanged. */
+ * there are at least as many nodes as buckets. Nodes with equal hashes may change their order. -ENOMEM: the map is
+ * unchanged. */
 int map_reserve(struct map *m) MUST_CHECK;
 
 /* Add a node that is in no map: map_insert before all nodes with this hash, map_append after them. */

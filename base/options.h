@@ -46,7 +46,7 @@ struct option_def {
 	size_t given;	   /* offset of a bool that is set if the option was given; 0: none */
 	uint64_t min, max; /* bounds of a number or size; `take` may use them, too */
 	uint64_t initial;  /* the default of a number or size; of a choice, the default's index */
-	uint64_t multiple; /* 0: any */
+	uint64_t multiple; /* a number or size is a multiple of it; 0: any */
 	double least, most, usual;  /* OPTION_REAL: these replace min, max and initial */
 	const char *const *choices; /* NULL-terminated */
 	const char *initial_text; /* the default that --help shows; NULL: initial, usual, or none */

@@ -1,5 +1,6 @@
-/* A long computation calls pace_gives_up again and again, and ends when its caller wants no result any more. The caller
- * may also wait within the call, so that other threads have the processor. For rooms without a clock and threads. */
+/* A long computation calls pace_gives_up again and again, and ends when the result is not wanted any more. give_up,
+ * which the owner of the computation provides, may also wait, so that other threads have the processor. So rooms
+ * without a clock and threads need no other means of ending early or of waiting. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +11,7 @@ struct pace {
 	void *arg;
 };
 
-/* Whether the computation has to end. NULL: never. */
+/* Whether the computation has to end. p NULL: never. */
 static inline bool pace_gives_up(const struct pace *p)
 {
 	return p && p->give_up(p->arg);

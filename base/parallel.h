@@ -1,5 +1,5 @@
-/* Work on as many threads as the calling thread may use processors, but 64 at most. For loading a model, not for
- * requests: each call starts its threads anew. */
+/* Runs work on several threads: one for each processor that the calling thread may use, but 64 at most. For loading a
+ * model, not for requests: each call starts its threads anew. */
 #pragma once
 
 #include <stddef.h>

@@ -1,15 +1,16 @@
-/* Files and directories that other users must keep out of: keys that they must not read, caches that they must not
- * write, because programs and pages of a cache are used as they are. */
+/* Checks that other users cannot read files with keys, nor write to the directories of caches: the checksums in a cache
+ * find damaged programs and pages, but not forged ones. */
 #pragma once
 
 #include "base/err.h"
 
-/* Checks that a directory belongs to this user or to root, and that nobody else may write to it. 0 also if it cannot be
- * looked at: then its use fails. -EPERM with a sentence that begins with the path. */
+/* Checks that a directory belongs to this user or to root, and that nobody else may write to it. -EPERM: the sentence
+ * begins with the path. If the directory cannot be looked at, returns 0, because then its use fails. */
 int private_directory(const char *path, struct err *e) MUST_CHECK;
 
-/* Calls `line` for each line of a file with keys, without blanks at both ends; not for empty lines and comments (#). The
- * line may be changed, and is wiped afterwards. Refuses a file that other users may read. A negative result of `line`
- * ends the reading, and is returned. The sentence of an error begins with the path. */
+/* Calls `line` for each line of a file with keys, without blanks at both ends; not for empty lines and comments (#).
+ * The callback may change the text of the line. The buffer of the lines is wiped at the end. Refuses a file that other
+ * users may read or write; but if another user owns it, its group may read it. A result of `line` other than 0 ends the
+ * reading, and is returned. The sentence of an error begins with the path, or is "out of memory". */
 int private_lines(const char *path, int (*line)(void *arg, char *line, struct err *e), void *arg,
 		  struct err *e) MUST_CHECK;

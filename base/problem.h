@@ -7,14 +7,15 @@
 #pragma once
 
 enum problem {
-	/* a known parameter that this server does not support */
+	/* a known parameter, or a value of one, that this server does not support */
 	PROBLEM_UNSUPPORTED = 1000,
-	PROBLEM_TEMPLATE,	/* the chat template raised an exception, or reached a bound */
-	PROBLEM_FRAMING,	/* the headers do not say in one way where the request ends */
+	PROBLEM_TEMPLATE, /* the chat template raised an exception, or reached a bound */
+	/* the headers leave it open where the request ends or which host it is for, or are malformed */
+	PROBLEM_FRAMING,
 	PROBLEM_CONTEXT_LENGTH, /* prompt and max_tokens do not fit into context or KV cache */
 	PROBLEM_API_KEY,	/* the key is wrong or missing */
 	PROBLEM_CROSS_ORIGIN,	/* a web page sent the request */
-	PROBLEM_HOST,		/* the Host header names another server */
+	PROBLEM_HOST,		/* the Host header names another server, or is missing */
 	PROBLEM_UNKNOWN_MODEL,
 	PROBLEM_UNKNOWN_PATH,
 	PROBLEM_UNKNOWN_REQUEST, /* no request has the id */
@@ -22,10 +23,10 @@ enum problem {
 	PROBLEM_REQUESTS_RUNNING,
 	PROBLEM_ABORTED, /* the operator has ended the request: /abort */
 	PROBLEM_BODY_TOO_LARGE,
-	PROBLEM_MEDIA_TYPE, /* the body is not JSON, or it is compressed */
+	PROBLEM_MEDIA_TYPE, /* the headers say that the body is not JSON, or that it is compressed */
 	PROBLEM_HEADERS_TOO_LARGE,
 	PROBLEM_QUEUE_FULL,
 	PROBLEM_MODEL_LOADING,
-	PROBLEM_UNREAD,	  /* clients do not read their answers, which take too much memory */
+	PROBLEM_UNREAD,	  /* the client does not read its answer, which takes memory meanwhile */
 	PROBLEM_INTERNAL, /* a fault of this program */
 };

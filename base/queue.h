@@ -19,7 +19,7 @@ struct queue {
 	pthread_mutex_t lock;
 	pthread_cond_t ready;
 	struct queue_node *head, **tail; /* guarded by lock */
-	bool woken;			 /* guarded by lock: queue_wake was called */
+	bool woken; /* guarded by lock: set by queue_wake, cleared by queue_wait */
 };
 
 void queue_init(struct queue *q);

@@ -4,8 +4,8 @@
  *        │          │           │         ones may finish
  *        └──────────┴───────────┴──> FAILED   the model or its tokenizer does not load, the device is lost, ...
  *
- * Any thread reads the state. The text and engine threads, and a prefill worker's transfer thread, report when they
- * have loaded their part; main waits. */
+ * Any thread reads the state. One of the text threads, the engine thread, and a prefill worker's transfer thread report
+ * when they have loaded their part; main waits. */
 #pragma once
 
 #include <stdbool.h>

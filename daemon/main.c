@@ -36,20 +36,21 @@
  * farewell_ns is the longest wait until their clients have got the error. */
 static const uint64_t drain_ns = 15 * SECOND;
 static const uint64_t farewell_ns = 2 * SECOND;
-/* The longest wait for the threads to end. The engine thread may use 5 s of it to write the cache to disk. */
+/* The longest wait for the threads to end. The engine thread may use 5 s of it to write the cache's files. */
 static const uint64_t stop_ns = 8 * SECOND;
 
 /* The main port, and that of --admin-port. */
 enum { LISTENERS = 2 };
 
-/* The end of all other threads: what stop_threads needs, and the thread in which it runs. */
+/* The arguments of stop_threads, which ends all other threads, and the thread in which it runs. */
 struct stop {
 	struct server *server;
 	struct http **http; /* [LISTENERS] */
 	struct watch *watch;
 	pthread_t thread;
 	_Atomic(const char *)
-		busy; /* the name of the thread that stop_threads waits for; NULL: all have ended */
+		busy; /* the name of the thread that stop_threads waits for ("http" stands for watch as well);
+			 NULL: all have ended */
 };
 
 static int complain(const struct err *e)
@@ -221,7 +222,8 @@ static void drain(struct server *s)
 	wait_for_calls(s, farewell_ns);
 }
 
-/* Ends the threads, one after the other. Runs in a thread of its own, so that main can wait for a signal meanwhile. */
+/* Ends the threads, one after the other. Runs in a thread of its own if possible, so that main can wait for a signal
+ * meanwhile. */
 static void *stop_threads(void *arg)
 {
 	struct stop *p = arg;
@@ -238,8 +240,8 @@ static void *stop_threads(void *arg)
 	return NULL;
 }
 
-/* Ends the threads. One may be within a step or a long text, or still load the model. If they have not all ended within
- * stop_ns, or another signal comes, the process exits without waiting for them. */
+/* Ends the threads. One of them may be within a step, be encoding a long text, or still be loading the model. If they
+ * have not all ended within stop_ns, or another signal comes, the process exits without waiting for them. */
 static void stop(struct server *s, struct http **h, struct watch *w)
 {
 	struct stop p = {.server = s, .http = h, .watch = w, .busy = "http"};
@@ -287,7 +289,7 @@ static int start_and_serve(struct server *s, struct http_listener *l, const uint
 		serve(s, ports[0]);
 		drain(s);
 	}
-	/* If a thread does not end in time, stop says this error. */
+	/* The start has failed. If a thread does not end in time, stop itself writes this error to the log. */
 	if (r < 0)
 		lifecycle_fail(s->lifecycle, e);
 	stop(s, http, watch);
@@ -298,7 +300,7 @@ static int start_and_serve(struct server *s, struct http_listener *l, const uint
 	return r;
 }
 
-/* Reads the keys of clients; path NULL: there are none. */
+/* Reads the file of --api-key-file or --admin-key-file. path NULL: *ret is unchanged. */
 static int open_keys(const char *option, const char *path, struct api_keys *ret, struct err *e)
 {
 	int r = path ? api_keys_open(path, ret, e) : 0;
@@ -308,7 +310,8 @@ static int open_keys(const char *option, const char *path, struct api_keys *ret,
 	return r;
 }
 
-/* Makes the socket of --admin-port. It can read and stop other clients' requests, so beyond loopback it needs keys. */
+/* Makes the socket of --admin-port. Its clients can see the prompts of others (/cache) and stop their requests
+ * (/abort). So beyond loopback keys are needed. */
 static int listen_admin(const struct options *o, struct http_listener *l, uint16_t *ret_port,
 			struct err *e)
 {

@@ -4,8 +4,8 @@
  *
  * The tables of metrics.c list all metrics. A metric's values are members of struct metrics_steps, or atomic members of
  * struct metrics, or are read for each scrape. The engine thread publishes a struct metrics_steps as a whole, so that
- * its values in one scrape belong together. Any thread may change an atomic member. Times are kept in nanoseconds and
- * written in seconds.
+ * its values in one scrape belong together. Any thread may change an atomic member. Durations are kept in nanoseconds
+ * and written in seconds.
  */
 #pragma once
 
@@ -20,7 +20,8 @@
 #include "protocol/openai/errors.h"
 #include "scheduler/scheduler.h"
 
-/* The histograms: distributions of times, in nanoseconds, and of numbers. */
+/* The histograms: distributions of durations, in nanoseconds, and of numbers. "Ended" stands here for an end by a token
+ * or a stop string. An end by an abort or a failure of the call is not noted. */
 enum metrics_distribution {
 	METRICS_TTFT, /* body received -> first token */
 	METRICS_ITL,  /* token -> next token of the same choice */
@@ -32,11 +33,11 @@ enum metrics_distribution {
 	METRICS_PREFILL,   /* end of the time of METRICS_QUEUE -> first token */
 	METRICS_DECODE,	   /* first token -> last choice of a prompt ended */
 	METRICS_INFERENCE, /* METRICS_PREFILL and METRICS_DECODE together */
-	/* first token -> last token of a choice, divided by the number of tokens without the first; of choices with two
-	 * tokens or more */
+	/* First token -> last token of a choice, divided by the number of tokens behind the first. Choices of fewer
+	 * than two tokens are left out. */
 	METRICS_TOKEN_TIME,
-	/* Noted when the last choice of a prompt has ended: tokens of the prompt, most tokens of a choice, n, and the
-	 * tokens that each choice might have at most. */
+	/* The next four are noted when the last choice of a prompt has ended: tokens of the prompt, tokens of its
+	 * longest choice, number of choices (n), and the most tokens that a choice was allowed. */
 	METRICS_PROMPT_TOKENS,
 	METRICS_MOST_TOKENS,
 	METRICS_N,
@@ -54,7 +55,7 @@ enum metrics_finish {
 	METRICS_FINISHES
 };
 
-/* Their names in the log and in the label "finished_reason". */
+/* The names of these reasons in the log and in the label "finished_reason". */
 extern const char *const metrics_finish_names[METRICS_FINISHES];
 
 enum { METRICS_BUCKETS_MAX = 32, METRICS_CODES_MAX = 16, METRICS_ROUTES_MAX = 32 };
@@ -89,15 +90,16 @@ struct metrics {
 	struct metrics_steps steps; /* guarded by lock */
 
 	_Atomic uint64_t generation_tokens;
-	_Atomic uint64_t not_finite;   /* requests */
-	_Atomic uint64_t unread_bytes; /* of answers */
-	_Atomic uint64_t unread;       /* answers that were ended for lack of memory */
+	/* calls, and prompts for decode workers, that failed because logits were not finite */
+	_Atomic uint64_t not_finite;
+	_Atomic uint64_t unread_bytes; /* memory of answers that clients have not read yet */
+	_Atomic uint64_t unread;       /* answers that were ended because clients read too slowly */
 	_Atomic uint64_t malformed;    /* requests that libmicrohttpd refused by itself */
 	struct transfer_counters transfer;
-	/* long prompts that were computed here because no prefill worker could */
+	/* long prompts that were computed here because no prefill worker took prompts or handing them over failed */
 	_Atomic uint64_t prompts_missed;
 	/* Choices that ended, by reason. All choices that are left when a call is aborted or fails count as one.
-	 * METRICS_ERROR counts failures of the server alone, no request that was refused. */
+	 * METRICS_ERROR counts only failures with HTTP status 500 or more. */
 	_Atomic uint64_t finished[METRICS_FINISHES];
 	/* the paths that metrics_response was given, in the order in which they came; NULL: not used yet */
 	_Atomic(const char *) routes[METRICS_ROUTES_MAX];
@@ -112,7 +114,7 @@ void metrics_init(struct metrics *m);
 /* engine: copies *steps, for metrics_write. */
 void metrics_publish(struct metrics *m, const struct metrics_steps *steps);
 
-/* Adds a value, a time in nanoseconds or a number, to a histogram. */
+/* Adds a value to a histogram: a duration in nanoseconds, or a number. */
 void metrics_observe(struct metrics *m, enum metrics_distribution which, uint64_t value);
 
 /* Counts an HTTP response by its endpoint's path, which must be static, and its status code. */

@@ -11,8 +11,9 @@
 #include "engine/cache_size.h"
 #include "engine/checkpoint/model_config.h"
 
-/* A model was not trained for longer sequences, and answers nonsense behind its last position. So, as in vLLM, a longer
- * length is an error rather than a warning. A user who wants it all the same changes config.json. */
+/* Checks --max-model-len. A model was not trained for sequences with more positions than config.json has, and answers
+ * nonsense behind the last one. So, as in vLLM, a longer length is an error rather than a warning. A user who wants it
+ * all the same changes config.json. */
 static int check_length(const struct options *o, struct err *e)
 {
 	struct model_config c;
@@ -39,8 +40,8 @@ static int check_host_memory(const struct options *o, struct err *e)
 		       size_text(o->host_cache_memory).s, size_text(total).s);
 }
 
-/* A directory that exists and cannot be written is no error, because its files can be read. One that others may write to
- * is refused, because the cache's pages are used as they are. */
+/* Creates --cache-dir if it is missing. A directory that exists and cannot be written is no error, because its files
+ * can be read. A directory that others may write to is refused, because forged pages in it would be used. */
 static int check_cache_dir(const struct options *o, struct err *e)
 {
 	int code, fd;

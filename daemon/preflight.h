@@ -3,7 +3,8 @@
 
 #include "daemon/options.h"
 
-/* Checks --max-model-len, --host-cache-memory and --cache-dir, which it creates if it is missing. The sentence names
- * the option. -EINVAL: the model has fewer positions, or the machine less memory. -ENOTDIR, -EACCES or another errno:
- * the directory cannot be used or is not private, or config.json cannot be read. */
+/* Checks --max-model-len, and, unless --prefix-cache is off, --host-cache-memory and --cache-dir. Creates the directory
+ * if it is missing. The sentence names the option, or config.json if that is at fault. -EINVAL: the model has fewer
+ * positions, this process may have less memory, or config.json is wrong. -ENOTDIR, -EACCES, -EPERM or another errno:
+ * the directory cannot be used or is not private (base/private.h), or config.json cannot be read. */
 int preflight_check(const struct options *o, struct err *e) MUST_CHECK;

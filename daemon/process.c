@@ -18,7 +18,7 @@ static uint64_t count_fds(void)
 	while ((entry = readdir(dir)))
 		n += entry->d_name[0] != '.';
 	closedir(dir);
-	return n - 1; /* that of `dir` */
+	return n - 1; /* without the descriptor of `dir` */
 }
 
 static void read_memory(struct process_numbers *p)

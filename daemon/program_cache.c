@@ -20,7 +20,7 @@ static void make_parents(char *path)
 	}
 }
 
-/* Writes the default path to out. False: no variable has one. */
+/* Writes the default path to out, and creates its missing parents. False: no variable has an absolute path. */
 static bool default_place(char *out, size_t size)
 {
 	const char *dir;
@@ -55,7 +55,8 @@ static int try_directory(const char *path, mode_t mode)
 	return 0;
 }
 
-/* Chooses a directory for temporary files, which is this user's alone. False: it cannot be used. */
+/* Writes the path of a directory below $TMPDIR or /tmp to out, and creates the directory. False: no file can be written
+ * there, or another user owns it or could write to it. */
 static bool temporary_place(char *out, size_t size)
 {
 	const char *base = getenv("TMPDIR");

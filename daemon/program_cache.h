@@ -10,7 +10,7 @@
  * given (`given` is NULL), the path is the first of $CACHE_DIRECTORY (which systemd sets), $XDG_CACHE_HOME/tigon and
  * $HOME/.cache/tigon whose variable has an absolute path. That path is written to out, and its missing parents are
  * created. If there is no such variable, or the directory cannot be written, the path is tigon-UID below $TMPDIR or
- * /tmp, and the log says so; a directory of that name that others can write is not used, and *ret is NULL.
- * -EACCES, -EROFS, -ENOTDIR or another errno: the directory that was given cannot be used. */
+ * /tmp, and the log says so. If that directory cannot be written, belongs to another user, or others can write to it,
+ * *ret is NULL. -EACCES, -EROFS, -ENOTDIR or another errno: the directory that was given cannot be used. */
 int program_cache_choose(const char *given, char *out, size_t size, const char **ret,
 			 struct err *e) MUST_CHECK;

@@ -23,9 +23,10 @@ struct transfer_keys;
 struct transfer_listener;
 
 enum {
-	/* A body of more bytes is large: its memory is counted, and the text thread for large bodies takes it (text.h). */
+	/* A body of more bytes is large: its memory is counted, and the text thread for large bodies takes it
+	 * (text.h). */
 	SMALL_BODY = 64 << 10,
-	BODY_SHARES = 128, /* clients' shares of large bodies are told apart */
+	BODY_SHARES = 128, /* counters of large bodies' bytes, by owner (server_body_share) */
 };
 
 struct server {
@@ -39,8 +40,9 @@ struct server {
 	uint64_t started_ns;	     /* the same time on the monotonic clock */
 	struct tuning_table *tuning; /* --tuning, NULL: not given; owned */
 	struct lifecycle *lifecycle;
-	struct transfer_keys *transfer_keys;	     /* --transfer-key, NULL: not given; owned */
-	struct transfer_listener *transfer_listener; /* --transfer-listen; owned */
+	struct transfer_keys *transfer_keys; /* --transfer-key, NULL: not given; borrowed */
+	/* the port of --transfer-listen; not given: a struct of zeros; borrowed */
+	struct transfer_listener *transfer_listener;
 	struct loop *loop;
 	/* messages to the engine thread (struct call_message): any thread pushes, the engine thread pops; made by
 	 * loop_start */
@@ -65,27 +67,29 @@ struct server {
 		pthread_mutex_t lock; /* zeros are an unlocked one */
 		struct call *oldest, *newest;
 	} arrived;
-	/* the number of these calls, and prompts that are computed for other workers */
+	/* the number of these calls and of the prompts that are computed for other workers */
 	_Atomic uint32_t calls;
-	/* prompts that wait for their first token, and other calls that wait for their answer; a visit (endpoint.h) is
-	 * not counted */
+	/* prompts that wait for their first token (one for a call whose body is not parsed yet), and other calls that
+	 * wait for their answer; a visit (endpoint.h) is not counted */
 	_Atomic uint32_t queued;
-	/* bytes of large bodies that are being received or wait to be parsed: of all, and of each owner
-	 * (server_body_share) */
+	/* Bytes of the large bodies that are in memory (server_count_body). body_bytes: of all owners together;
+	 * body_bytes_of: by owner (server_body_share). */
 	_Atomic uint64_t body_bytes, body_bytes_of[BODY_SHARES];
-	/* a large body was refused for lack of memory: the watch thread cuts clients that keep it for long */
+	/* A large body was refused because others take the memory. The watch thread then cuts clients that send large
+	 * bodies slowly (watch.h). */
 	_Atomic bool bodies_refused;
-	/* a large body or answer was freed: the watch thread gives memory back to the system */
+	/* more than 1 MiB of a body or an answer was freed: the watch thread gives memory back to the system */
 	_Atomic bool trim;
 };
 
-/* Returns the bytes of an owner's large bodies. A few owners may have them together. */
+/* Returns the counter of the bytes of an owner's large bodies. Several owners may share a counter. */
 static inline _Atomic uint64_t *server_body_share(struct server *s, uint64_t owner)
 {
 	return &s->body_bytes_of[mix64(owner) % BODY_SHARES];
 }
 
-/* A body of `from` bytes of this owner has `to` bytes now, 0: it was freed; both by the thread that owns the body. */
+/* Notes that a body of this owner had `from` bytes and has `to` bytes now (0: it was freed). The thread that owns the
+ * body calls this. */
 static inline void server_count_body(struct server *s, uint64_t owner, size_t from, size_t to)
 {
 	/* Unsigned, so that a difference below zero is right too. */

@@ -1,9 +1,10 @@
 /* The threads of tigond, and the queues between them. Four kinds are not in this list: the two threads of the cache's
  * files (engine/store/state.h), threads that share one computation and end with it (base/parallel.h,
  * engine/cache_identity.c), threads of libraries (OpenCL, ZeroMQ), and the thread that ends all others at the end (stop
- * in main.c). Comments call that one main, because main does nothing but wait for it.
+ * in main.c). Comments call this last thread main, because main does nothing meanwhile but wait for it.
  *
- *     main      signals, start and stop, the drain. Touches no request, but wakes all connections before http stops.
+ *     main      signals, start and stop, the drain. At the end fails the requests that are left, and wakes all
+ *               connections before http stops.
  *     http      libmicrohttpd's own threads (epoll): one for the main port, and one for --admin-port. Reads bodies,
  *               writes answers; turns tokens into text (detokenizer, stop strings, JSON), so that the device never
  *               waits for this work.
@@ -17,7 +18,7 @@
  *
  *     queue or event     from               to        carries                               file
  *     text.small, .large http               text      calls whose body is complete          text.c (struct text)
- *     server.inbox       text, http, watch  engine    submissions, visits, aborts, stops    call.c
+ *     server.inbox       any                engine    submissions, visits, aborts, stops    call.c
  *     shared.tokens      engine             http      a record for each token of a call     call.c
  *     connection resume  any                http      "look at your call again"             call.c
  *     watch.epoll_fd     system             watch     hang-ups, by connection               watch.c
@@ -25,7 +26,7 @@
  *     transfer.parcels   engine, a driver   transfer  data of layers that are computed      transfer/transfer.c
  *     sending.returned   ZeroMQ, transfer   transfer  parcels that were sent or dropped     transfer/sending.c
  *     worker.notes       transfer           engine    prompts, data, ends of attempts       transfer/worker.c
- *     lifecycle.event_fd any                main      new state; last call or engine ended  lifecycle.c
+ *     lifecycle.event_fd any                main      new state; calls or threads ended     lifecycle.c
  *
  * Locks that are held together, outermost first: watch.lock or text.lock, server.arrived.lock, call.shared.lock, a
  * queue's own lock. No thread blocks while it holds one of these.
@@ -51,7 +52,7 @@ extern struct role role_main, role_http, role_text, role_engine, role_watch, rol
 #define OWNED_BY(role)	ROLE_ATTRIBUTE(guarded_by(role))
 #define POINTS_TO(role) ROLE_ATTRIBUTE(pt_guarded_by(role))
 
-/* Says that the calling function runs in that role. The start routine of each thread in the list above except http, and
- * each callback of libmicrohttpd that serves a connection, begins with this call. The first call in a thread also names
- * that thread. */
+/* Says that the calling function runs in that role. The start routine of each thread in the list above except http
+ * begins with this call. So do the callbacks of libmicrohttpd that touch data of the http thread: handle, completed and
+ * connected (http.c), and read_answer (send.c). The first call in a thread also names that thread. */
 void role_begin(struct role *r) ROLE_ATTRIBUTE(assert_capability(r));

@@ -5,6 +5,7 @@
 #include "engine/device.h"
 #include "engine/engine.h"
 
-/* Makes a block for the device, in memory that the device accesses directly. engine_block_new (engine.h) calls it. */
+/* Makes a block for the device, in memory that the device accesses directly. -ENOMEM. engine_block_new (engine.h) calls
+ * it. */
 int block_new(const struct device *d, uint64_t bytes, struct engine_block **ret,
 	      struct err *e) MUST_CHECK;

@@ -30,7 +30,7 @@ struct copies {
 
 	pthread_mutex_t lock;
 	pthread_cond_t all_back;
-	uint32_t n_out; /* guarded by lock: copies of pieces whose engine_done was not called yet */
+	uint32_t n_out; /* guarded by lock: copies of pieces whose engine_done has not returned */
 	/* [n_writes] events of writes of pieces that may not have run yet, in order */
 	cl_event *writes;
 	size_t n_writes, cap;
@@ -40,8 +40,8 @@ struct copies {
 void copies_init(struct copies *t, const struct device *d, const struct model *m,
 		 struct engine_counters *counters);
 
-/* Waits until the engine_done (engine.h) of every copy of pieces was called. Call it when the queue is empty, or the
- * device is lost. */
+/* Waits until the engine_done (engine.h) of every copy of pieces was called. Call it when all queued commands have
+ * run, or the device is lost. */
 void copies_wait(struct copies *t);
 
 /* Waits as copies_wait does, drops copies of items that were not given back, and frees the members. */

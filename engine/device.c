@@ -27,7 +27,7 @@ void device_settle_environment(void)
 	setenv("HWLOC_SYNTHETIC", machine, 0);
 }
 
-/* Lists the devices of all platforms, in the order of the OpenCL loader; at most DEVICES_MAX. */
+/* Lists the devices of the first PLATFORMS_MAX platforms, in the order of the OpenCL loader; at most DEVICES_MAX. */
 static int all_devices(cl_device_id devices[DEVICES_MAX], cl_uint *ret_n, struct err *e)
 {
 	cl_platform_id platforms[PLATFORMS_MAX];

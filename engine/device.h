@@ -27,11 +27,12 @@ struct device {
 void device_settle_environment(void);
 
 /* Opens the device that `which` names: NULL (the first GPU, else the first device), a number in device_list, or a part
- * of a device's name, in which upper and lower case are the same. -ENODEV: there is no such device. */
+ * of a device's name, in which upper and lower case are the same. -ENODEV: there is no such device. Other errors are
+ * those of cl_error.h. */
 int device_open(const char *which, struct device *ret, struct err *e) MUST_CHECK;
 void device_close(struct device *d);
 
-/* Replaces the queue, which must be unused, by one that times its commands. */
+/* Replaces the queue, which must be unused, by one that times its commands. Errors are those of cl_error.h. */
 int device_time_commands(struct device *d, struct err *e) MUST_CHECK;
 
 /* Writes one line for each device to `out`: number, name, driver, memory. -ENODEV: there is no device. */

@@ -21,9 +21,9 @@ struct dump;
 struct dump *dump_new(const char *path, cl_command_queue queue);
 void dump_free(struct dump *d);
 
-/* Waits for the queue and appends `rows` rows of `cols` floats to a tensor. In `buffer` each row is padded to a
- * multiple of 16 floats. `name` may hold one %u, which stands for index. Does nothing without a dump (NULL), or when
- * the dump is full. A failure is kept for dump_write. */
+/* Waits until all queued commands have run and appends `rows` rows of `cols` floats to a tensor. In `buffer` each row
+ * is padded to a multiple of 16 floats. `name` may hold one %u, which stands for index. Does nothing without a dump
+ * (NULL), or when the dump is full. A failure is kept for dump_write. */
 void dump_rows(struct dump *d, const char *name, uint32_t index, cl_mem buffer, uint32_t rows,
 	       uint32_t cols);
 

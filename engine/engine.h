@@ -44,7 +44,7 @@ struct engine_options {
 	uint64_t cache_memory;
 	double cache_memory_share;
 	uint32_t page_tokens, max_seqs, max_prefill_tokens;
-	uint32_t max_model_len; /* 0: the most that the model allows */
+	uint32_t max_model_len; /* 0: the most that the model allows and the cache holds */
 	bool profile;		/* launches are timed while they are noted (engine/profile.h) */
 	bool synthetic;		/* random weights from synthetic_seed instead of files */
 	uint64_t synthetic_seed;
@@ -58,9 +58,9 @@ struct engine_info {
 	struct model_config model;
 	char device_name[256], driver[128], kernels[16];
 	uint32_t compute_units;
-	/* a name of the cuts in use (kernels_other_bits); "": the bits are those of the default cuts */
+	/* a name of the cuts that launches take (kernels_other_bits); "": the bits are those of the default cuts */
 	char other_bits[33];
-	struct tuning_use tuning; /* how much of the given tuning table is in use */
+	struct tuning_use tuning; /* how much of the given tuning table this engine uses */
 	uint32_t n_pages, max_model_len;
 	uint32_t n_slots; /* max_seqs + 1, and those of checkpoints; 0: no layer keeps states */
 	/* bytes of a page and of a slot, over all layers; 0: no layer keeps pages, or states */
@@ -160,15 +160,15 @@ int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uin
 int engine_pieces_check(struct engine *g, struct err *e) MUST_CHECK;
 
 /* A block of host memory for copies, which a driver accesses directly (on a GPU it is pinned memory). engine_block_new
- * makes one and waits for the queue. -ENOMEM is its only error. A block must be freed before the engine is closed, when
- * no copy uses it. */
+ * makes one and waits until all queued plans and copies have run. -ENOMEM is its only error. A block must be freed
+ * before the engine is closed, when no copy uses it. */
 struct engine_block;
 int engine_block_new(struct engine *g, uint64_t bytes, struct engine_block **ret,
 		     struct err *e) MUST_CHECK;
 void *engine_block_data(struct engine_block *b);
 void engine_block_free(struct engine_block *b);
 
-/* Waits until the queue is empty and the `done` of every copy of pieces was called. */
+/* Waits until all queued plans and copies have run and the `done` of every copy of pieces was called. */
 void engine_finish(struct engine *g);
 
 /* A function that engine_submit calls once for every layer of a step: after it has queued the layer's commands, and

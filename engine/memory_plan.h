@@ -36,5 +36,6 @@ void memory_plan_add(struct memory_plan *p, enum memory_class class, const char 
 uint64_t memory_plan_bytes(const struct memory_plan *p, enum memory_class class);
 uint64_t memory_plan_total(const struct memory_plan *p);
 
-/* Allocates all buffers of the plan. -ENOMEM: a buffer is larger than the device allows, or memory is short. */
+/* Allocates all buffers of the plan. -ENOMEM: a buffer is larger than the device allows, or memory is short. Other
+ * errors: a sub-buffer could not be made. */
 int memory_plan_allocate(struct memory_plan *p, struct err *e) MUST_CHECK;

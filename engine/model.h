@@ -42,7 +42,7 @@ struct model {
 void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, bool dump,
 		 struct kernel_shape *ret);
 
-/* model_plan announces every buffer to a plan (memory_plan.h), except those of KV pages and state slots.
+/* model_plan announces every buffer to a plan (memory_plan.h), except those of KV pages and state slots; -ENOMEM.
  * model_plan_cache announces the buffers of pages and slots; its plan may be another one. */
 int model_plan(struct model *m, struct memory_plan *plan, struct err *e) MUST_CHECK;
 void model_plan_cache(struct model *m, struct memory_plan *plan, uint32_t n_pages,

@@ -8,7 +8,7 @@
 #include "kernels/peak.h"
 #include "kernels/profile.h"
 
-/* Switches the noting of launches on or off. It is off at first. */
+/* Switches the noting of launches on or off, and forgets those that were noted. It is off at first. -ENOMEM. */
 int engine_profile(struct engine *g, bool on, struct err *e) MUST_CHECK;
 
 /* Returns the engine's kernels, borrowed: for kernels_profile_take, kernels_tuned and kernels_use_default_cuts. */
@@ -31,8 +31,8 @@ int engine_int8_trial_open(struct engine *g, const char *program_cache, uint32_t
 /* Returns the bytes of the device's largest cache; 0: not known. */
 uint64_t engine_cache_bytes(const struct engine *g);
 
-/* Whether much of a model's weights fits into a cache, which may then be faster than the peak of reading memory: a cache
- * hardly speeds up weights of eight times its bytes. cache_bytes: of engine_cache_bytes. */
+/* Whether much of a model's weights fits into a cache. Then reading the weights may be faster than the peak of reading
+ * memory. A cache hardly speeds up the reading of eight times its bytes or more. cache_bytes: of engine_cache_bytes. */
 static inline bool profile_is_small(uint64_t weight_bytes, uint64_t cache_bytes)
 {
 	return weight_bytes < 8 * cache_bytes;

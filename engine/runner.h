@@ -14,11 +14,11 @@
 struct runner;
 
 /* Makes a runner; *ret is new. Device and model are borrowed, the limits are copied. The model's buffers must be
- * allocated and filled. */
+ * allocated and filled. -ENOMEM. */
 int runner_new(const struct device *d, struct model *m, const struct step_limits *l,
 	       struct runner **ret, struct err *e) MUST_CHECK;
 
-/* Waits for the queue, then frees the runner. */
+/* Waits until all queued commands have run, then frees the runner. */
 void runner_free(struct runner *r);
 
 /* runner_submit does the work of engine_submit. runner_wait does that of engine_wait, except the check of copies. */

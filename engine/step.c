@@ -438,7 +438,7 @@ void step_build_reset(const struct plan_seat_reset *r, int32_t *table)
 /* ---- the result ---- */
 
 /* Reads a report (kernels/step.h) of a token and the n_top best ones. There are fewer best ones if fewer logits are
- * numbers (not NaN). Then the token's log-probability is NaN, and the draw or score has failed. */
+ * numbers (not NaN). If the token's log-probability is NaN, logits are not finite, and the draw or score has failed. */
 static void read_report(const int32_t *report, uint32_t n_top, struct draw_result *ret)
 {
 	ret->logprob = bits_float((uint32_t)report[REPORT_LOGPROB]);

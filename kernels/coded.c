@@ -43,9 +43,9 @@ uint64_t coded_panel_bound(uint64_t K)
 	return header_bytes(K) + K * 16 * 2;
 }
 
-/* Fills the dictionary with the 16 most frequent upper bytes of n weights; of two that are as frequent, the smaller
- * comes first. code_of gets, for each of the 256 upper bytes, its place in the dictionary, or DICTIONARY if it is not
- * there. */
+/* Fills the dictionary with the 16 most frequent upper bytes of n weights (a multiple of 8). Of two upper bytes that
+ * are equally frequent, the smaller comes first. code_of gets, for each of the 256 upper bytes, its place in the
+ * dictionary, or DICTIONARY if it is not there. */
 static void make_dictionary(const uint16_t *pairs, uint64_t n, uint8_t dictionary[DICTIONARY],
 			    uint8_t code_of[256])
 {
@@ -88,7 +88,7 @@ static bool code_tile(const uint16_t *pairs, const uint8_t code_of[256], uint8_t
 		uint8_t *lower = out + lower_at(step), *codes = out + codes_at(step);
 		uint8_t code[STEP_WEIGHTS];
 
-		/* byte b belongs to register v, weight i */
+		/* byte b belongs to weight i of register v */
 		for (size_t b = 0, half = 0; half < 4; half++)
 			for (size_t v = 0; v < 2; v++)
 				for (size_t i = half * 8; i < half * 8 + 8; i++, b++) {

@@ -23,7 +23,7 @@ enum {
 	INCLUDE_DEPTH_MAX = 8,
 	BINARY_MAX = 256 << 20,
 	LOCK_SECONDS = 300,
-	LOCK_TRIES = 20, /* a second */
+	LOCK_TRIES = 20, /* tries a second */
 };
 
 static const char magic[8] = "TIGONCL1";
@@ -317,8 +317,8 @@ static int reveal(const struct library *l, const char *file, const char *options
 }
 
 /* Waits until no other process compiles the program whose cache file is `path`, but LOCK_SECONDS at most, since that
- * process may be stopped. Returns a descriptor, whose closing lets others compile the program; -1: it is not locked, and
- * two processes may compile it. */
+ * process may be stopped. Returns a descriptor; to close it lets other processes compile the program. -1: the program
+ * is not locked, so two processes may compile it. */
 static int lock_program(const struct library *l, const char *path, const char *file)
 {
 	const struct timespec pause = {.tv_nsec = 1000000000 / LOCK_TRIES};
@@ -412,7 +412,7 @@ static int load_or_build(struct library *l, const char *file, const struct buf *
 	program = program_from_binary(l, path, options);
 	if (!program) {
 		lock = lock_program(l, path, file);
-		/* Another process may have compiled it meanwhile. */
+		/* Another process may have compiled the program meanwhile. */
 		program = lock < 0 ? NULL : program_from_binary(l, path, options);
 	}
 	if (program) {

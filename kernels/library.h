@@ -6,9 +6,9 @@
  * Cache file: DIR/<hash>.clbin = "TIGONCL1" | u64 bytes | u64[2] FNV-1a 128 of the file's name and the binary | binary.
  * <hash> covers the device's name, vendor and version, the driver's version, the whole source with its includes, and
  * the options, so that a change of any of them gives another file. A file is written under a temporary name and
- * renamed; a damaged one is replaced by a newly compiled program. Of several processes that need the same program at the
- * same time one compiles it, and the others wait for its file: DIR/lock has a byte for each hash, which the process
- * that compiles locks (F_OFD_SETLK; the file stays empty). */
+ * renamed; a damaged one is replaced by a newly compiled program. Of several processes that need the same program at
+ * the same time one compiles it, and the others wait for its file (five minutes at most). The process that compiles
+ * locks the byte of DIR/lock whose offset is the first 15 digits of <hash> (F_OFD_SETLK; DIR/lock stays empty). */
 #pragma once
 
 #include <CL/cl.h>

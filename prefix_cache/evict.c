@@ -111,7 +111,7 @@ enum evict_group evict_group_of(const struct prefix_cache *c, const struct prefi
 }
 
 /* Returns the number of tokens that would have to be computed again without this node: from the nearest checkpoint
- * above it (without states: from its own beginning) to its end. */
+ * above it, or the prompt's beginning if there is none (without states: from its own beginning), to its end. */
 static uint32_t tokens_lost(const struct prefix_cache *c, const struct prefix_node *n)
 {
 	const struct prefix_node *above = n->parent;

@@ -1,7 +1,7 @@
 /* A pool of numbered things (KV pages, state slots, seats). It handles their ids, never their bytes.
  *
  * Every id is free or has a reference count. pool_get returns the smallest free id (unless pool_shuffle was called), so
- * that ids in use stay dense and a plan can be reproduced.
+ * that the ids with references stay dense and a plan can be reproduced.
  *
  *     free + used == size, always; an id that is free cannot be put (assert: a bug in the caller)
  *
@@ -29,7 +29,8 @@ void pool_free(struct pool *p);
 /* Takes the smallest free id (pool_shuffle changes the order), which gets one reference. POOL_NONE: none is free. */
 uint32_t pool_get(struct pool *p) MUST_CHECK;
 
-/* pool_ref adds a reference to an id in use; pool_put takes one away. An id without references is free. */
+/* pool_ref adds a reference to an id that has one already; pool_put takes one away. An id without references is
+ * free. */
 void pool_ref(struct pool *p, uint32_t id);
 void pool_put(struct pool *p, uint32_t id);
 

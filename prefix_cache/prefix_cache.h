@@ -1,5 +1,5 @@
 /* The prefix cache of a hybrid model: which KV pages and which recurrent states exist for which tokens, which of them
- * are in use, and which are evicted when memory is short. It handles the ids of pages and slots, never their bytes.
+ * requests use, and which are evicted when memory is short. It handles the ids of pages and slots, never their bytes.
  *
  * A request can resume a prefix if there are KV pages for all of it *and* a recurrent state at exactly its end. Such a
  * state is a *checkpoint*. (In a model without recurrent layers whole pages are enough.) Pages and checkpoints hang on
@@ -10,8 +10,8 @@
  *
  * A node is one edge: a whole number of pages, their tokens, their page ids, and maybe the slot of the state at its
  * end. When an edge is split, node, slot and locks stay with the end of the edge, and a new node gets the beginning.
- * Below the root is one empty node for every *space* in use (the prompts with one cache_salt), so that tenants with
- * different salts never share a prefix.
+ * Below the root is one empty node for every *space* (the prompts with one cache_salt) that has pages or locks, so that
+ * tenants with different salts never share a prefix.
  *
  * Origin. Pages and states that were decoded, token by token, may differ in their last bits from those that a prefill
  * computed. The *origin* of a page is a number that tells how the tokens of its path, up to the end of the page, were
@@ -59,7 +59,8 @@ struct prefix_cache_config {
 	uint32_t n_pages, n_slots;
 	/* bytes of a page and of a slot, for the budget and the order of eviction */
 	uint64_t page_bytes, slot_bytes;
-	/* budget of all pages and slots in use; 0: the pools alone limit them */
+	/* the most bytes of all pages and slots that are not free, those that could be evicted included; 0: the pools
+	 * alone limit them */
 	uint64_t budget_bytes;
 	bool refuse_decoded; /* keep only prefilled pages and states (origin 0) */
 };
@@ -77,10 +78,11 @@ enum prefix_miss {
 	PREFIX_MISS_EVICTED_STATE,
 	/* the tree has the KV pages up to a later boundary, but no state was kept behind the match */
 	PREFIX_MISS_NO_CHECKPOINT,
-	PREFIX_MISS_LOADING,	  /* the store's files are still being listed */
+	PREFIX_MISS_LOADING,	  /* not all files of the store are listed yet */
 	PREFIX_MISS_EVICTED_PAGE, /* the next page was evicted (as far back as ghosts.h goes) */
 	PREFIX_MISS_SALT, /* as COLD, in the space of a cache_salt; other spaces are not searched */
-	PREFIX_MISS_COLD, /* the next page was never seen, or is forgotten */
+	/* the next page was never seen, is forgotten, or is only there with other origins than the key takes */
+	PREFIX_MISS_COLD,
 	PREFIX_MISS_N
 };
 
@@ -262,14 +264,15 @@ struct prefix_view {
 	const uint32_t *pages;
 	uint32_t n_tokens, n_pages;
 	uint32_t slot;	    /* POOL_NONE: none */
-	uint64_t hits, age; /* age: calls since it was last used */
+	uint64_t hits, age; /* age: time since its last use */
 	uint32_t locks;
 	uint64_t origin;
 	enum prefix_checkpoint kind; /* if it has a slot */
 	struct prefix_space space;
 };
 
-/* Calls `see` for every node but the root and the spaces, until it returns false. `see` must not change the cache. */
+/* Calls `see` for every node but the root and the spaces, until it returns false. `see` must not change the cache. The
+ * arrays of a view are borrowed until the cache changes. */
 void prefix_cache_walk(const struct prefix_cache *c,
 		       bool (*see)(void *arg, const struct prefix_view *v), void *arg);
 

@@ -55,7 +55,7 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 		ret->miss = PREFIX_MISS_LOGPROBS;
 		return;
 	}
-	/* the index of the tiers below the device is not complete, so the store may have a missing page */
+	/* the index of the tiers below the device is not complete, so the store may have a page that the cache lacks */
 	if (tiering(s, r) && !s->tiers_ready && ret->miss > PREFIX_MISS_LOADING)
 		ret->miss = PREFIX_MISS_LOADING;
 	/* A load for this request failed. The reason r->lost is more exact than those behind it in enum prefix_miss. */

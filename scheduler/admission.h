@@ -25,7 +25,7 @@ uint64_t admission_pages(const struct scheduler_config *c, uint32_t n_prompt, ui
 void admission_match(struct scheduler *s, const struct request *r, struct prefix_match *ret);
 
 /* Admits a waiting request for which admission_match returned m: takes it out of the queue, and gives each living
- * choice its seat, slot and pages; the trunk begins at m->n_tokens, or at 0 if the memory is not enough for that.
+ * choice its seat, slot and pages; the trunk begins at m->n_tokens, or at 0 if device or host lack memory for that.
  * False, and nothing changed: there are not enough seats, slots or pages now. */
 bool admission_admit(struct scheduler *s, struct request *r,
 		     const struct prefix_match *m) MUST_CHECK;

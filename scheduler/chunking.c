@@ -25,7 +25,7 @@ static void choose(struct chosen *c, uint32_t at, enum prefix_checkpoint kind)
 	c->out[c->n++] = (struct kept_state){.n_tokens = at, .kind = kind};
 }
 
-/* Returns the index of the request's first boundary >= from, by bisection. */
+/* Returns the index of the request's first boundary >= from, by bisection; n_boundaries: there is none. */
 static uint32_t boundary_from(const struct request *r, uint32_t from)
 {
 	uint32_t low = 0, high = r->ask.n_boundaries;

@@ -14,8 +14,8 @@ static uint32_t seats_of(const struct scheduler *s, uint64_t owner)
 	return n;
 }
 
-/* Whether the request would give its owner more than half of the seats. An owner without a seat may have as many as one
- * request needs. */
+/* Whether the admission of a waiting request would give its owner more than half of the seats. False if the owner has
+ * no seat, so that a request with many choices can run at all, and if there is no owner. */
 static bool is_too_much(const struct scheduler *s, const struct request *r)
 {
 	uint32_t held = r->ask.owner ? seats_of(s, r->ask.owner) : 0;
@@ -23,7 +23,7 @@ static bool is_too_much(const struct scheduler *s, const struct request *r)
 	return held && held + r->n_live > half_of_seats(s);
 }
 
-/* The first waiting request, of those of other owners, that would not be too much for its own; NULL: there is none. */
+/* Returns the first waiting request that is not of this owner and not too much for its own one; NULL: there is none. */
 static struct request *first_of_others(const struct scheduler *s, uint64_t owner)
 {
 	struct request *best = NULL;
@@ -42,14 +42,15 @@ struct request *fairness_first(const struct scheduler *s)
 {
 	struct request *first = waiting_first(&s->waiting), *other;
 
-	/* Without a free seat none is admitted, and their order does not matter yet. */
+	/* Without a free seat no request is admitted, so the order of the requests does not matter yet. */
 	if (!first || !pool_available(s->seats) || !is_too_much(s, first))
 		return first;
 	other = first_of_others(s, first->ask.owner);
 	return other ? other : first;
 }
 
-/* Returns the owner of more than half of the seats, if there is one; else any (Boyer and Moore's vote). */
+/* Returns the owner of more than half of the seats, if there is one; else any owner or 0 (Boyer and Moore's majority
+ * vote). */
 static uint64_t owner_of_most(const struct scheduler *s)
 {
 	uint64_t owner = 0;
@@ -63,7 +64,8 @@ static uint64_t owner_of_most(const struct scheduler *s)
 	return owner;
 }
 
-/* Whether less is computed again after the retraction of a than after that of b. */
+/* Whether a is the better one of two requests to retract: fewer tokens may have to be computed again, or, of equally
+ * many, it is the younger one. */
 static bool is_cheaper(const struct request *a, const struct request *b)
 {
 	uint64_t n = request_length(a), m = request_length(b);

@@ -15,7 +15,8 @@
 #include "scheduler/sharing.h"
 #include "scheduler/tiering.h"
 
-/* The most requests that one plan may make followers (sharing.h), so that its cost does not grow with the queue. */
+/* The most requests that a call of try_build may make followers (sharing.h), so that its cost does not grow with their
+ * number. */
 enum { FOLLOWING_MAX = 64 };
 
 struct plan_builder {
@@ -23,7 +24,7 @@ struct plan_builder {
 	struct step *t;
 	uint64_t number;
 	uint32_t n_following; /* requests that became followers */
-	bool refused;	      /* the request that is next was not admitted */
+	bool refused;	      /* the request that is next stays in the queue */
 	bool paused;	      /* a decoding sequence got no page */
 };
 
@@ -226,8 +227,8 @@ static void plan_prefills(struct plan_builder *b)
 	}
 }
 
-/* Admits requests at the head of the queue whose prompt another worker computes: they use none of the prefill budget,
- * and need not wait until a prompt that was begun here is planned to its end. */
+/* Admits the requests that are next (fairness.h), as long as another worker computes their prompts. They use none of
+ * the prefill budget, and need not wait until a prompt that was begun here is planned to its end. */
 static void plan_receives(struct plan_builder *b)
 {
 	struct scheduler *s = b->s;
@@ -244,7 +245,8 @@ static void plan_receives(struct plan_builder *b)
 
 /* ---- decoding ---- */
 
-/* Whether q can have a decode row in this plan: the plan does not use q yet, and q has another token to run. */
+/* Whether q may get a decode row in this plan: q has not ended, the plan does not use q yet, and q has a further token
+ * to draw. */
 static bool can_decode(const struct plan_builder *b, const struct sequence *q)
 {
 	return !q->ended && q->last_plan != b->number &&
@@ -261,7 +263,7 @@ static void prefetch_sequence(const struct list *node)
 	__builtin_prefetch(next + 128);
 }
 
-/* Gives every decoding sequence a page for its next token, if it has none. */
+/* Gives each sequence that may get a decode row a page for its next token, if it has none and one can be had. */
 static void grow_sequences(struct plan_builder *b)
 {
 	list_for_each (q, &b->s->decoding, struct sequence, node) {
@@ -330,7 +332,8 @@ static void add_snapshot(struct plan_row *row, struct step_row *more, const stru
 	more->snapshot_kinds[k] = c->kind;
 }
 
-/* Keeps the most valuable states inside a prefill row and the state at its end, as long as there are slots. */
+/* Keeps the most valuable states inside a prefill row and, if the row ends at a multiple of state_tokens, the state at
+ * its end, as long as there are slots. */
 static void keep_window_states(struct plan_builder *b, uint32_t i)
 {
 	const struct scheduler_config *c = &b->s->config;

@@ -96,9 +96,9 @@ struct plan_score {
 /* Lists, with a row of a prompt that is computed here, data for the worker that decodes it: pages that are whole when
  * the row has run; and with the row that ends the prompt the partial page and the state behind the prompt. No page of a
  * prompt is in two ships, and pages that the other worker has already (n_have of the request) are in none. Pages and
- * slot keep their content, also after the plan is committed, until scheduler_shipped or scheduler_abort is called for
- * the request, or scheduler_fail is called. The caller may queue reads of pages and slot on the device only before such
- * a call. */
+ * slot keep their content, also after the plan is committed, until one of these ends the request: scheduler_shipped,
+ * scheduler_abort, scheduler_finish_choice, scheduler_fail, or a scheduler_commit that reports a failed draw of it. A
+ * read of pages and slot that is queued on the device later may read other data. */
 struct plan_ship {
 	uint64_t request;    /* the request's id */
 	uint32_t row;	     /* a prefill row; one ship a row at most */
@@ -139,7 +139,7 @@ struct plan {
 /* The result of one draw, or of one scored token. top_* are sorted by falling log-probability, equal ones by rising id.
  * The results of a plan are those of its draws [n_draws], then those of its scores [n_scored_tokens]. */
 struct draw_result {
-	int32_t token; /* drawn, or scored; -1: it has failed, because the row's logits are not finite */
+	int32_t token; /* drawn, or scored; -1: the draw or score has failed, because logits are not finite */
 	float logprob; /* natural logarithm, from the raw logits; 0 unless requested */
 	uint32_t rank; /* of a scored token: its rank, 1 for the most likely; of a draw: 0 */
 	uint32_t n_top;

@@ -87,8 +87,8 @@ struct sequence {
 	/* how many of them, from the first on, the tree owns; before the fork, of a choice that is not the trunk: how
 	 * many the fork will set */
 	uint32_t n_tree;
-	/* end of the locked path of the tree that has n_tree pages; NULL: the tree gets no pages of this sequence, or
-	 * the sequence is not the trunk and waits for the fork */
+	/* end of the locked path of the tree that has n_tree pages; NULL: the sequence has no seat, the tree gets no
+	 * pages of it, or it is not the trunk and waits for the fork */
 	struct prefix_node *path;
 	/* node of the path with the newest checkpoint that this sequence left while decoding; or NULL */
 	struct prefix_node *decoded;
@@ -131,7 +131,7 @@ struct request {
 	uint32_t following_to; /* tokens of the leader's prompt that it waits for */
 	struct list receiving; /* in scheduler.receiving while Receiving, else in no list */
 	enum request_state state;
-	struct tier_load *load; /* the load that it waits for outside of the queue, or NULL */
+	struct tier_load *load; /* the load that it waits for, not in scheduler.waiting; or NULL */
 	uint32_t n_loads;	/* number of loads so far, with the one that it waits for */
 	bool loads_over;	/* it waits for no more loads */
 	/* the kind of item that a failed load lacked: PREFIX_MISS_EVICTED_PAGE or _EVICTED_STATE; else _NONE */
@@ -186,7 +186,7 @@ static inline bool request_ships(const struct request *r)
 }
 
 /* Ends a choice, which then draws no more. If it was the last living one, the request finishes; but a HANDOFF_SEND
- * request whose choice has drawn becomes Shipping. Does nothing if the choice has ended already. */
+ * request becomes Shipping if this choice has drawn. Does nothing if the choice has ended already. */
 void request_end_choice(struct sequence *q);
 
 /* Ends all choices, or ends Shipping: the request is Aborted. Does nothing if it is Finished or Aborted already. */

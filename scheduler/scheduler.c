@@ -246,7 +246,8 @@ bool scheduler_draw(struct sequence *q, const struct draw_result *result,
 	return true;
 }
 
-/* Ends the request of a draw that failed, and makes its last event; false: the choice has ended. */
+/* Ends the request of a draw that failed, and makes the request's last event. False: the choice has ended already, and
+ * there is no event. */
 static bool fail_draw(struct scheduler *s, struct sequence *q, const struct draw_result *result,
 		      struct scheduler_event *ret)
 {
@@ -284,9 +285,9 @@ static bool report_score(const struct request *r, const struct plan_row *row,
 	return true;
 }
 
-/* Commits row i. If it has run and its results are of use (`ran`), publishes the pages and states that it computed.
- * Unpins the slot that it read, and queues those followers again that waited for the prompt up to the row's end, or for
- * less. */
+/* Commits row i. ran: the row has run and none of its draws failed. Then, if the row's tokens are known, publishes the
+ * pages and states that it computed. Unpins the slot that it read, and queues those followers again that waited for the
+ * prompt up to the row's end, or for less. */
 static void commit_row(struct scheduler *s, const struct step *t, uint32_t i, bool ran)
 {
 	const struct plan_row *row = &t->rows[i];

@@ -15,7 +15,7 @@
  * page for its next token pauses: it has no row. The prefill budget (max_prefill_tokens) counts prompt tokens only. Of
  * the prompts computed here at most one at a time is begun and not planned to its end. A second prompt begins in the
  * same step only if the first one is planned to its end and leaves some of the budget. Requests wait in the order of
- * (priority, submission), but while others wait no owner has more than half of the seats (fairness.h).
+ * (priority, submission), but while others wait no owner gets more than half of the seats (see fairness.h).
  *
  * Prefix cache. Admission looks up where a prompt can be resumed, and the request begins there if the memory allows it.
  * At each commit the whole pages that were computed are handed to the cache. So are some states, as checkpoints, as
@@ -77,11 +77,12 @@ struct scheduler_config {
 	uint32_t n_pages; /* pages of the KV pool; ids 0 .. n_pages - 1 */
 	/* state slots, at least max_seqs; ids 0 .. n_slots - 1; 0 in a model without state */
 	uint32_t n_slots;
-	/* bytes of a page and of a slot; budget of all pages and slots in use, 0: the pools alone limit them */
+	/* cache_bytes: the most bytes of all pages and slots that are not free, those that could be evicted included;
+	 * 0: the pools alone limit them. page_bytes, slot_bytes: bytes of a page and of a slot. */
 	uint64_t page_bytes, slot_bytes, cache_bytes;
 	bool cache_disabled; /* the cache keeps nothing */
 	bool refuse_decoded; /* the cache keeps nothing that was decoded */
-	/* the most requests that may wait, retracted ones not counted; 0: no limit */
+	/* scheduler_submit refuses a request while so many wait, retracted ones not counted; 0: no limit */
 	uint32_t max_waiting;
 	uint32_t max_plans_out; /* 1 or 2 */
 	/* Computes the key of a page from its n tokens and the key of the page before. NULL: there are no tiers below
@@ -104,7 +105,7 @@ enum scheduler_handoff {
 	HANDOFF_SEND,	 /* the prompt is for another worker: plan.ships, scheduler_shipped */
 };
 
-/* A request as the scheduler sees it. Everything is copied by scheduler_submit. */
+/* A request as the scheduler sees it. scheduler_submit copies the struct and its arrays. */
 struct scheduler_request {
 	const int32_t *prompt; /* [n_prompt], n_prompt >= 1 */
 	uint32_t n_prompt;
@@ -117,7 +118,8 @@ struct scheduler_request {
 	const uint32_t *boundaries;
 	uint32_t n_boundaries;
 	int32_t priority; /* lower first */
-	/* The client: while others wait, one owner has at most half of the seats. 0: nobody is held back by it. */
+	/* The number of the client, whose share of the seats is limited while others wait (fairness.h). 0: no owner;
+	 * such a request is never held back. */
 	uint64_t owner;
 	struct prefix_space space;
 	struct content_key root_key; /* key of the space: the key before that of the first page */
@@ -151,8 +153,9 @@ struct scheduler_hit {
 enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH };
 
 /* One token of one choice; or, with draw NULL, scores of some tokens of the prompt (from scheduler_fail: neither). If
- * draw->token is negative, the draw has failed, and with it the request: the event is its last. If a score's is, the
- * caller is to abort the request. Events come in the order of the rows, and scores before any draw of their request. */
+ * draw->token is negative, the draw has failed, and with it the request: this is its last event. If the token of a
+ * score is negative, the caller has to abort the request. Events come in the order of the rows, and scores before any
+ * draw of their request. */
 struct scheduler_event {
 	uint64_t request;
 	void *user;
@@ -168,7 +171,7 @@ struct scheduler_event {
 };
 
 struct scheduler_stats {
-	/* sequences that hold a seat: prefilling, decoding, receiving, shipping */
+	/* sequences that hold a seat, also those that have ended and still hold their memory */
 	uint32_t running;
 	/* requests that wait for admission, for the first time or again */
 	uint32_t waiting;
@@ -178,7 +181,8 @@ struct scheduler_stats {
 	/* Counted at a request's first admission, or when its prompt has come from another worker: tokens of the
 	 * prompts, and how many of them were cached. */
 	uint64_t prompt_tokens, cached_tokens;
-	uint64_t misses[PREFIX_MISS_N]; /* first admissions by reason of the miss */
+	/* requests by the reason of their miss, counted at the same times */
+	uint64_t misses[PREFIX_MISS_N];
 	/* times that a request began to wait for items of the store (tiering.h), and how often that failed */
 	uint64_t loads_begun, loads_failed;
 	/* queued items whose page or slot left the cache before they were stored; those that scheduler_flush or
@@ -257,7 +261,8 @@ bool scheduler_next_store(struct scheduler *s, struct scheduler_item *ret);
 bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret);
 
 /* Takes up to `max` items that requests have resumed on the device, in the order in which the store should mark them as
- * used, and returns their number. Only the newest USES_MAX (8192) items that were not taken are kept. */
+ * used, and returns their number. The items have no parent_origin. Only the newest USES_MAX (8192) items that were not
+ * taken are kept. */
 uint32_t scheduler_take_uses(struct scheduler *s, struct tier_item *ret, uint32_t max);
 
 /* To be called when item `index` that scheduler_next_load gave for the request has arrived, or (!good) will never come.

@@ -13,10 +13,10 @@
  * Plans are numbered from 1. Those in (committed, planned] are out; the memory of a plan is steps[number % 2].
  * scheduler_new allocates the memory of all steps. Some memory is allocated later, and may then be lacking:
  *     for a request                  scheduler_submit fails
- *     for the tokens that it draws   the row with the draw is not planned yet
+ *     for the tokens that it draws   the row with the draw is not planned yet, or the request not Receiving yet
  *     for a load                     the request is admitted without the items of the store
  *     for the index of the tiers     the item is not stored
- *     for nodes of the cache         a prefix is not remembered or not resumed */
+ *     for nodes of the cache         a prefix is not remembered or not resumed, or the request not Receiving yet */
 #pragma once
 
 #include "base/arena.h"
@@ -54,14 +54,15 @@ enum { STEPS_OUT_MAX = 2, USES_MAX = 8192 };
 
 struct scheduler {
 	struct scheduler_config config;
-	struct arena memory; /* memory of the arrays below */
+	struct arena memory; /* memory of the arrays of allocate_arrays (scheduler.c) */
 	struct prefix_cache *cache;
 	struct pool *seats;
 	/* windows end at its multiples, or with their prompt: the larger of page_tokens and state_tokens */
 	uint32_t align;
-	uint64_t *seat_owners; /* [max_seqs] of the requests that have the seats; 0: none */
-	uint32_t *tables;      /* [max_seqs][table_pages] block tables, one for each seat */
-	uint32_t table_pages;  /* pages of the longest sequence */
+	/* [max_seqs] the owner of each seat's request; 0: no owner, or the seat is free */
+	uint64_t *seat_owners;
+	uint32_t *tables;     /* [max_seqs][table_pages] block tables, one for each seat */
+	uint32_t table_pages; /* pages of the longest sequence */
 	/* Work space: [page_tokens] tokens of a page; [max_model_len] tokens of a retracted request */
 	int32_t *page, *returning;
 	uint32_t *hit_pages; /* [table_pages] pages of the last match that was used */

@@ -12,7 +12,7 @@
 
 #include "scheduler/scheduler_internal.h"
 
-/* Returns true if r, which was the first in the queue, now follows another request. */
+/* Returns true if r, which was in the queue, now follows another request. m: what admission_match has just found. */
 bool sharing_follow(struct scheduler *s, struct request *r,
 		    const struct prefix_match *m) MUST_CHECK;
 

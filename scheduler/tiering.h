@@ -8,10 +8,10 @@
  * when it comes out of the queue. The queue has at most one entry for each page and slot, however slow a disk is.
  *
  * Loads. A load is the set of items that one request waits for. If a new request could resume further on with items of
- * the store than with the device alone, and there is memory, it gets pages and a slot for them and waits outside of the
- * queue. When all items have come they are handed to the tree; the request queues again in its place, to resume from
- * them. If an item does not come (it is damaged or gone), it is removed from the index and the request queues again;
- * then the request may wait for another, shorter load.
+ * the store than with the device alone, and there is memory, it gets pages and, in a model with states, a slot for them
+ * and waits outside of scheduler.waiting. When all items have come they are handed to the tree; the request goes back
+ * to its place in scheduler.waiting, to resume from them. If an item does not come (it is damaged or gone), it is
+ * removed from the index and the request goes back; then the request may wait for another, shorter load.
  *
  * Uses. An item that a request resumes on the device should count as used in the store too. The caller takes these uses
  * (scheduler_take_uses) and tells the store. */
@@ -69,7 +69,7 @@ void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, u
  * and the state at its end if that lies in the prompt. */
 void tiering_used(struct scheduler *s, const struct request *r, const struct prefix_node *path);
 
-/* Returns true if r, which was the first in the queue, now waits for a load. m: what admission_match has just found. */
+/* Returns true if r, which was in scheduler.waiting, now waits for a load. m: what admission_match has just found. */
 bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_match *m) MUST_CHECK;
 
 /* Ends the load of r, if it has one, and does not queue r again. False: r has no load. */

@@ -65,7 +65,7 @@ static uint32_t reach(const struct mirror *m, const struct mirror_node *n,
 	return at;
 }
 
-/* Whether a request may begin after `at` tokens of this node's path, which are matched. */
+/* Whether a request may begin behind the first `at` tokens of the path, which match, inside of this node. */
 static bool resumable(const struct mirror *m, const struct mirror_node *n, uint32_t at)
 {
 	return m->state_tokens ? at == n->depth && n->slot != POOL_NONE

@@ -53,7 +53,7 @@ void mirror_match(const struct mirror *m, const struct mirror_key *key, uint32_t
 uint32_t mirror_ends(const struct mirror *before, const struct mirror *after,
 		     const struct mirror_key *key, struct mirror_end out[MIRROR_ENDS]);
 
-/* The node whose path has these pages; NULL: there is none. [n_pages] origins. */
+/* A node whose path begins with these pages; NULL: there is none. [n_pages] origins. */
 const struct mirror_node *mirror_find(const struct mirror *m, const struct prefix_space *space,
 				      const int32_t *tokens, const uint64_t *origin,
 				      uint32_t n_pages);

@@ -7,7 +7,7 @@
 
 #define HASH_INIT UINT64_C(0xcbf29ce484222325)
 #define NOBODY	  UINT32_MAX
-#define SNAPSHOT  (UINT32_MAX - 1) /* written by a row that does not read it either */
+#define SNAPSHOT  (UINT32_MAX - 1) /* written as a snapshot: no row reads it, not even its writer */
 
 static int64_t mark_of(const struct fake_device *d, int32_t token, bool decoded)
 {
@@ -226,7 +226,8 @@ static const char *run_state(struct fake_device *d, const struct plan_row *row)
 	return NULL;
 }
 
-/* A page is written from its beginning on, every position once: any other write hits another sequence's page. */
+/* A page is written from its beginning on, every position once; a copied page also once more, from any position on.
+ * Any other write hits another sequence's page. */
 static const char *fill_page(struct fake_device *d, const struct plan_row *row, uint32_t position)
 {
 	uint32_t offset = position % d->config.page_tokens;

@@ -1,8 +1,8 @@
 /* A device that runs plans without arithmetic. For a position, a KV page keeps a mark (the token, and whether it was
  * computed by prefill or by decoding) and a hash of the marks before it. A state slot keeps the hash of its history.
  * Running a plan checks that every row reads its own history, through its block table and through its state, and
- * nothing else; that rows could run in any order or at once; and that no row writes a page outside its window, or one
- * that was written already.
+ * nothing else; that rows could run in any order or at once; and that no row writes outside its window, or a position
+ * that was written already (but for copies, see fake_fill).
  *
  * The scheduler's model (scheduler_model.h) compares histories with the right ones. The fake engine and
  * test_handoff_pair draw tokens by them. */
@@ -25,7 +25,7 @@ struct fake_seat {
 	uint64_t prompt, generated;
 };
 
-/* How far a page is written. A copy may be written again from anywhere on: it belongs to one sequence. */
+/* How far a page is written. A copy may be written again from any position on: it belongs to one sequence. */
 struct fake_fill {
 	uint32_t len;
 	bool copied;
@@ -61,13 +61,14 @@ struct fake_history {
 struct fake_device *fake_device_new(const struct scheduler_config *config);
 void fake_device_free(struct fake_device *d);
 
-/* Runs the rows of a plan. Plans come in the order in which they are handed over. rows [n_rows]: the sequence's tokens up to and with
- * the row's last one; NULL: they are not compared. NULL, or the condition that failed. */
+/* Runs the rows of a plan. Plans come in the order in which they are handed over. rows [n_rows]: the sequence's tokens
+ * up to and with the row's last one; NULL: they are not compared. Returns NULL, or the condition that failed. */
 const char *fake_device_run(struct fake_device *d, const struct plan *plan,
 			    const struct fake_history *rows);
 
-/* The plan's draws gave results [n_draws]; a row of the next plan without tokens takes its token from them. draws [n_draws]: the prompt
- * and the tokens drawn before; NULL: they are not compared. NULL, or the condition that failed. */
+/* The plan's draws gave results [n_draws]; a row of the next plan without tokens takes its token from them. draws
+ * [n_draws]: the prompt and the tokens drawn before; NULL: they are not compared. Returns NULL, or the condition that
+ * failed. */
 const char *fake_device_draw(struct fake_device *d, const struct plan *plan,
 			     const struct fake_history *draws, const struct draw_result *results);
 

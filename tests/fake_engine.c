@@ -2,17 +2,19 @@
  *
  * Plans run on the fake device (fake_device.h): a plan that mixes up pages, slots or positions, or whose rows write
  * data that another one uses, ends the program. The next token is a function of the sequence: the recorded answer if
- * the model's golden.json has one for it, else a hash (with temperature: of seed, choice and position too). The ids
- * after it follow, each less likely than the one before, so a scored token is as likely as when it is drawn.
+ * the model's golden.json has one for it, else a hash (with temperature always a hash, of seed, choice and position,
+ * too). The ids after it follow, each less likely than the one before, so without temperature a scored token is as
+ * likely as when it is drawn.
  *
  * A plan is computed when it is submitted; its delay passes while it is out, one plan after the other as on a
  * device's queue. A plan reads by position the marks that the plan before it left, so a slot that is written too
  * early or read too late shows as a wrong state.
  *
  * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays), FAKE_SLOW (a file: while it exists steps take ten times as long),
- * FAKE_PAGES (size of the KV pool), FAKE_SLOTS (of the state pool), FAKE_FAIL_STEP (that step fails as if the device
- * were lost), FAKE_LOAD_FAILS, FAKE_FAIL_PIECES (that copy of pieces fails, as its callback says), FAKE_NAN_SEED (a draw
- * with that seed + n fails at position n, as if logits were NaN), FAKE_NAN_SCORE (so does a score of that token). */
+ * FAKE_PAGES (size of the KV pool), FAKE_SLOTS (of the state pool), FAKE_FAIL_STEP (that step and all later ones fail
+ * as if the device were lost), FAKE_LOAD_FAILS, FAKE_FAIL_PIECES (that copy of pieces fails, as its callback says),
+ * FAKE_NAN_SEED (a draw with that seed + n fails at position n, as if logits were NaN), FAKE_NAN_SCORE (each score of
+ * that token id fails in the same way). */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -114,7 +116,7 @@ static void load_goldens(struct engine *g, const char *dir)
 	json_decref(root);
 }
 
-/* An item's pieces are as many as the model's, and all as large. */
+/* Gives all pieces of an item the same size, and slot_bytes a size that they fill. */
 static void share_items(struct engine *g)
 {
 	const struct model_config *c = &g->info.model;
@@ -278,7 +280,7 @@ static int32_t hashed_token(const struct model_config *m, uint64_t h)
 	return h % 64 ? (int32_t)(h / 64 % m->vocab_size) : m->end_tokens[0];
 }
 
-/* Writes the report of a token, with the best `first`. */
+/* Writes the report of ret->token; `first` is the best token. */
 static void report(const struct model_config *m, uint64_t h, int32_t first, uint32_t n_top,
 		   struct draw_result *ret)
 {
@@ -520,7 +522,7 @@ static char *share_of(struct engine *g, const struct engine_piece *p, size_t *re
 	return item + bytes * nth / n;
 }
 
-/* The data of a copy that fails are not used. */
+/* Ends a copy. The data of one that fails are spoilt, so that a use of them shows. */
 static void end_pieces(struct engine *g, engine_done *done, void *tag, char *bytes, size_t n)
 {
 	bool good = ++g->n_pieces_calls != g->fail_pieces;

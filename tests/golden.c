@@ -113,7 +113,7 @@ static bool submit(struct scheduler *s, struct engine *g, struct run *r)
 	return false;
 }
 
-/* Room for what will come of a request. */
+/* Makes room for the results of a request. */
 static void make_room(struct run *r)
 {
 	r->hit = (struct scheduler_hit){0};
@@ -125,7 +125,7 @@ static void make_room(struct run *r)
 	r->n_scores = r->prompt_logprobs;
 }
 
-/* They come in order, each once. */
+/* Scores come in order, each once. */
 static void keep_scores(struct run *r, const struct scheduler_event *ev)
 {
 	if (ev->first_score != r->n_scores || ev->n_scores > r->n_prompt - r->n_scores)
@@ -215,7 +215,7 @@ static struct scheduler_config config_of(const struct engine_info *i, const stru
 	};
 }
 
-/* Those whose step has come; false on an error. */
+/* Submits the requests whose step has come; false on an error. */
 static bool submit_arrived(struct scheduler *s, struct engine *g, struct run *runs, size_t n,
 			   bool *submitted, uint32_t step)
 {
@@ -229,7 +229,7 @@ static bool submit_arrived(struct scheduler *s, struct engine *g, struct run *ru
 	return true;
 }
 
-/* The last step after which a request arrives. */
+/* The last step before which a request arrives. */
 static uint32_t last_arrival(const struct run *runs, size_t n)
 {
 	uint32_t last = 0;

@@ -46,18 +46,18 @@ struct run {
 	struct sampling sampling;
 	uint32_t arrival;     /* step before which it is submitted */
 	bool prompt_logprobs; /* with the GOLDEN_TOP best */
-	/* results, for each choice */
+	/* results; `out` and `draws` for each choice */
 	struct scheduler_hit hit;
 	struct ids out[RUN_CHOICES];
 	struct draw_result *draws[RUN_CHOICES]; /* [out.len] */
-	struct draw_result *scores; /* [n_prompt], from 1 on, when they are wanted: of the prompt */
+	struct draw_result *scores; /* [n_prompt] of the prompt from token 1 on; NULL: not wanted */
 	uint32_t n_scores;	    /* up to here they came */
 };
 
 /* How requests share an engine. */
 struct run_setup {
 	uint32_t max_seqs, budget; /* no more than the engine was opened with */
-	uint32_t page_tokens;	   /* options with which the engine was opened */
+	uint32_t page_tokens;	   /* as the engine was opened with */
 	uint64_t shuffle; /* renames pages, slots and seats; 0: the smallest free one first */
 	/* requests may resume prefixes that others of this run have computed */
 	bool cache;
@@ -80,7 +80,8 @@ struct run_setup run_setup_of(const struct engine_options *o);
 /* Greedy, with the five best log-probabilities. */
 struct sampling run_greedy(void);
 
-/* Greedy requests for all cases, as long as their answers, whatever tokens are drawn. They live until the program ends. */
+/* Greedy requests for all cases, each of its case's max_tokens, whatever tokens are drawn. They live until the program
+ * ends. */
 struct run *golden_runs(const struct golden *g);
 
 /* A greedy request that ends after max_tokens, whatever tokens are drawn. */
@@ -90,16 +91,16 @@ struct run run_of(const int32_t *prompt, size_t n_prompt, uint32_t max_tokens);
  * seats are missing afterwards: all of them must be free or the cache's, and free when that is flushed. */
 bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, size_t n);
 
-/* The number of leading steps with the reference's token. SIZE_MAX, with a note of the place: the first other token
- * comes where the reference's margin is `margin` or more, so it is no near tie. */
+/* The number of leading steps with the reference's token. SIZE_MAX, with a note of the place: the answers part, or one
+ * of them ends, where the reference has no margin below `margin`, so it is no near tie. */
 size_t golden_same_steps(const struct golden_case *c, const struct run *r, float margin);
 
 /* Checks the log-probabilities of the prompt's tokens from n_prompt on, when the case's prompt and output were the
  * prompt: in float32 every listed one within 2e-4. */
 bool golden_scores_match(const struct golden_case *c, const struct run *r, float *worst);
 
-/* Checks float32: the same tokens (except for ties within the bound) and every listed log-probability within 2e-4.
- * Notes each difference; *worst grows to the largest. */
+/* Checks float32: the same tokens up to the end or a near tie, and every listed log-probability up to there within
+ * 2e-4. Notes the first difference; *worst grows to the largest. */
 bool golden_matches(const struct golden_case *c, const struct run *r, float *worst);
 
 /* The same tokens and the same bits of every log-probability, of the prompt's tokens and choice by choice; says

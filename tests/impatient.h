@@ -3,7 +3,7 @@
 
 #include "base/pace.h"
 
-/* Takes one from *arg, an int: the questions that are answered with "go on". Gives up when none is left. */
+/* *arg is an int: how many further questions are answered with "go on". Counts it down; gives up when it is 0. */
 static bool impatient(void *arg)
 {
 	int *left = arg;

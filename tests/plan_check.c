@@ -134,7 +134,7 @@ const char *plan_check(const struct rules *r, const struct plan *p)
 	return check_ships(r, p, want);
 }
 
-/* Which pages, slots and seats the plan took. */
+/* Notes which pages, slots and seats the plan took. */
 void plan_learn_ids(struct rules *r, const struct plan *p)
 {
 	struct rule_plan *plan = &r->plans[r->planned % 2];

@@ -6,7 +6,7 @@
 /* The plan, row by row and draw by draw, is the newest of the rules. NULL, or the condition that failed. */
 const char *plan_check(const struct rules *r, const struct plan *p);
 
-/* Which pages, slots and seats it took. */
+/* Notes in the rules which pages, slots and seats the plan took. */
 void plan_learn_ids(struct rules *r, const struct plan *p);
 
 struct id_names {

@@ -31,7 +31,7 @@ struct request {
 	struct prefix_node *node;
 	int place;
 	uint64_t origin;
-	int32_t wanted[TOKENS]; /* the prompt beyond what is published, as far as n_wanted */
+	int32_t wanted[TOKENS]; /* [n_wanted] the whole prompt, from which new pages are made */
 	uint32_t n_wanted;
 	uint32_t pages[DEPTH], n_pages; /* taken, not handed over */
 	uint32_t slots[SLOTS_HELD], n_slots;

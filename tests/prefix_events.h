@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* A number below n (n >= 1). */
+/* The source of all choices: `below` returns a number below n (n >= 1). */
 struct events_source {
 	uint32_t (*below)(void *arg, uint32_t n);
 	void *arg;

@@ -326,7 +326,7 @@ static bool see(void *arg, const struct prefix_view *v)
 	return true;
 }
 
-/* `place` of `before`, the model as it was when the path was whole. */
+/* Remembers the path to `place` in `before`, the model as it was when the path was whole. */
 static void remember(struct prefix_model *m, const struct prefix_model *before, int place)
 {
 	struct model_ghost *g = &m->ghosts[m->n_ghosts];

@@ -11,7 +11,7 @@ enum {
 	MODEL_PAGE_TOKENS = 4,
 	MODEL_DEPTH = 16, /* pages of a path, at most */
 	MODEL_LOCKS = 64,
-	MODEL_GHOSTS = 4096, /* as many as the real cache remembers at least */
+	MODEL_GHOSTS = 4096, /* the real cache remembers at least as many */
 	MODEL_NONE = -1,     /* no page: the space itself */
 };
 
@@ -42,7 +42,7 @@ struct prefix_model {
 	int locks[MODEL_LOCKS]; /* [n_locks] places that are locked */
 	uint32_t n_locks;
 	uint32_t page_held[MODEL_PAGES], slot_held[MODEL_PAGES],
-		pins[MODEL_PAGES];  /* by requests; by id */
+		pins[MODEL_PAGES];  /* times by requests; indexed by id */
 	struct model_ghost *ghosts; /* [MODEL_GHOSTS] borrowed */
 	uint32_t n_ghosts;
 	uint64_t evicted_pages, evicted_slots, evicted_unhit;
@@ -63,7 +63,8 @@ void model_match(const struct prefix_model *m, const struct prefix_key *key,
 /* Page ids from the space to `place`; returns their number. */
 uint32_t model_path(const struct prefix_model *m, int place, uint32_t *pages);
 
-/* Publishes one page after `place` (NONE: the space); *page becomes the one that the tree has. Returns its place. */
+/* Publishes one page after `place` (MODEL_NONE: the space); *page becomes the one that the tree has. Returns its
+ * place. */
 int model_publish(struct prefix_model *m, const struct prefix_space *space, int place,
 		  const int32_t *tokens, uint64_t origin, uint32_t *page);
 

@@ -120,7 +120,8 @@ static const char *run_plan(struct model *m, const struct plan *p)
 	return failed;
 }
 
-/* Sometimes, while no request runs, renames the second scheduler's ids. Both schedulers forget their caches. */
+/* Sometimes renames the second scheduler's ids, and both schedulers forget their caches. While a request is alive,
+ * both must refuse. */
 static const char *shuffle_twin(struct model *m)
 {
 	bool alive_any = model_n_alive(m) > 0;
@@ -329,7 +330,7 @@ static const char *take_prepares(struct model *m)
 		t->slot = p.slot;
 		next->prepared = true;
 		m->counts->pages_not_sent += next->have / P;
-		/* The data come when they come; the request reads them later. */
+		/* The data may come at once: the request reads them later. */
 		fake_device_receive(m->device, &p);
 	}
 }
@@ -392,7 +393,7 @@ static const char *do_transfer(struct model *m)
 		failed = model_check_ship(m, q);
 		if (failed)
 			return failed;
-		/* The cache had them already, and yet they are to be read where they were. */
+		/* Pages that the cache had already: their copies are to be read where they were. */
 		for (uint32_t i = 0; i < q->n_shipped; i++)
 			m->counts->exchanged_pages +=
 				q->ship_pages[i] != POOL_NONE &&

@@ -46,16 +46,16 @@ struct model_counts {
 	uint64_t unseen_tokens; /* decode rows whose token the plan before draws */
 	uint64_t admissions_refused, cut_prompts, late_results, shared_waits, retractions,
 		replayed_tokens, paused;
-	uint64_t held_back; /* times that an owner with half of the seats was passed over */
-	uint64_t gave_way;  /* requests that were retracted for another owner's */
+	uint64_t held_back; /* requests passed over, since their owner had its share of seats */
+	uint64_t gave_way;  /* requests that were retracted for one of another owner */
 	uint64_t hits, decoded_hits, alone, returned_by_cache;
-	uint64_t doubts; /* plans with more than one right answer */
+	uint64_t doubts; /* plans that are not the first of several right ones */
 	uint64_t evicted_pages, evicted_slots, scored_tokens;
 	uint64_t receives, received, received_checkpoints, receives_again, receives_local;
 	uint64_t pages_not_sent, ship_rows, shipped, ships_aborted, exchanged_pages;
 	uint64_t misses[PREFIX_MISS_N];
 };
 
-/* One life of a scheduler: a configuration, up to n_events calls in random order, then everything
- * that is left runs to its end. NULL, or the condition that failed. */
+/* One life of a scheduler: a configuration, up to n_events calls in random order, then mostly
+ * everything that is left runs to its end. NULL, or the condition that failed. */
 const char *model_run(struct source *src, uint32_t n_events, struct model_counts *counts);

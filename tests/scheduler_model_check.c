@@ -111,7 +111,7 @@ static int find_name(const struct page_names *p, uint64_t name)
 	return -1;
 }
 
-/* States and pages that a plan made room by. */
+/* Notes the states and pages that were evicted to make room. */
 void model_mark_evicted(struct model *m)
 {
 	struct page_names before, after;
@@ -189,7 +189,7 @@ const char *model_check_ship(const struct model *m, const struct rule_request *q
 	return failed;
 }
 
-/* Other effects of making the plan. */
+/* Checks the statistics that making the plan changes. */
 const char *model_check_made(const struct model *m, const struct plan *p, bool any)
 {
 	struct scheduler_stats st;
@@ -204,7 +204,7 @@ const char *model_check_made(const struct model *m, const struct plan *p, bool a
 	return NULL;
 }
 
-/* Published pages of sequences are in the cache, kept, and in place of their own. */
+/* Published pages of sequences are in the cache, locked, and in place of their own pages. */
 const char *model_check_published(struct model *m)
 {
 	each_request (q, &m->rules) {

@@ -107,7 +107,7 @@ void model_draw_request(struct model *m, struct rule_request *q)
 		r->n_choices = model_below(m->src, m->config.max_seqs + 2);
 		return;
 	}
-	/* Mostly it fits, often just so. */
+	/* Mostly the request fits, often only just. */
 	r->n_prompt = MAX(MIN(r->n_prompt, m->config.max_model_len - 1), 1u);
 	r->max_tokens = MIN(r->max_tokens, m->config.max_model_len - r->n_prompt);
 	while (r->n_choices > 1 && !memory_for(m, r))

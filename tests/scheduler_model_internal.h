@@ -64,7 +64,7 @@ void model_remember(struct model *m, const struct rule_request *q, const struct 
 /* The pools add up, and every statistic agrees with the rules. */
 const char *model_check_stats(const struct model *m);
 
-/* Other effects of making the plan. */
+/* Checks the statistics that making the plan changes, and that there is one if `any`. */
 const char *model_check_made(const struct model *m, const struct plan *p, bool any);
 
 /* The plan's scores ask about the right tokens. Fills in results that say which they are. */
@@ -97,7 +97,7 @@ const char *model_check_cache(struct model *m);
 /* Nothing is left, and after a flush everything is free. */
 const char *model_check_baseline(struct model *m);
 
-/* Notes the states and pages that a plan made room by. */
+/* Notes the states and pages that were evicted to make room. */
 void model_mark_evicted(struct model *m);
 
 /* A state that is back, or whose page is gone, no longer counts as evicted. */

@@ -131,7 +131,8 @@ void rules_finish_choice(struct rules *r, struct rule_request *q, uint32_t c)
 
 /* ---- rows ---- */
 
-/* It would have more than half of the seats for its owner. */
+/* Whether a request would give its owner more than half of the seats (rounded up). Never, if it has no owner (0), or if
+ * its owner has no seat yet. */
 static bool greedy(const struct rules *r, const struct rule_request *q)
 {
 	uint32_t n = 0;
@@ -143,7 +144,7 @@ static bool greedy(const struct rules *r, const struct rule_request *q)
 	return q->r.owner && n && 2 * (n + rules_live(q)) > r->config.max_seqs + 1;
 }
 
-/* The first in the queue, of all or of those whose owners are not `of` and not greedy. */
+/* Returns the first request in the queue; with `others` the first one of another owner than `of` that is not greedy. */
 static struct rule_request *first_of(struct rules *r, bool others, uint64_t of)
 {
 	struct rule_request *best = NULL;
@@ -218,7 +219,8 @@ static void prompt_ends(struct rules *r, struct rule_request *q)
 			c->order = q->order;
 }
 
-/* Pages that are whole now, or that the prompt ends in, and that the other worker neither has nor got. */
+/* Ships the pages that are whole now, or that the prompt ends in, and that the other worker neither has nor got. With
+ * the prompt's end also the state. */
 static void add_ship(const struct rules *r, struct rule_request *q, struct rule_row *row)
 {
 	uint32_t P = r->config.page_tokens, end = row->start + row->n_tokens;
@@ -355,7 +357,7 @@ static void fork_request(struct rules *r, struct rule_request *q, uint64_t numbe
 	q->trunk = -1;
 }
 
-/* Calls for every decoding sequence in their order. */
+/* Calls f for every decoding sequence in their order. */
 static void for_each_decoding(struct rules *r, uint64_t number,
 			      void (*f)(struct rules *, struct rule_request *, struct rule_choice *,
 					uint64_t, bool *),
@@ -525,7 +527,7 @@ static uint32_t held_by(const struct rules *r, uint64_t owner)
 	return n;
 }
 
-/* The request that gives way to one of another owner, or NULL. */
+/* Returns the request to retract, so that one of another owner gets its seats; NULL: none. */
 static struct rule_request *gives_way(struct rules *r)
 {
 	uint32_t half = (r->config.max_seqs + 1) / 2, n_free = r->config.max_seqs - rules_seats(r);
@@ -734,7 +736,7 @@ void rules_shipped(struct rules *r, struct rule_request *q)
 	settle(r);
 }
 
-/* Decoding ones, then prompts that are being computed, then such as come from elsewhere. */
+/* 0: a request that decodes; 1: its prompt is being computed; 2: its prompt comes from elsewhere. */
 static uint32_t running_class(const struct rule_request *q)
 {
 	if (q->place == RULE_RECEIVES)
@@ -745,7 +747,7 @@ static uint32_t running_class(const struct rule_request *q)
 	return 1;
 }
 
-/* Of the running requests, the one that was admitted first. */
+/* Returns the first running request, by class, then by order. */
 static struct rule_request *first_running(struct rules *r)
 {
 	struct rule_request *best = NULL;

@@ -18,11 +18,12 @@ enum {
 	RULES_SLOTS = 32,    /* most slots */
 	RULES_REQUESTS = 14, /* alive at the same time */
 	RULES_WANTED = 4,
-	RULES_EVICTED = 4096, /* evicted pages that anybody remembers */
-	RULES_TRIES = 16,     /* admissions of a plan whose beginning may be in doubt */
+	RULES_EVICTED = 4096, /* size of the hash set of evicted pages; half is used */
+	RULES_TRIES = 16,     /* questions of a plan (rules.tried) */
 };
 
-/* A choice holds its memory from admission until it has ended and no plan that is out uses it. */
+/* A choice. It holds memory from its admission until it is retracted, or its prompt does not come, or it has ended and
+ * neither a plan that is out nor a ship uses the memory. */
 struct rule_choice {
 	bool ended, held, forked;
 	uint32_t n_generated; /* known */
@@ -56,23 +57,23 @@ struct rule_request {
 	bool unclean;
 	bool learn; /* how its prefix was computed is read off its next row */
 	bool leads;
-	uint64_t order;	     /* of admission */
+	uint64_t order;	     /* of admission; then of the prompt's end */
 	int trunk;	     /* -1: none */
 	uint32_t n_computed; /* of the trunk */
 	/* Where the prompt left the known prefixes; 0: nowhere. In doubt until a row tells. */
 	uint32_t branch, branches[MIRROR_ENDS], n_branches;
 	uint32_t n_scored; /* tokens of the prompt, where its log-probabilities are wanted */
 	uint32_t asked[RULES_WANTED], n_asked; /* states that followers wait for */
-	/* Received from another worker, or sent to one: of its prompt's pages `have` are not. */
+	/* Of a prompt that comes from another worker: the first `have` tokens are cached here and do not come. */
 	uint32_t have;
 	bool local;    /* could have been received, and did not come */
 	bool prepared; /* the prompt of a receiving request was handed over */
 	bool ships;    /* over, and its trunk is kept */
 	uint32_t ship_pages[RULES_LEN],
-		n_shipped; /* ids by index that ships named: POOL_NONE: none; those below n_shipped */
+		n_shipped; /* [n_shipped] ids that ships named, by index in the prompt; POOL_NONE: none */
 	uint32_t ship_slot;
 	struct scheduler_hit hit;
-	/* all beginnings with which its prompt would come from elsewhere: none can be told from the others */
+	/* reasons of all beginnings with which its prompt would come from elsewhere; they cannot be told apart */
 	uint32_t receive_misses;
 	uint32_t misses; /* bits of the reasons that would be right */
 	struct rule_choice choices[RULES_SEQS];
@@ -85,10 +86,10 @@ struct rule_row {
 	bool pinned; /* it reads `source`, not its own slot */
 	uint32_t source;
 	uint32_t own; /* the slot that it should write; POOL_NONE: not seen yet */
-	uint32_t dst; /* pages and slot that it wrote */
+	uint32_t dst; /* the slot that it wrote */
 	bool handover;
 	uint32_t n_snapshots, snapshots[SNAPSHOTS_MAX], snapshot_slots[SNAPSHOTS_MAX];
-	/* of its tokens: the log-probability of the next one is wanted */
+	/* number of its tokens behind which the log-probability of the next one is wanted */
 	uint32_t n_scores;
 	uint32_t first_ship, n_ships; /* pages for another worker */
 	bool ships_state;
@@ -117,19 +118,20 @@ struct rules {
 	struct rule_request requests[RULES_REQUESTS];
 	int head;
 	uint64_t planned, committed, orders;
-	uint64_t making;	   /* the plan that is being made, or planned */
+	uint64_t making;	   /* number of the plan that is being made; else as `planned` */
 	struct rule_plan plans[2]; /* number % 2 */
 	uint64_t retractions, replayed_tokens, prompt_tokens, cached_tokens, shared_waits;
 	uint64_t receives, receives_failed;
 	uint64_t admissions_refused, paused, alone, cut_prompts, held_back, gave_way;
 	const struct mirror *before, *after; /* of the plan that is made */
 	const struct rule_marks *evicted;
-	/* Which of several beginnings the n-th admission of this plan takes, and how many there are. */
+	/* Of the n-th question of this plan (where an admission begins, which branch is taken): the answer that is
+	 * tried, and the number of answers. */
 	uint32_t tried[RULES_TRIES], of[RULES_TRIES], n_tried;
 	uint32_t new_slots; /* taken in this plan; their ids are not known yet */
 };
 
-/* Every request that is there, every choice of one, from the first on. */
+/* Loops over the requests in `rules` that are used, and over all choices of a request, also ended ones. */
 #define each_request(q, rules)                                        \
 	for (__typeof__(&(rules)->requests[0]) q = (rules)->requests; \
 	     q < (rules)->requests + RULES_REQUESTS; q++)             \
@@ -150,14 +152,14 @@ void rules_mark_slots(const struct rules *r, bool *seen);
 
 uint32_t rules_seats(const struct rules *r);
 
-/* Pages of n_choices of a request at its longest. */
+/* Pages that all choices of a request need at their longest. */
 uint32_t rules_pages_at_most(const struct rules *r, const struct scheduler_request *q);
 
 /* Makes the next plan in plans[planned % 2]; false: there is none. */
 bool rules_plan(struct rules *r);
 
-/* The oldest plan has ended; ran: with the tokens in `generated`. Returns its draws, one after the other: whether an
- * event follows, and of which kind. */
+/* The oldest plan has ended, with the tokens in `generated`. Returns the number of its draws; `out` says of each
+ * whether an event follows, and of which kind. */
 struct rule_event {
 	uint32_t q, c;
 	bool event, over;
@@ -165,7 +167,8 @@ struct rule_event {
 };
 uint32_t rules_commit(struct rules *r, struct rule_event out[RULES_SEQS]);
 
-/* The plans that are out never ran, and all that runs ends by that: how many requests, in order. */
+/* The plans that are out never ran, and all requests that run end by that. Returns their number; `out` has them in
+ * order. */
 uint32_t rules_fail(struct rules *r, uint32_t out[2 * RULES_SEQS]);
 
 void rules_abort(struct rules *r, struct rule_request *q);
@@ -177,6 +180,6 @@ uint32_t rules_received(struct rules *r, struct rule_request *q, const int32_t *
 void rules_receive_failed(struct rules *r, struct rule_request *q, bool again);
 void rules_shipped(struct rules *r, struct rule_request *q);
 
-/* Pages and origins that q has published, by the rules. */
+/* The origins of the first n_pages pages of a choice, by the rules. */
 void rules_origins(const struct rules *r, const struct rule_choice *c, uint32_t n_pages,
 		   uint64_t *out);

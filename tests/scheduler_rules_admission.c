@@ -18,7 +18,7 @@ uint32_t rules_pages(const struct rules *r)
 				else
 					seen[c->pages[p]] = true;
 			}
-			/* also those in whose place the cache had others */
+			/* also shipped pages in whose place the cache had others */
 			for (uint32_t p = 0;
 			     c->held && (c - q->choices) == q->trunk && p < q->n_shipped; p++)
 				if (q->ship_pages[p] != POOL_NONE)
@@ -168,8 +168,8 @@ static uint32_t misses_at(const struct rules *r, const struct rule_request *q,
 	if (r->config.state_tokens && end->n_known / r->align * r->align > end->n_tokens) {
 		bool evicted = false;
 
-		/* A state that was there on any path that is known so far. Paths may differ in their
-		 * origins: then either may be meant. */
+		/* Whether a state was evicted on a path that is known so far. Paths may differ in their
+		 * origins: then the reason of each may be right. */
 		for (uint32_t i = 0; i < r->before->n; i++) {
 			const struct mirror_node *n = &r->before->nodes[i];
 			bool found = false;
@@ -322,7 +322,7 @@ uint32_t rules_wanted(const struct rule_request *q, uint32_t out[RULES_WANTED + 
 	return n;
 }
 
-/* Prefixes that another name in the same plan may make known: the branches in doubt. */
+/* Branches in doubt: takes those that the model tries. */
 void rules_try_branches(struct rules *r)
 {
 	each_request (q, r) {
@@ -392,7 +392,7 @@ static uint32_t table_pages(const struct rules *r, const struct rule_request *q)
 	return rules_ceil_pages(r, MIN(n, q->r.n_prompt + q->r.max_tokens));
 }
 
-/* states: the request begins with the found prefix, so its state is read. */
+/* Whether there is room for q. states: it begins with the found prefix, so the state there is read. */
 static bool fits(const struct rules *r, const struct rule_request *q, const struct mirror_end *end,
 		 bool states)
 {
@@ -452,7 +452,7 @@ bool rules_receive(struct rules *r, struct rule_request *q, uint32_t misses)
 	struct mirror_end end = {0};
 	struct rule_choice *t;
 
-	/* Pages that it makes use of are locked: they are there after the plan, and more is not. */
+	/* Cached pages that q uses are locked: they are there after the plan, and more of its prompt is not. */
 	if (rules_remembers(r, q))
 		mirror_match(r->after, &key, &end.n_tokens, &unused);
 	for (uint32_t i = 0; end.n_tokens && i < r->after->n; i++) {
@@ -525,7 +525,7 @@ bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end,
 			t->source = end.node->slot;
 		}
 	}
-	/* Of requests that are not clean it is read off the next row. */
+	/* How the prefix of a request that is not clean was computed is read off its next row. */
 	for (uint32_t i = 0; i < end.n_tokens; i++)
 		t->decoded[i] = i >= q->r.n_prompt;
 	q->unclean = false;

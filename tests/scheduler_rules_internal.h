@@ -14,7 +14,7 @@ uint32_t rules_known(const struct rule_request *q, const struct rule_choice *c);
 uint32_t rules_ceil_pages(const struct rules *r, uint32_t n);
 bool rules_remembers(const struct rules *r, const struct rule_request *q);
 
-/* Whether so much more can be had. */
+/* Whether n_pages and n_slots more can be had. */
 bool rules_room(const struct rules *r, uint32_t n_pages, uint32_t n_slots);
 
 /* Where q would begin, the reasons that are right then, and where it may leave the known prefixes. */
@@ -26,7 +26,8 @@ bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_e
 bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end, uint32_t misses,
 		 uint64_t number);
 
-/* Whether its prompt is to come from elsewhere when it could begin at `end`; admits it to that. */
+/* Whether q's prompt is to come from elsewhere when q could begin at `end`. rules_receive admits q for that; false: no
+ * room. */
 bool rules_wants_handoff(const struct rules *r, const struct rule_request *q,
 			 const struct mirror_end *end);
 bool rules_receive(struct rules *r, struct rule_request *q, uint32_t misses);

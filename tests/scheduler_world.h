@@ -58,7 +58,7 @@ uint64_t world_submit(struct world *w, const char *prompt, uint32_t max_tokens);
 struct scheduler_request world_letters(char letter, uint32_t n_prompt, uint32_t max_tokens);
 uint64_t world_submit_letters(struct world *w, char letter, uint32_t n_prompt, uint32_t max_tokens);
 
-/* The next plan, as text; "nothing". */
+/* Makes the next plan. Returns it as text; "nothing": there is none. */
 const char *world_plan(struct world *w);
 
 /* Commits the oldest plan that is out, all of whose draws gave `token`. */

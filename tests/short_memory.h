@@ -1,6 +1,6 @@
-/* Allocations that fail, for tests of what happens when memory is short. The test program is linked with -Wl,--wrap
- * (see meson.build), so that all calls in it of malloc, calloc, aligned_alloc, realloc, reallocarray and free come
- * here. Calls inside shared libraries do not. Only the calling thread's allocations fail. */
+/* Allocations that fail, for tests of code that is short of memory. The test program is linked with -Wl,--wrap (see
+ * meson.build), so that its own calls of malloc, calloc, aligned_alloc, realloc, reallocarray and free come here. Calls
+ * inside shared libraries do not. A thread lets only its own allocations fail. */
 #pragma once
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #include "tests/tap.h"
 
-/* The linker's names. */
+/* Names that --wrap gives: a call of NAME becomes one of __wrap_NAME, and __real_NAME is the library's function. */
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
 void *__real_aligned_alloc(size_t align, size_t size);
@@ -26,8 +26,8 @@ void __wrap_free(void *p);
 
 static _Thread_local unsigned long
 	short_countdown;		/* the allocation that fails: 1 is the next; 0: none */
-static _Thread_local bool short_failed; /* it has failed */
-static _Atomic long short_blocks;	/* blocks that are not freed */
+static _Thread_local bool short_failed; /* that allocation has failed */
+static _Atomic long short_blocks;	/* blocks allocated, less those freed */
 
 static bool fails_now(void)
 {
@@ -81,9 +81,9 @@ void __wrap_free(void *p)
 	__real_free(p);
 }
 
-/* Calls attempt(arg, n) with n = 1, 2, ..., until no allocation fails; before that with 0, so that what lasts is
- * allocated. The attempt calls short_from(n) before what is tested and short_end behind it, and releases all that it
- * made: a block that is left counts as a failure. Returns how many allocations there are. */
+/* Calls attempt(arg, n) with n = 1, 2, ..., until no allocation fails. Calls it with 0 before, so that blocks which stay
+ * for good are allocated then. The attempt calls short_from(n) before the code that is tested, and short_end after it.
+ * It releases all that it made: a block that is left fails a check. Returns the number of allocations that failed. */
 __attribute__((unused)) static unsigned long
 each_allocation(void (*attempt)(void *arg, unsigned long n), void *arg)
 {
@@ -101,13 +101,13 @@ each_allocation(void (*attempt)(void *arg, unsigned long n), void *arg)
 	return n - 1;
 }
 
-/* Lets the n-th allocation from now on fail; 0: none. */
+/* Lets the n-th allocation of this thread from now on fail; 0: none. */
 __attribute__((unused)) static void short_from(unsigned long n)
 {
 	short_countdown = n;
 }
 
-/* From now on none fails. True: one has failed since short_from. */
+/* Lets no allocation fail from now on. True: one has failed since short_from. */
 __attribute__((unused)) static bool short_end(void)
 {
 	short_countdown = 0;

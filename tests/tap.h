@@ -8,8 +8,8 @@
  *
  *     TEST_MAIN()
  *
- * A failed check prints the value that it found; the exit status is 1 if any check failed. Checks may be counted
- * quietly in loops with `check`, which prints only failures, and reported as one with `ok_all`. */
+ * A failed is_int or is_str prints the value that it found; the exit status is 1 if any check failed. Checks may be
+ * counted quietly in loops with `check`, which prints only failures, and reported as one with `ok_all`. */
 #pragma once
 
 #include <stdbool.h>

@@ -208,7 +208,7 @@ TEST(long)
 	ids.len = 0;
 	is_int(bpe_encode(&b, word, LEN - 1, &pace, &ids), -ECANCELED,
 	       "given up while the letters are read");
-	left = (LEN >> 12) + 100; /* a question for 4096 letters, and one for so many merges */
+	left = (LEN >> 12) + 100; /* one question for 4096 letters, then one for 4096 pairs */
 	is_int(bpe_encode(&b, word, LEN - 1, &pace, &ids), -ECANCELED,
 	       "given up while they are merged");
 	is_int((long long)ids.len, 0, "which leaves nothing behind");

@@ -63,7 +63,7 @@ static unsigned long long bytes_read(void)
 	return n;
 }
 
-/* One byte of a file, in place; its mtime as it was. */
+/* Changes one byte of a file in place, and leaves its mtime as it was. */
 static void change_byte(const char *name, off_t at)
 {
 	int fd = open(scratch_path(name), O_RDWR);

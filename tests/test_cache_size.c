@@ -88,7 +88,7 @@ TEST(scarce)
 	w.asked = WORKING * w.slot_bytes + FULL * w.page_bytes;
 	check(cache_size_choose(&w, &s, NULL) == 0);
 	check(s.n_slots == WORKING && s.n_pages == FULL && s.max_model_len == 4096);
-	w.asked += 5 * MIB; /* less than a third of all bytes, so checkpoints have it */
+	w.asked += 5 * MIB; /* less than a third of all bytes: two checkpoints, and a page */
 	check(cache_size_choose(&w, &s, NULL) == 0);
 	check(s.n_slots == WORKING + 2 && s.n_pages == FULL + 1);
 	ok_all("working slots and one sequence come before checkpoints");

@@ -16,14 +16,14 @@
 enum { TOKENS = 20000, CHOICES = 3 };
 
 static struct server server;
-static _Atomic int n_busy; /* text threads within `endless` */
+static _Atomic int n_busy; /* times that a text thread has entered `endless` */
 static const struct endpoint endpoint = {.id = "cmpl-", .parse = openai_parse_completion};
 
 /* A connection: resumed is posted when a sleeper shall go on. */
 struct connection_double {
 	sem_t resumed;
 	_Atomic int suspended; /* 1 between suspend and resume */
-	_Atomic int wrong;     /* resumed while it was not suspended */
+	_Atomic int wrong; /* how often it was resumed while awake, or suspended while suspended */
 };
 
 static void suspend(void *connection)
@@ -131,7 +131,7 @@ TEST(tokens)
 	call_unref(c);
 }
 
-/* Waits until so many calls are left. */
+/* Waits up to two seconds until n calls are left. */
 static void wait_for_calls(uint32_t n)
 {
 	for (int i = 0; i < 2000 && atomic_load(&server.calls) > n; i++)
@@ -169,7 +169,7 @@ TEST(cancelling)
 	   "its client gets the error, even if it is accepted just then");
 	snprintf(id, sizeof(id), "%s", b->id);
 	call_unref(b);
-	wait_for_calls(2); /* the engine thread drops the reference of its message */
+	wait_for_calls(2); /* the engine thread drops the reference that its message has */
 	ok(!call_find(&server, id), "when it is gone it is not found");
 	call_accept(c);
 	call_cancel(c, &e);
@@ -253,7 +253,7 @@ TEST(hit)
 	call_unref(c);
 }
 
-/* The loop that fails everything (no model at this path) still drops the calls that it gets. */
+/* A loop without a model fails everything; it still drops the calls that it gets. */
 TEST(abort)
 {
 	struct connection_double connection = {0};
@@ -275,7 +275,7 @@ TEST(abort)
 	ok_all("the engine thread drops its references");
 }
 
-/* A connection that wants no tokens is woken all the same before they are too many to keep. */
+/* An answer that is no stream has its tokens taken all the same before they are too many to keep. */
 TEST(plenty)
 {
 	struct connection_double connection = {0};
@@ -337,7 +337,7 @@ TEST(scores)
 	call_unref(c);
 }
 
-/* An answer that takes too much memory: it is given up, or it is on its way. */
+/* An answer that takes too much memory is given up, but not if it has begun to be sent. */
 TEST(giving_up)
 {
 	for (int sent = 0; sent < 2; sent++) {
@@ -359,7 +359,7 @@ TEST(giving_up)
 	}
 }
 
-/* Work that ends when it is told to. */
+/* A reply that is never ready: it ends when its pace gives up. */
 static int endless(struct call *c, struct buf *out, struct err *e)
 {
 	const struct pace pace = prepare_pace(c);
@@ -429,7 +429,7 @@ TEST(text_of_a_client_that_left)
 	ok_all("none is left");
 }
 
-/* Large bodies that wait to be parsed count, whether they are parsed or not. */
+/* A large body counts until call_drop_body drops it (parsed), or until its call is freed before. */
 TEST(bodies)
 {
 	for (int parsed = 0; parsed < 2; parsed++) {

@@ -106,7 +106,7 @@ static int produce(size_t index, void *data, void *user, struct err *e)
 	return 0;
 }
 
-/* Adds up the lengths of the files that may be weights. */
+/* Adds up the lengths of the names of the files that may be weights. */
 static int note(void *user, const char *path, const char *name, struct err *e)
 {
 	size_t *sum = user;

@@ -16,7 +16,7 @@ struct sum {
 	struct buf content, reasoning, tokens;
 	struct ids ids;
 	size_t n_reported, n_reasoning;
-	bool covered; /* each reported token's text was out no later than the token */
+	bool covered; /* reported tokens were at most 3 bytes each ahead of the text */
 };
 
 static void sum_init(struct sum *s)
@@ -51,8 +51,8 @@ static void sum_add(struct sum *s, struct choice *c)
 	check(ids_append(&s->ids, c->token_ids.v, c->token_ids.len) == 0);
 }
 
-/* Runs tokens through a choice, taking the pieces as they come; `finish` comes with the last one.
- * Returns how many were taken. */
+/* Runs tokens through a choice; a stream takes the pieces as they come. `finish` comes with the last token. Returns
+ * how many tokens were pushed. */
 static size_t run(const struct choice_config *config, const int32_t *ids, size_t n,
 		  enum finish_reason finish, bool stream, struct sum *ret, const char **ret_finish,
 		  int *ret_last)
@@ -189,7 +189,8 @@ TEST(stop)
 	is_str(buf_str(&s.tokens), "It has four s", "which is reported in part");
 	stops_free(stops);
 	sum_release(&s);
-	/* The last token has the first of three bytes, which become U+FFFD when no other comes. */
+	/* The last token is the first byte of a character of three. It becomes U+FFFD, which is the stop string, when no
+	 * other byte follows. */
 	strings[0] = "\xef\xbf\xbd";
 	config.stops = stops = stops_new(strings, 1);
 	for (int end = FINISH_STOP; end <= FINISH_LENGTH; end++) {
@@ -209,7 +210,7 @@ TEST(stop)
 	ids_release(&ids);
 }
 
-/* With an echo every token that is drawn is reported. */
+/* With every_token (for an echo) tokens without bytes, such as the end token, are reported, too. */
 TEST(every_token)
 {
 	struct choice_config config = {.tokenizer = tokenizer,

@@ -208,7 +208,7 @@ TEST(order)
 	want_page = read_now(TIER_PAGE, 0);
 	want_state = read_now(TIER_STATE, 0);
 	step(&b);
-	/* The second plan overwrites the data of the first one, and the third copy those of the second plan. */
+	/* The second plan overwrites the data of the first one, and the writes those of the second plan. */
 	check(engine_submit(g, &a.plan, &e) == 0);
 	check(engine_read_item(g, TIER_PAGE, 0, pages[0], &pages[0], &e) == 0);
 	check(engine_read_item(g, TIER_STATE, 0, states[0], &states[0], &e) == 0);
@@ -301,7 +301,7 @@ struct shipping {
 	_Atomic uint32_t came, bad;
 };
 
-/* Whether the layer keeps pages, and the bytes of all its pieces of one. */
+/* Whether the layer keeps pages (else states), and the bytes of its two pieces of one. */
 static bool keeps_pages(uint32_t layer, uint64_t *ret_bytes)
 {
 	uint32_t n;
@@ -359,7 +359,7 @@ TEST(pieces)
 	prompt_plan(&b, 22, 0, 0);
 	s.plan = &a.plan;
 	engine_set_on_layer(g, read_layer, &s);
-	/* The second copy overwrites the data of the first, as soon as it may. */
+	/* The second plan overwrites the data of the first, as soon as it may. */
 	check(engine_submit(g, &a.plan, &e) == 0 && engine_submit(g, &b.plan, &e) == 0);
 	check(engine_wait(g, &got, &e) == 0 && engine_wait(g, &got, &e) == 0);
 	engine_set_on_layer(g, NULL, NULL);
@@ -431,7 +431,7 @@ int main(int argc, char **argv)
 		e.text))
 		return done();
 	run_tests();
-	/* Copies that are never waited for. */
+	/* A copy that is never waited for. */
 	host = calloc(1, size_of(TIER_PAGE));
 	check(engine_read_item(g, TIER_PAGE, 0, host, NULL, &e) == 0);
 	engine_close(g);

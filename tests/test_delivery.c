@@ -351,7 +351,7 @@ TEST(times)
 
 enum { LAYERS = 5, PAGES = 6, WINDOWS_MAX = WIRE_PARTS * LAYERS * PAGES + 8 };
 
-/* Each part that is awaited is an entry of a list; each window that came a number in another one. */
+/* Each piece that is awaited is an entry of `pieces`; each window that came is a number in `sequences`. */
 struct model {
 	struct wire_layer layers[LAYERS];
 	struct wire_layout layout;

@@ -182,7 +182,7 @@ static void run_random(void)
 	d = detokenizer_new(tokenizer, stops);
 	buf_init(&out, 1 << 20);
 	for (size_t i = 0; i < n_ids; i++) {
-		/* Mostly pieces; now and then any byte, an id past the end or a special one. */
+		/* Letters alone if most is 3; else mostly pieces, now and then any id below `most`. */
 		int32_t id = most == 3	       ? (int32_t)("ab\n"[random_below(3)])
 			     : random_below(4) ? FIRST + (int32_t)random_below(N_PIECES)
 					       : (int32_t)random_below(most);
@@ -257,7 +257,7 @@ static void test_examples(void)
 	example(LIST("aab"), LIST("a", "a", "a", "a", "b", "a"), "||a|a|!", 2);
 }
 
-/* One text, each way to cut it in two, gives the same. */
+/* One text, byte by byte: behind each byte, what is out is a beginning of the text. */
 static void test_every_cut(void)
 {
 	static const char text[] = "a\u00e9\u20ac\U0001f600 STOP";

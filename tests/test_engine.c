@@ -271,7 +271,7 @@ TEST(damaged)
 	ok_all("300 damaged headers");
 }
 
-/* One weight of each tensor is NaN or infinite: the tensor is named. */
+/* For each tensor: a model in which one of its weights is NaN or infinite is refused, and the tensor is named. */
 TEST(not_finite)
 {
 	uint64_t data = 8 + header_bytes();
@@ -307,7 +307,7 @@ TEST(not_finite)
 	json_decref(header);
 }
 
-/* A logarithm of a number that is larger than any float. */
+/* The weight A_log is a logarithm. exp(100) is larger than any float. */
 TEST(too_large)
 {
 	static const char name[] = "model.layers.0.linear_attn.A_log";
@@ -404,7 +404,8 @@ TEST(options)
 	ok(refused(&o, -ENOMEM, "GiB"), "a model that does not fit");
 }
 
-/* Exactly the memory that the options name is taken, and it is enough to run (engine_open runs a step). */
+/* The memory that the options name is taken, but for less than a page and a slot. It is enough to run: engine_open runs
+ * a step. */
 TEST(cache_memory)
 {
 	struct engine_options o = options(good);
@@ -440,7 +441,7 @@ TEST(cache_memory)
 	ok_all("pages and slots are as many as the bytes asked for");
 }
 
-/* Sends the log into a scratch file. Returns a descriptor of where it went before. */
+/* Sends the log into a scratch file. Returns a descriptor of the place where it went before. */
 static int log_into(const char *name)
 {
 	int before = dup(STDERR_FILENO), fd;
@@ -453,7 +454,7 @@ static int log_into(const char *name)
 	return before;
 }
 
-/* Sends the log where it went before; whether the scratch file has a text. */
+/* Sends the log where it went before. Returns whether the scratch file has the text `part`. */
 static bool log_had(int before, const char *name, const char *part)
 {
 	struct buf text;

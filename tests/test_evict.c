@@ -3,7 +3,7 @@
 #include "tests/prefix_fixture.h"
 #include "tests/tap.h"
 
-/* Takes one page or slot and puts it back, so that one node had to go. */
+/* Takes all free pages and one more, so that one node has to go. */
 static void short_of_page(struct prefix_cache *c)
 {
 	while (stats(c).free_pages)
@@ -188,7 +188,7 @@ TEST(worth)
 	   "52 tokens outlast 2, though they are older");
 }
 
-/* When the state above goes, the one below is worth more: noticed when it comes up. */
+/* When a state goes, the next one of the path is worth more. Eviction notices that when it comes to that one. */
 TEST(lazy_correction)
 {
 	struct prefix_cache *c = new_cache(2, 2, 64, 3);

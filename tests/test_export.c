@@ -181,7 +181,7 @@ static bool same_in(const char *a, const char *b, const char *name)
 	return same_files(x, y);
 }
 
-/* One sentence on standard error with `part` in it, exit status 1. */
+/* The command ends with status 1 and one line on standard error, which has `part` in it. */
 static void refuses(const char *const argv[], const char *part, const char *name)
 {
 	struct buf text;

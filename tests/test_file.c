@@ -1,4 +1,4 @@
-/* engine/file: a draft gets its name whole or not at all, and is refused at once where it could not get it. */
+/* base/file: a draft gets its name whole or not at all, and is refused at once where it could not get it. */
 #include "base/file.h"
 
 #include <errno.h>

@@ -50,7 +50,7 @@ static uint32_t arrive(struct world *w, uint64_t id, int32_t token)
 	return w->n_events;
 }
 
-/* The ships of the newest plan: "first+n" of a row's pages, "*" with the state. */
+/* The ships of the newest plan: "row:first+n" with a row and its pages, "*" with the state. */
 static const char *ships(struct world *w)
 {
 	buf_reset(&w->text);

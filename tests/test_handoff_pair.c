@@ -535,7 +535,7 @@ static void live(uint64_t seed)
 	states = !chance(4);
 	l->kind = (enum kind)random_below(KINDS);
 	l->want_tasks = 5 + random_below(REQUESTS - 5);
-	/* All accept what one accepts: 3 choices of 96 tokens are 72 pages at most. */
+	/* The two that decode accept the same requests: 3 choices of 96 tokens are 72 pages at most. */
 	unified = random_config(states, 72 + random_below(PAGES_MAX - 72));
 	decode = random_config(states, 72 + random_below(chance(2) ? 4 : PAGES_MAX - 72));
 	prefill = random_config(states, 20 + random_below(PAGES_MAX - 20));

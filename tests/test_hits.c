@@ -20,7 +20,7 @@ enum {
 	PREFILL_MAX = 1024,
 	PAGE = 64,
 	ANSWER_MAX = 160,
-	CROWD = 32,	 /* requests in the pool for two */
+	CROWD = 32,	 /* requests that share a pool of pages for two */
 	CROWD_PAGES = 9, /* of the longest of them */
 	CHATS = 6,
 	TURNS = 6,
@@ -42,7 +42,7 @@ static void random_tokens(int32_t *out, uint32_t n, uint32_t vocab)
 		out[i] = (int32_t)random_below(vocab);
 }
 
-/* 1 .. most, every order of magnitude as likely as the next: there are long prompts, and time for many. */
+/* 1 .. most, of every order of magnitude: there are long prompts, and time for many. */
 static uint32_t random_length(uint32_t most)
 {
 	uint32_t bound = 4;
@@ -244,7 +244,8 @@ static float margin(const struct draw_result *d)
 	return d->n_top > 1 ? d->top_logprobs[0] - d->top_logprobs[1] : 0;
 }
 
-/* The largest difference of log-probabilities up to the first other token, which has to be a near tie. */
+/* The largest difference of log-probabilities up to the first other token. 1: that token is no near tie,
+ * or the lengths differ. */
 static float nearly_same(const struct run *cold, const struct run *warm, uint32_t *n_compared)
 {
 	float most = 0;

@@ -1,4 +1,4 @@
-/* daemon/http/host.c */
+/* daemon/http/host.c: the names that are allowed on loopback, with and without a list. */
 #include "daemon/http/host.h"
 
 #include "base/macros.h"

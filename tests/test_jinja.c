@@ -1,4 +1,4 @@
-/* Python's str on UTF-8: broken bytes, characters, white space, and case beside that of the Python at hand.
+/* Python's str on UTF-8: broken bytes, characters, white space; and case, compared with that of a Python.
  *
  *     test_jinja PYTHON      an interpreter, for tests/casing.py */
 #include <stdlib.h>
@@ -82,7 +82,7 @@ TEST(lines)
 		1, 1, "U+001D");
 }
 
-/* Writes the bytes that a text in hexadecimal stands for over that text. Returns their number. */
+/* Decodes a hexadecimal text in place. Returns the number of its bytes. */
 static size_t take_hex(char *text)
 {
 	size_t n = strlen(text) / 2;
@@ -105,7 +105,7 @@ static char *next_field(char **line)
 	return field;
 }
 
-/* Compares a line of casing.py. False: text_recase does something else than Python. */
+/* Whether text_recase makes the other four texts of a line of casing.py of its first one. Changes the line. */
 static bool is_like_python(char *line)
 {
 	static const enum casing casings[] = {CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE};

@@ -1,8 +1,8 @@
-/* kernels/library.c: processes that start at the same time compile a program once, and nothing in the cache is waited
- * for.
+/* kernels/library.c: of processes that start at the same time one compiles a program. A FIFO in place of a file of the
+ * cache stops none of them.
  *
  *     test_library              the tests
- *     test_library child DIR    makes one program with the cache in DIR; prints how many were compiled */
+ *     test_library child DIR    makes one program with the cache in DIR; prints the number that it compiled: 0 or 1 */
 #include "kernels/library.h"
 
 #include <dirent.h>
@@ -41,7 +41,7 @@ static int child(const char *dir)
 	return 0;
 }
 
-/* Runs n processes at the same time. Returns how many programs they have compiled, or -1 if one fails. */
+/* Runs n child processes at the same time. Returns how many programs they compiled together, or -1 if one failed. */
 static int run(const char *dir, int n)
 {
 	FILE *out[PROCESSES];

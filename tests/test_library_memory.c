@@ -1,5 +1,6 @@
-/* kernels/library.c: a program is compiled once, and then read from the cache; damaged files are compiled again, and
- * memory that is short is not called damage: the file is kept, and read again under the lock. */
+/* kernels/library.c: a program is compiled once, and then read from the cache. If its file is damaged, it is compiled
+ * again. If memory is too short to read the file, this is not taken for damage: the file is kept, and read again under
+ * the lock. */
 #include "tests/short_memory.h"
 
 #include <dirent.h>
@@ -41,7 +42,7 @@ static const char *logged(void)
 	return text;
 }
 
-/* Writes the path of the only file of the cache. */
+/* Writes the path of the only compiled program in the cache. */
 static void cache_file(char *path, size_t size)
 {
 	DIR *d = opendir(cache);
@@ -53,7 +54,7 @@ static void cache_file(char *path, size_t size)
 	closedir(d);
 }
 
-static unsigned n_unread; /* times that the file was not read */
+static unsigned n_unread; /* times that memory was too short to read the file */
 
 static void attempt_read(void *arg, unsigned long n)
 {

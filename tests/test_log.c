@@ -110,7 +110,7 @@ TEST(file)
 	int fd = open(scratch_path("log"), O_RDWR | O_CREAT | O_TRUNC, 0600);
 	uint64_t before = log_dropped();
 
-	/* The lines that the reader which had gone did not take are told of first. */
+	/* The first line in the file tells how many lines were dropped since the former reader had gone. */
 	log_into(fd);
 	for (int i = 0; i < LINES; i++)
 		log_info("line %d", i);

@@ -20,7 +20,7 @@ static double value(const char *text, const char *name)
 	return -1;
 }
 
-/* The model's name, infos, errors, and numbers of the process. */
+/* Metrics with the model's name as a label: infos, errors, histograms. Metrics of the process. */
 static void named(void)
 {
 	struct metrics_steps steps = {.pages = 8, .page_tokens = 64};

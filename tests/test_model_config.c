@@ -1,4 +1,5 @@
-/* engine/model_config: the families are read correctly; configurations that cannot be computed are refused by name. */
+/* engine/checkpoint/model_config: the families are read correctly; configurations that cannot be computed are refused
+ * by name. */
 #include <errno.h>
 #include <math.h>
 
@@ -191,7 +192,7 @@ TEST(dense_layers)
 	ok(reads("qwen3_next", "'norm_topk_prob':false") && !c.norm_topk_prob, "norm_topk_prob");
 }
 
-/* clang-format off: a case is a line. */
+/* clang-format off: a case begins a line. */
 static const struct {
 	const char *type, *more;
 	int code;
@@ -341,7 +342,7 @@ TEST(refused)
 TEST(json)
 {
 #define FAMILIES_KNOWN "qwen3, qwen3_5_moe, qwen3_5 or qwen3_next, with or without _text"
-	/* clang-format off: a case is a line. */
+	/* clang-format off: a case begins a line. */
 	static const struct {
 		const char *json;
 		int code;

@@ -16,7 +16,7 @@ enum { PAGE = 2, PAGE_BYTES = 100, STATE_BYTES = 1000, CALLS_MAX = 4096 };
 
 enum call_type { PUT, TOUCH };
 
-/* The calls of the store, in order. */
+/* The items that were put and touched, in order. */
 static struct {
 	enum call_type type;
 	struct tier_item item;

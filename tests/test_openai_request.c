@@ -338,7 +338,7 @@ TEST(messages)
 		 "parts with a refusal or with thinking");
 }
 
-/* Members of the order they came in matter to templates that print them. */
+/* The order of an object's members matters to templates that print it. */
 TEST(order)
 {
 	char *text;
@@ -419,7 +419,7 @@ struct bad {
 	int code;
 };
 
-/* clang-format off: a case is a line. */
+/* clang-format off: a case begins a line. */
 static const struct bad bads[] = {
 	{'C', "", "", "the request body is empty, but must be a JSON object"},
 	{'C', "[]", "", "the request body is an array, but must be a JSON object"},
@@ -656,7 +656,7 @@ TEST(bad)
 	ok_all("failures leave *ret alone");
 }
 
-/* A stop string has a table a choice: 64 choices times megabytes would be gigabytes. */
+/* A table is made for each stop string, so a stop string has a bound. */
 TEST(stop_length)
 {
 	char members[STOP_BYTES_MAX + 32];
@@ -734,7 +734,7 @@ TEST(pace)
 	buf_release(&body);
 }
 
-/* Large and hostile bodies end quickly and in a sentence. */
+/* Large and hostile bodies are taken, or refused with a sentence, and quickly. */
 TEST(bounds)
 {
 	static const char *const fills[] = {"[", "{\"a\":", "[],", "1,", "{},"};

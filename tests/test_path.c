@@ -1,4 +1,4 @@
-/* daemon/http/path.c */
+/* daemon/http/path.c: spellings of paths. */
 #include "daemon/http/path.h"
 
 #include <stdio.h>

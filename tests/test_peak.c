@@ -65,7 +65,7 @@ static void test_possible(const struct device *d, enum kernel_variant variant)
 	}
 	printf("# %s: read %.1f, copy %.1f GB/s, float %.1f, bf16 %.1f GFLOP/s, int8 %.1f GOP/s\n",
 	       name, m.read / 1e9, m.copy / 1e9, m.flops / 1e9, m.dot / 1e9, m.int8 / 1e9);
-	/* Two float16 FMAs a cycle, or 128 of a lane, at 6 GHz; vdpbf16ps and mma do more. */
+	/* Two FMAs of 16 floats a cycle, or 128 of one float, at 6 GHz; vdpbf16ps and mma do more. */
 	most = units * 6e9 * (d->cpu ? 64 : 256);
 	ok(m.read > 1e8 && m.copy > 1e8 && m.read < 2e13 && m.copy < 2e13,
 	   "%s: bandwidths that can be", name);
@@ -74,7 +74,7 @@ static void test_possible(const struct device *d, enum kernel_variant variant)
 	   name);
 	ok(m.int8 >= m.flops && m.int8 < (d->cpu ? 4 : 64) * most,
 	   "%s: int8 arithmetic that can be", name);
-	/* Four times as many on a machine that does nothing else; how many is a bench's to say. */
+	/* Here int8 must only be faster: how much faster is for a bench on an idle machine to say. */
 	if (int8_has_instruction(variant))
 		ok(m.int8 > m.flops, "%s: an instruction for int8", name);
 	if (variant == KERNELS_GENERIC)

@@ -277,7 +277,7 @@ TEST(patience)
 	peers_free(p);
 }
 
-/* Both peers answer all PINGs until now. */
+/* Lets the time pass until now_ns, while both peers answer all PINGs. */
 static void pass_time(struct peers *p, uint64_t now_ns)
 {
 	uint32_t who;
@@ -693,7 +693,7 @@ TEST(size)
 
 		snprintf(name, sizeof(name), "tcp://%u:1", i);
 		check(add(p, name) == i && !peers_hello(p, i, &h, 0));
-		/* Half are prompts that all have. */
+		/* Nearly half are pages of prompts that all peers have. */
 		for (uint32_t prompt = 0; prompt < SHARED + OWN; prompt++) {
 			keys_of(prompt < SHARED ? prompt : 1000 * (i + 1) + prompt, PAGES, k);
 			check(peers_sent(p, i, k, PAGES, i) == 0);

@@ -1,4 +1,4 @@
-/* Long work beside a thread that wants the processor all the time. */
+/* daemon/request/polite.c: long work beside a thread that wants the same processor all the time. */
 #include "daemon/request/polite.h"
 
 #include <pthread.h>
@@ -21,7 +21,7 @@ static void *spin(void *arg)
 	return NULL;
 }
 
-/* Works for WALL_MS, and returns the time that it had of the processor. */
+/* Works for WALL_MS. Returns how long this thread ran on the processor within that, in ns. */
 static uint64_t work(void)
 {
 	uint64_t end = clock_now_ns() + WALL_MS * 1000000ull;

@@ -127,7 +127,7 @@ TEST(walk)
 	prefix_cache_unlock(c, n);
 }
 
-/* The plan's ids come from the pools, smallest first, unless shuffled; nothing else depends on them. */
+/* The pools hand out ids, smallest first, unless shuffled; nothing else depends on the ids. */
 TEST(shuffled_is_the_same)
 {
 	struct prefix_cache *plain = new_cache(2, 2, 8, 4), *shuffled = new_cache(2, 2, 8, 4);

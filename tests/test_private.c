@@ -1,4 +1,4 @@
-/* base/private.c, and the keys of clients (daemon/api_keys.c). */
+/* base/private.c: directories and files that others cannot change. daemon/api_keys.c: the keys of clients. */
 #include "base/private.h"
 
 #include <errno.h>

@@ -52,7 +52,7 @@ static void run(struct world *w, struct record *r)
 	}
 }
 
-/* Its output is not part of the test. */
+/* Replays a record. What that prints is not part of the test. */
 static int replay(const char *path, struct err *e)
 {
 	int out, nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC), result;
@@ -117,7 +117,8 @@ static void prefill(const char *path, uint32_t n_have)
 	record_close(r);
 }
 
-/* Two owners want more seats than there are. */
+/* Two owners want more seats than there are. With `forget` the record does not have the owners, so that it gives other
+ * plans. */
 static void owners(const char *path, bool forget)
 {
 	struct scheduler_config c = world_config(2, 60, 64);

@@ -40,7 +40,7 @@ struct seq {
 	uint32_t pages[PAGES], slot;
 	struct plan_snapshot keep[KEEP_MAX]; /* states to be kept, by rising n_tokens */
 	uint32_t n_keep;
-	/* progress: planned tokens, and results that came back */
+	/* progress: planned positions, planned draws, and results that came back */
 	uint32_t position, planned, got;
 	int32_t state; /* the slot that has the state at `position`, or STATE_ZERO */
 	uint32_t draw; /* index of the newest draw in its plan */
@@ -99,7 +99,7 @@ static void add_draw(struct made *m, struct out *o, struct seq *s, uint32_t seat
 	o->owners[o->n++] = s;
 }
 
-/* The row's tokens are in the plan's memory, or only on the device. */
+/* Adds a row of n tokens, which are in the plan's memory, or (one that the host has not seen) only on the device. */
 static struct plan_row *add_row(struct made *m, struct seq *s, uint32_t n)
 {
 	uint32_t i = m->plan.n_rows++;
@@ -342,7 +342,7 @@ static void make_mix(struct seq seqs[SEQS], int32_t prompts[SEQS][LENGTH_MAX])
 		s->slot = i;
 		own_pages(s, i * PAGES);
 	}
-	/* Results with and without log-probabilities alternate, so that ids and reports take every place. */
+	/* Some sequences have no log-probabilities, so that ids and reports take many places. */
 	seqs[1].sampling.want_logprobs = seqs[5].sampling.want_logprobs = false;
 	seqs[2].sampling.temperature = seqs[5].sampling.temperature = seqs[6].sampling.temperature =
 		1;
@@ -400,7 +400,7 @@ static void test_depth(struct engine *g, const char *name)
 
 /* ---- refused plans ---- */
 
-/* A prompt of 130 tokens in the first of its pages, with two draws; then its rows' successors. */
+/* A prompt of 130 tokens, with two draws, and states kept at 64 and 128. */
 static void base_plan(struct made *m)
 {
 	m->plan = (struct plan){.step = 1,
@@ -444,7 +444,7 @@ static void decode_plan(struct made *m, uint32_t token_draw)
 	m->rows[0].decode = true;
 }
 
-/* Counts the layers that are queued of the plan `user`. */
+/* The number of layers of a plan that count_layer was called for. */
 static uint32_t n_layers_queued;
 
 static void count_layer(void *user, const struct plan *plan, uint32_t layer)
@@ -545,7 +545,7 @@ static void test_refused(struct engine *g, const char *name)
 
 /* ---- states that are kept, and resumed from ---- */
 
-enum { WORK = 4 }; /* slots below are sequences'; those above keep states */
+enum { WORK = 4 }; /* slots 0 .. WORK - 1 are the sequences'; those from WORK on keep states */
 
 /* A sequence over one prompt, in pages of its own from `first` on. */
 static struct seq cold(const int32_t *prompt, uint32_t n, uint32_t slot, uint32_t first)
@@ -561,7 +561,8 @@ static struct seq cold(const int32_t *prompt, uint32_t n, uint32_t slot, uint32_
 	return s;
 }
 
-/* Keeps states at up to four boundaries inside each window, chosen by chance, and at every window's end. */
+/* Keeps states at up to four boundaries inside each window, chosen by chance, and at every window's end but the
+ * last. */
 static void choose_kept(struct seq *s, uint32_t budget)
 {
 	uint32_t slot = WORK;
@@ -601,7 +602,7 @@ static void test_kept(struct engine *g, const char *name)
 			check(kept.n_keep && WORK + kept.n_keep <= n_slots);
 			check(run(g, &want, 1, BUDGET_MAX, 1) && run(g, &kept, 1, budgets[b], 2));
 			check(same_results(&want, &kept));
-			/* Two at a time: the same state twice the first time, then each with the next one. */
+			/* Two at a time: the first state twice, then each state with the one before. */
 			for (uint32_t k = 0; k < kept.n_keep; k++) {
 				struct seq again[2];
 
@@ -688,7 +689,7 @@ int main(int argc, char **argv)
 		struct engine *g;
 
 		if (i && dtype == ENGINE_FLOAT32)
-			break; /* in float32 they are the generic ones */
+			break; /* in float32 the x86 kernels are the generic ones */
 		g = open_engine(argv[1], dtype, kernels[i], NULL);
 		if (!g && i)
 			continue; /* not on this processor */

@@ -1,4 +1,4 @@
-/* engine/safetensors: good files read right; each way in which a file can be wrong gets its
+/* engine/checkpoint/formats/safetensors: good files read right; each way in which a file can be wrong gets its
  * sentence. */
 #include <errno.h>
 #include <pthread.h>
@@ -38,7 +38,7 @@ static int count(const struct tensor *t, void *user)
 	return 0;
 }
 
-/* clang-format off: a case is a line. */
+/* clang-format off: a case begins a line. */
 static const struct {
 	const char *what, *header;
 	size_t data_len;
@@ -155,7 +155,7 @@ TEST(headers)
 TEST(lengths)
 {
 	static const char one[] = "{'a':{'dtype':'U8','shape':[3],'data_offsets':[0,3]}}";
-	/* clang-format off: a case is a line. */
+	/* clang-format off: a case begins a line. */
 	static const struct {
 		const char *file;
 		size_t len;
@@ -234,7 +234,7 @@ static void remove_file(const char *name)
 #define OUTSIDE(file) \
 	"/" INDEX ": tensor x is said to be in " file ", which is no file name inside the directory"
 
-/* clang-format off: a case is a line. */
+/* clang-format off: a case begins a line. */
 static const struct {
 	const char *text;
 	int error;
@@ -341,7 +341,7 @@ static int produce(size_t index, void *data, void *user, struct err *e)
 TEST(write)
 {
 	const struct stored_type *f16 = stored_type_find("F16"), *bf16 = stored_type_find("BF16");
-	/* clang-format off: a tensor is a line. */
+	/* clang-format off: a tensor begins a line. */
 	struct tensor t[3] = {
 		{.name = "first", .bytes = 4, .shape = {2}, .n_dims = 1, .type = f16},
 		{.name = "\"\\", .bytes = 6, .shape = {1, 3, 1}, .n_dims = 3, .type = bf16},
@@ -435,10 +435,10 @@ TEST(scan)
 
 enum { READERS = 3, PART = 1 << 20, PARTS = 80, MARK = 4000 };
 
-static const struct tensor *both; /* [2] that share a page, PARTS parts together */
+static const struct tensor *both; /* [2] a and b, which share a page; together PARTS parts */
 static struct safetensors *forgetting;
 
-/* Returns byte `at` of the two tensors. */
+/* Returns a byte of the two tensors; `at` counts from the beginning of a through b. */
 static uint8_t byte_at(uint64_t at)
 {
 	const uint8_t *a = both[0].data, *b = both[1].data;
@@ -446,7 +446,8 @@ static uint8_t byte_at(uint64_t at)
 	return at < both[0].bytes ? a[at] : b[at - both[0].bytes];
 }
 
-/* Reads every part, and says of half of it that it was read, and then of the other half. */
+/* Adds up the bytes of every part, and forgets one half of the part and then the other. *arg: a bool, set to false if a
+ * sum is wrong. */
 static void *read_all(void *arg)
 {
 	bool *right = arg;
@@ -466,7 +467,7 @@ static void *read_all(void *arg)
 	return NULL;
 }
 
-/* Returns the bytes of files that are mapped and in this process's memory. */
+/* Returns how many bytes of mapped files are in this process's memory. */
 static uint64_t resident_files(void)
 {
 	FILE *f = fopen("/proc/self/status", "re");
@@ -503,7 +504,7 @@ TEST(forget)
 	scratch_write("large/a.safetensors", file, begin);
 	f = fopen(scratch_path("large/a.safetensors"), "r+");
 	check(f && ftruncate(fileno(f), (off_t)(begin + bytes)) == 0);
-	/* A 1 in each part of a, and a 2 in each of b. */
+	/* Each part of a has a byte 1, and each part of b a byte 2. All others are 0. */
 	for (uint64_t i = 0; i < PARTS; i++) {
 		uint64_t at = (i % (PARTS / 2)) * PART + MARK + (i < PARTS / 2 ? 0 : middle);
 

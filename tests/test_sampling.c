@@ -65,7 +65,8 @@ static bool same_ids(const struct ids *a, const struct ids *b)
 	return a->len == b->len && !memcmp(a->v, b->v, a->len * sizeof(*a->v));
 }
 
-/* The step of all golden answers whose best token is least likely: its prompt, and the tokens behind it. */
+/* Of all golden answers to prompts of less than 512 tokens: the step whose best token is least likely. f.open gets the
+ * prompt and the tokens before that step. */
 static void find_open_prompt(void)
 {
 	const struct golden_case *best = NULL;
@@ -204,8 +205,8 @@ static void draw_many(struct sampling s, int32_t out[DRAWS])
 }
 
 /*
- * Pearson's chi-square of draws against probabilities p [n] of the best n tokens; whatever is left is one more
- * bin. Bins that expect fewer than five draws are put together. Prints it with its degrees of freedom; true below
+ * Pearson's chi-square of draws against probabilities p [n] of the best n tokens. All other tokens, and those
+ * that expect fewer than five draws, are one more bin. Prints it with its degrees of freedom; true below
  * the value that a fair draw passes once in ten thousand (Wilson and Hilferty's approximation). The seeds are
  * fixed: a failure is one forever.
  */
@@ -481,7 +482,8 @@ TEST(min_tokens)
 	ok_all("below min_tokens no answer ends, and the log-probabilities are of the raw logits");
 }
 
-/* As many end tokens as a request may name: those of the greedy answer, which come last, are banned too. */
+/* As many end tokens as a request of the API may have: 256 that it names, and 16 of the model. Those of the greedy
+ * answer, which come last, are banned too. */
 TEST(many_bans)
 {
 	enum { BANNED = 272, MIN_TOKENS = 6 };
@@ -570,7 +572,7 @@ TEST(traffic)
 	ok_all("%u steps: 4 bytes a draw, and 4 + 8 n where log-probabilities are wanted", t.steps);
 }
 
-/* The longest prompt that has at least n tokens. */
+/* The first case whose prompt has at least n tokens; NULL: none. */
 static const struct golden_case *long_case(const struct golden *g, size_t n)
 {
 	for (size_t i = 0; i < g->n; i++)

@@ -1,6 +1,6 @@
 /* scheduler/: each rule by itself, with small numbers and without a cache. test_scheduler_cache.c adds the prefix
- * cache, test_waiting.c memory, and test_behaviours.c behaviours known from other engines. scheduler_world.h says how
- * requests and plans are written. */
+ * cache, test_waiting.c the queue, and test_behaviours.c behaviours known from other engines. scheduler_world.h says
+ * how requests and plans are written. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -554,7 +554,7 @@ TEST(abort)
 	ok(world_at_baseline(w) && !scheduler_plan(w->s), "abort between prefill and fork");
 }
 
-/* A draw without a token: its request ends, nothing of the row is kept, and the others go on. */
+/* A draw that failed has no token (-1). Its request ends, and the cache keeps nothing of the row. Others go on. */
 TEST(failed_draw)
 {
 	struct scheduler_config config = world_config(64, 100, 256);
@@ -639,7 +639,7 @@ TEST(shuffle)
 	ok(moved, "pages come in another order");
 }
 
-/* A recording has of a plan nothing but its hash. */
+/* A record has only the hash of a plan, so a plan with another value in a field must have another hash. */
 TEST(hash)
 {
 	int32_t tokens[3] = {1, 2, 3};

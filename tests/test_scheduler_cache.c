@@ -20,7 +20,7 @@ static uint64_t submit_with(struct world *w, const char *prompt, uint32_t max_to
 	return world_submit_request(w, &r);
 }
 
-/* The event of a request that ends with its first token. */
+/* The hit of a request, which ends with its first token. */
 static struct scheduler_hit hit_of(struct world *w, const char *prompt, bool cache_disabled,
 				   struct prefix_space space)
 {
@@ -81,7 +81,7 @@ TEST(states_of_a_window)
 		"the last page before the last token, the last and the first boundary, then from the back");
 	ok(world_published_text(w, "aabbccddeeffgghhiijj", 20), "and the end of the prompt");
 
-	/* Slots for the request itself and one more. */
+	/* A budget of 14 bytes, of which a page and a state take one each. */
 	c.n_slots = 8;
 	c.max_seqs = 1;
 	c.cache_bytes = 12 + 2;
@@ -135,7 +135,7 @@ TEST(following)
 	struct world *w = world_new(&c);
 	uint64_t first, second;
 
-	/* Three that share 6 tokens, and one that shares nothing. */
+	/* Three that share 6 tokens; in the second world also one that shares nothing. */
 	first = world_submit(w, "aabbccdd", 3);
 	second = world_submit(w, "aabbccee", 3);
 	world_submit(w, "aabbccff", 3);
@@ -338,7 +338,7 @@ TEST(choices_coming_back)
 	ok(run_until_retraction(w, 'x'), "a request of two choices is retracted");
 	commit_by_choice(w, 'x');
 	for (int i = 0; i < 100 && (w->plan = scheduler_plan(w->s)); i++) {
-		/* A fork's copies read pages that an earlier plan wrote. */
+		/* A fork copies states that an earlier plan wrote. */
 		for (uint32_t k = 0; k < w->plan->n_state_copies; k++) {
 			for (uint32_t n = 0; n < w->plan->n_prefill_rows; n++)
 				check(w->plan->rows[n].state_dst != w->plan->state_copies[k].src);

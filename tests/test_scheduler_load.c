@@ -42,7 +42,7 @@ static void submit_all(struct scheduler *s, uint64_t *ids)
 	static const int32_t end = END;
 	double t = cpu_us();
 
-	/* They share their beginnings, each a different one with each other. */
+	/* Prompts k and j share at least their first 64 * min(k % 4, j % 4) tokens. */
 	for (uint32_t k = 0; k < ARRAY_SIZE(prompts); k++)
 		for (uint32_t i = 0; i < PROMPT_MAX; i++)
 			prompts[k][i] = i < 64 * (k % 4) ? 1 : (int32_t)k;

@@ -166,8 +166,8 @@ static void draw(const struct plan *p, struct draw_result *results)
 								    p->draws[i].position)};
 }
 
-/* Three requests; while they run the allocation number `fail` (and no other; -1: none) fails. Returns how many there
- * were. */
+/* Three requests; while they run the allocation number `fail` (and no other; -1: none) fails. Returns the number of
+ * allocations. */
 static unsigned long run_three(struct scheduler *s, struct scheduler_request r, long fail)
 {
 	static struct draw_result results[2][SEQS];

@@ -1,6 +1,7 @@
-/* Memory that is short: the first allocation fails, then the second, and so on until none does, while a scheduler is
- * made, prompts are handed over, and calls take tokens. Each failure has to be reported, leave nothing behind and
- * disturb nothing else. The transfer thread is a double, whose notes the tests make themselves. */
+/* Memory that is short: a test runs again and again, and first its first allocation fails, then its second, until none
+ * does. The tests make schedulers and requests, hand prompts over, let calls take tokens, and read and write files. Each
+ * failure has to be reported, leave nothing behind and disturb nothing else. The transfer thread is a double: the tests
+ * themselves make the notes that it would send. */
 #include "tests/short_memory.h"
 
 #include <fcntl.h>
@@ -28,11 +29,11 @@
 /* ---- the double of the transfer thread ---- */
 
 static struct {
-	struct transfer_note *note; /* what transfer_next returns next */
+	struct transfer_note *note; /* the note that transfer_next returns next */
 	uint64_t asked;		    /* the attempt of the last transfer_ask; 0: none */
 	uint64_t failed;	    /* the attempt of the last transfer_fail; 0: none */
-	struct err why;		    /* of that */
-	uint32_t n_drawn;	    /* first tokens of the last transfer_draws */
+	struct err why;		    /* the error of that transfer_fail */
+	uint32_t n_drawn;	    /* number of first tokens in the last transfer_draws */
 } thread;
 
 int transfer_start(const struct transfer_config *config, struct transfer **ret, struct err *e)
@@ -159,7 +160,7 @@ TEST(scheduler_submit)
 
 static struct server server;
 
-/* What a handoff needs, for either role. */
+/* A worker of either role, as far as a handoff needs it. */
 struct side {
 	struct engine *engine;
 	struct scheduler *scheduler;
@@ -223,7 +224,8 @@ TEST(handoff_open)
 
 static const int32_t prompt[200] = {1, 2, 3};
 
-/* A prompt that a peer is to compute, which then has none: it is computed here, at once if memory is short. */
+/* A decode worker hands a prompt over, and the peer is lost (NOTE_LOST): the prompt is computed here. If memory is
+ * short, no peer is asked, and the prompt is computed here at once. */
 static void attempt_ask(void *arg, unsigned long n)
 {
 	struct side *side = arg;
@@ -279,7 +281,8 @@ static struct wire_prepare asked_prompt(void)
 				     .sampling = {.top_p = 1, .repetition_penalty = 1}};
 }
 
-/* A prompt of a decode worker: its first token is drawn, or the decode worker is told that memory is short. */
+/* A decode worker asks this prefill worker for a prompt. Its first token is drawn; or, if memory is short, the decode
+ * worker is told so. */
 static void attempt_prefill(void *arg, unsigned long n)
 {
 	struct side *side = arg;
@@ -447,7 +450,7 @@ TEST(trace)
 	ok(n >= 6, "are some");
 }
 
-/* The call of json_object_set_new that fails, as if memory were short: 1 is the next; 0: none. */
+/* The number of the call of json_object_set_new that fails, as if memory were short. 1: the next one; 0: none. */
 static unsigned long json_countdown;
 
 int __real_json_object_set_new(json_t *object, const char *key, json_t *value);
@@ -461,7 +464,7 @@ int __wrap_json_object_set_new(json_t *object, const char *key, json_t *value)
 	return -1;
 }
 
-/* Exports, and reads the config.json that was written. */
+/* Exports the model, and reads the config.json that was written into *ret. */
 static int try_export(const struct weights *w, const struct model_config *c, const char *json,
 		      struct buf *ret, struct err *e)
 {
@@ -518,8 +521,8 @@ int main(void)
 	struct err e = {0};
 
 	log_set_level(LOG_LEVEL_ERROR);
-	/* Hundreds of times a prefill worker's 256 blocks of a megabyte are allocated here; none is written to, unless
-	 * MALLOC_PERTURB_ fills them. */
+	/* These tests allocate the blocks of a prefill worker, some 256 MiB (shipping.h), again and again, and write to
+	 * none of them. MALLOC_PERTURB_ would fill them all, which takes long. */
 	mallopt(M_PERTURB, 0);
 	queue_init(&server.inbox);
 	check(lifecycle_new(&server.lifecycle, &e) == 0);

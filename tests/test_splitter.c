@@ -16,7 +16,7 @@
 #include "tests/random.h"
 #include "tests/tap.h"
 
-static uint32_t *agreed; /* code points on which PCRE2 and our table agree, n_agreed */
+static uint32_t *agreed; /* [n_agreed] code points on which PCRE2 and our table agree */
 static size_t n_agreed;
 
 static void find_agreed(void)

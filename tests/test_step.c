@@ -55,7 +55,7 @@ static bool is_batch(const struct split_batch *b, uint32_t first_row, uint32_t n
 	return b->first_row == first_row && b->n_rows == n_rows && b->n_splits == n_splits;
 }
 
-/* A report whose log-probability is NaN: the draw or the score has failed. */
+/* A draw or score whose report has NaN as its log-probability has failed. Its token is -1. */
 TEST(failed)
 {
 	const struct step_draw wants[2] = {{.want_logprobs = true}, {.want_logprobs = true}};

@@ -104,7 +104,7 @@ static void test_budget(const char *dir)
 	   "the ones that were used last stay");
 	close_store(&f);
 
-	/* Order survives a restart: times have a resolution of a second there. */
+	/* The order survives a restart. On disk times have a resolution of a second. */
 	pause_ms(1100);
 	open_settled(&f, &c);
 	store_touch(f.store, &it[22].item, 1);

@@ -212,7 +212,7 @@ static bool wait_paused(struct fixture *f)
 	return stats_of(f).disk == STORE_DISK_PAUSED;
 }
 
-/* Somebody makes room the short way. */
+/* Somebody deletes the whole directory to make room. */
 static void test_deleted(const char *dir)
 {
 	struct fixture f, two;
@@ -312,7 +312,7 @@ static void test_full(const char *dir)
 	ok_all("a limit of file sizes");
 }
 
-/* A disk of 64 KB of our own, where we may mount one. */
+/* A disk of 64 KB that this program has mounted, where it may. */
 static void test_full_disk(const char *dir, bool mounted)
 {
 	struct store_config c = config_of(dir);

@@ -18,7 +18,7 @@ static struct store_entry *add(struct store_index *x, uint32_t path, uint32_t i,
 	return entry;
 }
 
-/* Depth of the oldest file, which goes; 0: none. */
+/* Removes the oldest file. Returns ten times the number of its page (from 1), plus its kind; 0: none. */
 static uint32_t next_to_go(struct store_index *x)
 {
 	struct store_entry *entry = store_index_oldest_disk(x);
@@ -64,13 +64,14 @@ int main(void)
 	is_int(x.own_files, 5, "files are counted");
 	is_int(x.disk_bytes, 4 * 4096 + 8192, "and their bytes");
 
-	/* Another prefix that begins with the first page, and one that has nothing to do with it, much later. */
+	/* Much later: the first two pages of another prefix, a page of a third one whose beginning is not there, and a
+	 * file of another directory. */
 	x.now_ns = UINT64_C(100000000000);
 	late = add(&x, 2, 0, TIER_PAGE);
 	store_index_file(&x, late, 4096);
 	e[4] = add(&x, 2, 1, TIER_PAGE);
 	store_index_file(&x, e[4], 4096);
-	e[5] = add(&x, 3, 5, TIER_PAGE); /* of a prefix that is not there */
+	e[5] = add(&x, 3, 5, TIER_PAGE);
 	store_index_file(&x, e[5], 4096);
 	foreign = store_index_add(&x, &(struct store_place){.directory = 2}, true);
 	if (!foreign)

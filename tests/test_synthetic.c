@@ -44,8 +44,8 @@ static const struct {
 	{42, 0x1p-40f, 0, 0},
 };
 
-/* The first elements of each case, computed by another program (in exact fractions): host and device share one text,
- * so a change of it would change both. */
+/* The first elements of each case, as another program computed them in exact fractions. Host and device compile the same
+ * text, so a wrong change of that text would change both, and a comparison of the two would not find it. */
 static const uint16_t recorded[ARRAY_SIZE(cases)][8] = {
 	{0xbd00, 0xbd00, 0xbd00, 0xbd00, 0x3c9b, 0xba9c, 0x3c21, 0x3cc4},
 	{0xbe53, 0x3d58, 0xbef6, 0x3dcc, 0x3f23, 0xbe1f, 0x3da4, 0x3ebd},

@@ -379,7 +379,7 @@ static char *repeated(const char *head, const char *piece, size_t n, const char 
 	return b.data;
 }
 
-/* Each of these would take forever, or all memory, or the stack. */
+/* Each of these would take forever, or all memory, or the stack, or more than 64 bits. */
 TEST(bounds)
 {
 	static const char *const hostile[] = {
@@ -501,8 +501,6 @@ TEST(nul)
 	buf_release(&out);
 	json_decref(context);
 }
-
-/* ---- the model's directory ---- */
 
 /* ---- a pace ---- */
 

@@ -65,7 +65,7 @@ static uint32_t take_stores(struct world *w)
 
 static uint32_t asked; /* by the last call of take_loads */
 
-/* Takes the items to load and answers: the first `good` of them come. */
+/* Takes the items to load and answers: the first `good` of them come. Returns how many were wanted. */
 static uint32_t take_loads(struct world *w, uint32_t good)
 {
 	struct scheduler_item item;
@@ -251,7 +251,7 @@ TEST(abort)
 	ok_all("a request that is aborted while it waits gives everything back");
 }
 
-/* As many different prompts as make more items than there are pages and slots. */
+/* Runs n different prompts of WORLD_LEN / 2 - 1 tokens. */
 static void submit_many(struct world *w, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {

@@ -20,7 +20,7 @@ static struct tier_item item_of(uint32_t page, uint64_t origin, enum tier_kind k
 				  .kind = kind};
 }
 
-/* Pages are few, so every key shares its bucket with another one. */
+/* Pairs of keys have the same first half, so that they share a bucket though pages are few. */
 static void make_keys(void)
 {
 	for (uint32_t i = 0; i < PAGES; i++) {
@@ -36,7 +36,7 @@ struct ask {
 	bool needs_state, clean_only;
 };
 
-/* The deepest end behind page i after `origin`, or 0. */
+/* The deepest end that a path from page i on can have, behind a page of `origin`; 0: none. */
 static uint32_t deepest(const struct ask *a, uint32_t i, uint64_t origin)
 {
 	uint32_t best = 0;

@@ -15,7 +15,7 @@
 #include "tests/golden.h"
 #include "tests/tap.h"
 
-enum { AGAIN = 1000 }; /* the step in which they come again: all have ended */
+enum { AGAIN = 1000 }; /* the step in which all requests come again: they have ended by then */
 
 /* Every request twice: the second time all full pages in front of the prompt's last token are cached. With
  * n_pages set both times are at once, in little memory. */

@@ -260,7 +260,7 @@ TEST(classes)
 
 /* ---- refused files ---- */
 
-/* clang-format off: a case is a line. */
+/* clang-format off: a case begins a line. */
 static const struct {
 	const char *change; /* of lexis's file */
 	int code;

@@ -37,7 +37,7 @@ static struct port *open_port(const struct transfer_keys *k)
 	return open_limited(k, 0);
 }
 
-/* The next message of a port, while the other one does this; false: none in so many ms. */
+/* The next message of a port; false: none came in `ms` milliseconds. */
 static bool next(struct port *p, uint32_t *peer, zmq_msg_t *head, zmq_msg_t *body, uint64_t ms)
 {
 	uint64_t until = clock_now_ns() + ms * 1000000;
@@ -65,7 +65,7 @@ static bool got(struct port *p, uint32_t *peer, const char *head, const char *bo
 	return same;
 }
 
-/* Until nothing has come for so many ms. */
+/* Drops messages until none has come for `ms` milliseconds. */
 static void drop_all(struct port *p, uint64_t ms)
 {
 	uint32_t peer;
@@ -271,7 +271,7 @@ TEST(messages)
 	port_close(server);
 }
 
-/* A peer that asks and does not read costs so many messages, and other peers nothing. */
+/* For a peer that asks and does not read a bounded number of messages is kept. Other peers do not notice. */
 TEST(limit)
 {
 	enum { BYTES = 1 << 16, ENOUGH = 4096 };
@@ -369,7 +369,7 @@ TEST(keys)
 	free(ours.allowed);
 }
 
-/* The key of a link changes only for another key that fits. */
+/* A link takes only a key that is another one than its own, and of the right length. */
 TEST(key_of_a_link)
 {
 	struct transfer_keys ours = new_keys(), first = new_keys(), second = new_keys();

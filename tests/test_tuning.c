@@ -98,7 +98,7 @@ static const char units[] = "the number of compute units is * or from 1 to 10485
 static const char sizes[] = "M is *, 1, 2, 4, 8, 16, 32, 64, 128, 512 or 2048";
 static const char times[] = "a time is - or a number of microseconds, at most 1000000000000";
 
-/* clang-format off: a case is a line. */
+/* clang-format off: a case begins a line. */
 static const struct {
 	const char *line, *why;
 } lines[] = {
@@ -211,7 +211,7 @@ static void finds(const struct tuning_table *t, struct tuning_device d, struct t
 TEST(finding)
 {
 	struct err e = {0};
-	/* clang-format off: a row is a line. */
+	/* clang-format off: the rows of a table. */
 	struct tuning_table *t =
 		parse(HEAD ROW("a cpu\t1.0\t2", "product\t1024\t1024\t8", "blocks=2", "same\t1\t2")
 			      ROW("*\t*\t2", "product\t1024\t1024\t8", "blocks=4",
@@ -292,7 +292,7 @@ static const struct kernel_shape shape = {
 	.n_mlps = 1,
 	.mlps = {{.experts = 64, .topk = 8, .expert_size = 256, .shared_size = 256}}};
 
-/* clang-format off: a program is a line. */
+/* clang-format off: a program begins a line. */
 static const struct tuning_cut built_in[CUT_PROGRAMS] = {
 	[CUT_GEMM] = {.tile_rows = 8,
 		      .tile_blocks = 2,
@@ -332,7 +332,7 @@ static struct cuts choose(const char *text, bool any_bits)
 
 TEST(cuts)
 {
-	/* clang-format off: a row is a line. */
+	/* clang-format off: the rows of a table. */
 	struct cuts c = choose(HEAD ROW(ANY, "product\t1024\t1024\t*", "blocks=4", "same\t1\t2")
 				       ROW(ANY, "experts\t256\t1024\t8", "blocks=4", "same\t1\t2")
 					       ROW(ANY, "product\t32768\t1024\t1", "chains=2",

@@ -12,7 +12,7 @@ static size_t make(char *out, size_t i)
 {
 	size_t len = 3 + i % (LONGEST - 2);
 
-	/* Alike but for one byte at a changing place, so that each byte of a key counts. */
+	/* Alike but for up to four bytes, one of them at a changing place, so that each byte of a key counts. */
 	memset(out, 'x', len);
 	out[i * 7 % len] = (char)('a' + i % 23);
 	out[0] = (char)(i >> 8);

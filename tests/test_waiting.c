@@ -94,7 +94,8 @@ static uint64_t submit_of(struct world *w, char letter, uint64_t owner, uint32_t
 	return world_submit_request(w, &r);
 }
 
-/* 8 seats, so an owner has at most 4 while others wait. */
+/* There are 8 seats. An owner that has seats gets no more than 4 in all while a request of another owner can be admitted
+ * instead. */
 TEST(fairness)
 {
 	struct scheduler_config c = world_config(0, 120, 64);
@@ -145,7 +146,7 @@ TEST(fairness)
 		"if the others want too much as well, the first one goes");
 }
 
-/* An owner that has more than half of the seats when another one comes gives some back. */
+/* An owner has more than half of the seats when a request of another owner comes: some of its requests are retracted. */
 TEST(give_way)
 {
 	struct scheduler_config c = world_config(0, 120, 64);

@@ -47,7 +47,8 @@ static struct connection *open_watched(int fd)
 	return watch_open(watch, fd, &(struct sockaddr){.sa_family = AF_UNIX});
 }
 
-/* Milliseconds until a client that leaves, or shuts down its half of the connection, is seen. */
+/* A client leaves, or (half) shuts down its half of the connection. Returns the milliseconds until this is seen; -1: it
+ * was not seen within two seconds. */
 static int hang_up(bool half)
 {
 	struct connection *k;
@@ -73,7 +74,7 @@ static int hang_up(bool half)
 	return ms;
 }
 
-/* The median, because a busy machine delays one or another of them. */
+/* Of five clients three must be seen within 100 ms: a busy machine may delay one or two. */
 static void test_hang_up(bool half)
 {
 	enum { N = 5 };
@@ -87,7 +88,7 @@ static void test_hang_up(bool half)
 	   half ? "shuts down its half" : "leaves", ms[0], ms[1], ms[2], ms[3], ms[4]);
 }
 
-/* It left between two requests, or before the body was complete: seen when the next one begins. */
+/* A client left between two requests, or before the body was complete: this is seen when the next answer begins. */
 TEST(left_before)
 {
 	struct connection *k;
@@ -148,7 +149,7 @@ TEST(reuse)
 	is_int(unseen, 0, "which is watched itself");
 }
 
-/* Whether the watch thread cuts a connection within `ms`, as its client sees. */
+/* Whether the client sees within `ms` milliseconds that the watch thread has cut its connection. */
 static bool is_cut(int client, int ms)
 {
 	struct pollfd p = {.fd = client, .events = POLLIN};
@@ -156,8 +157,9 @@ static bool is_cut(int client, int ms)
 	return poll(&p, 1, ms) == 1;
 }
 
-/* Answers that are not read take at most 1000 bytes: that of the client that has left most unread for longest is ended.
- * An answer that has not begun is hurt only if it takes more than that itself, and its client is told. */
+/* Answers that are not read may take 1000 bytes together. Beyond that the watch thread ends answers until the rest fits,
+ * each time the one with the largest product of bytes and seconds. Answer 0 has not begun, so its product is 0: it is
+ * ended only when it alone takes more, and then its client gets an error. */
 TEST(unread)
 {
 	enum { N = 4 };
@@ -208,8 +210,8 @@ TEST(unread)
 	is_int((long long)atomic_load(&server.metrics.unread_bytes), 0, "nothing is left");
 }
 
-/* When an address has eight connections waiting, each new one closes that which has waited longest: for the rest of a
- * request, or for a client that does not read its answer. */
+/* When eight connections of an address wait, each new one cuts the one that has waited longest. A connection waits for
+ * the rest of a request, or for a client that does not read its answer. */
 TEST(share)
 {
 	enum { SHARE = 8, N = SHARE + 4 };
@@ -227,7 +229,7 @@ TEST(share)
 			call_waits(c[0], true);
 		if (i == 3)
 			watch_answering(watch, k[i], c[1]);
-		/* number 3 does not wait, so there are eight that do when number 8 is there */
+		/* Number 3 does not wait, so the eighth that waits is number 8. Number 9 is the first to cut one. */
 		for (int j = 0; j <= i; j++)
 			wrong += is_cut(fds[j][1], 0) != (j < i - SHARE);
 	}

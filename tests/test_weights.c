@@ -20,7 +20,7 @@
 #include "tests/tap.h"
 
 /* Small configurations; vocab_size x hidden_size is 65536, so that an embedding holds every 16-bit
- * number, and no two sizes are equal, so that a mix-up changes a shape. */
+ * number, and few sizes are equal, so that most mix-ups change a shape. */
 #define COMMON                                                                                       \
 	"'hidden_size':32,'num_hidden_layers':4,'vocab_size':2048,'num_attention_heads':4,"          \
 	"'num_key_value_heads':2,'head_dim':16,'linear_num_key_heads':2,'linear_num_value_heads':6," \
@@ -340,7 +340,7 @@ TEST(names)
 	copy_rename(k, "model.visual.blocks.0.norm.weight", "visual.blocks.0.norm.weight");
 	expect_same(k, &c, base, "language_model.model.");
 
-	/* One tensor an expert, as many checkpoints have it. */
+	/* Three tensors for each expert, as many checkpoints have them. */
 	k = copy_open(scratch_path("moe"));
 	for (uint32_t layer = 0; layer < c.n_layers; layer++) {
 		size_t bytes = 2ul * c.expert_size * c.hidden_size;
@@ -695,7 +695,7 @@ TEST(tiny)
 	is_int(n, 22, "there are 22");
 }
 
-/* The parameters of synthetic weights, as another program computed them. */
+/* Key, scale and offset of synthetic weights are those that another program computed. */
 TEST(synthesis)
 {
 	const struct weight matrix = {.role = WEIGHT_DELTA_QKV, .cols = 256, .gain = 1, .layer = 3};
@@ -733,7 +733,7 @@ static uint64_t hash_of(const struct weights *w, const struct model_config *c)
 	return (uint64_t)h.value;
 }
 
-/* A seed means the same weights in every version. */
+/* A seed gives the same weights in every version of the program. */
 TEST(recorded)
 {
 	static const struct {

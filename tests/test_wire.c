@@ -190,7 +190,7 @@ TEST(header)
 	buf_release(&a);
 }
 
-/* A parser accepts exactly the messages of the encoder: if one refuses a message, the other does too. */
+/* The encoder refuses the message with this text, and writes nothing. */
 static void refused(struct wire_message m, const char *text)
 {
 	struct err e = {0};

@@ -228,7 +228,7 @@ static int take_headers(struct stream *s, struct err *e)
 	return 0;
 }
 
-/* Takes the complete events out of the front of s->body and calls s->event with the data of each one that has data. */
+/* Takes the complete events out of the front of s->body and calls s->event for each one that begins with "data:". */
 static void take_events(struct stream *s)
 {
 	size_t at = 0;

@@ -47,7 +47,8 @@ struct stream {
 	/* the answer has Content-Length; an answer with neither this nor chunks ends when the server closes the
 	 * connection */
 	bool has_length;
-	/* Called with the data of each server-sent event that has data, ended by a 0. NULL: the body is kept whole. */
+	/* Called for each server-sent event that begins with "data:", with the text behind that, ended by a 0. NULL:
+	 * the body is kept whole. */
 	void (*event)(struct stream *s, const char *data, size_t len);
 	void *user;
 };
@@ -56,8 +57,8 @@ void stream_init(struct stream *s, void (*event)(struct stream *, const char *, 
 		 void *user);
 void stream_release(struct stream *s);
 
-/* Begins to send a request, after connecting if the stream is CLOSED; *ret_new: it connected, and s->fd is a new
- * descriptor. The stream must be CLOSED or IDLE. body: JSON, or "". */
+/* Begins to send a request, and before that to connect if the stream is CLOSED; *ret_new: it was CLOSED, and s->fd is a
+ * new descriptor. The stream must be CLOSED or IDLE. body: JSON, or "". */
 int stream_send(struct stream *s, const struct target *t, const char *method, const char *path,
 		const char *body, bool *ret_new, struct err *e) MUST_CHECK;
 

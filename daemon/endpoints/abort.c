@@ -1,4 +1,5 @@
-/* POST /abort?id=ID: ends a request. It takes no body and no place in the queue, so that it works when both are full. */
+/* POST /abort?id=ID: ends a request. It needs no body and no place in the queue, so it works even when the queue and
+ * the memory for bodies are full. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -35,10 +35,10 @@ struct tree {
 	bool truncated, failed;
 	/* written by http: the progress of the answer */
 	bool begun;
-	size_t next, next_id; /* the next node, and the first of its ids */
-	/* The space's number for clients: 0 without a salt, else the id of its first node in the copy (the nodes of a
-	 * space come one after the other). Clients must not see the space's own id, a hash of the salt: they could
-	 * try salts. */
+	size_t next, next_id; /* index of the next node, and of its first token id */
+	/* The number of the next node's space, for clients: 0 without a salt, else the id of the space's first node
+	 * in the copy (the nodes of a space come one after the other). Clients must not see the space's own id. It is
+	 * a hash of the salt, and a client could hash one salt after the other until it finds this one. */
 	uint64_t space;
 };
 
@@ -206,7 +206,7 @@ static void write_totals(const struct tree *t, struct buf *out)
 	buf_putc(out, '}');
 }
 
-/* Writes the node `next`. */
+/* Writes the next node, and moves on to the one behind it. */
 static void write_next(struct tree *t, struct buf *out)
 {
 	const struct prefix_view *v = &t->nodes[t->next];

@@ -22,6 +22,6 @@ const struct endpoint endpoint_detokenize = {
 	.path = "/detokenize",
 	.post = true,
 	.id = "detok-",
-	.most_body = 4 << 20, /* the ids of half a million tokens */
+	.most_body = 4 << 20, /* room for the ids of half a million tokens */
 	.reply = detokenize,
 };

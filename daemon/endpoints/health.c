@@ -23,7 +23,7 @@ const struct endpoint endpoint_ready = {
 	.get = health,
 };
 
-/* The name in Amazon SageMaker. */
+/* The path that Amazon SageMaker asks for. */
 const struct endpoint endpoint_ping = {
 	.path = "/ping",
 	.health = true,

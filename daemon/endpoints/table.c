@@ -31,7 +31,8 @@ ENDPOINTS(DECLARE)
 
 static const struct endpoint *const endpoints[] = {ENDPOINTS(ADDRESS)};
 
-/* Whether the path is `own`, an endpoint's; or, with named, begins with it and has more. */
+/* Whether a path is `own`, the path of an endpoint; or, if `named` is set, begins with `own` and goes on. *ret_rest:
+ * the rest of the path behind `own`. */
 static bool is_path(const char *path, const char *own, bool named, const char **ret_rest)
 {
 	size_t len = strlen(own);

@@ -5,6 +5,6 @@
 
 #include "daemon/request/endpoint.h"
 
-/* Returns the endpoint of a path, and in *ret_rest the rest of `path` behind endpoint.path. NULL: there is none. The
- * "/v1" of a path may be left out. */
+/* Returns the endpoint of a path, and in *ret_rest the rest of `path` behind the endpoint's own path. NULL: there is
+ * none. An endpoint whose path begins with "/v1" is also found without these characters. */
 const struct endpoint *endpoints_find(const char *path, const char **ret_rest);

@@ -84,7 +84,8 @@ uint64_t address_number(const struct address *a)
 	return mix_add(half[0], v4 ? half[1] : 0) >> 2 | UINT64_C(1) << 62;
 }
 
-/* Reads "ADDRESS" or "ADDRESS/BITS". */
+/* Reads "ADDRESS" or "ADDRESS/BITS". Puts a zero byte in place of the slash. False: the text is neither; then *ret
+ * may have changed. */
 static bool parse_network(char *text, struct network *ret)
 {
 	char *slash = strchr(text, '/'), *end = text;

@@ -8,7 +8,8 @@
 
 #include "base/err.h"
 
-/* An IPv6 address. IPv4's are mapped to ::ffff:0:0/96; all zeros stand for any other kind, a Unix socket's. */
+/* An IPv6 address. An IPv4 address is mapped into ::ffff:0:0/96. All zeros stand for an address of another kind, such
+ * as that of a Unix socket. */
 struct address {
 	uint8_t bytes[16];
 };
@@ -19,20 +20,22 @@ bool address_equal(const struct address *a, const struct address *b);
 /* Whether only this machine reaches the address: 127.0.0.0/8 and ::1. */
 bool address_is_loopback(const struct address *a);
 
-/* Reads an address, "10.0.0.1" or "::1". False: the text is another; *ret is unchanged. */
+/* Reads an address, "10.0.0.1" or "::1". False: the text is not an address; *ret is unchanged. */
 bool address_parse(const char *text, struct address *ret);
 
-/* Reads an address as proxies write it: with white space around it, perhaps with a port ("10.0.0.1:567", "[::1]:567").
- * False: as above. */
+/* Reads an address as proxies write it: perhaps with white space around it, perhaps with a port ("10.0.0.1:567",
+ * "[::1]:567"). False: as for address_parse. */
 bool address_parse_forwarded(const char *text, struct address *ret);
 
-/* Returns a number for the client with this address, of 2^62 and more: a hash of the address, of IPv6 of its first 64
- * bits, because a client may have all addresses that begin with them. */
+/* Returns a number for the client with this address: a hash of the address. It is at least 2^62, so that it is not
+ * the number of a client's key (exchange.owner). Of an IPv6 address only the first 64 bits count, because one client
+ * may have all addresses that begin with them. */
 uint64_t address_number(const struct address *a);
 
 enum { NETWORKS_MAX = 64 };
 
-/* Networks: addresses whose first `bits` bits are those of `address`. */
+/* A list of networks. A network has all addresses whose first `bits` bits are those of `address`; `bits` counts in
+ * the IPv6 form, so 127.0.0.0/8 has 104. */
 struct networks {
 	struct network {
 		struct address address;
@@ -41,8 +44,8 @@ struct networks {
 	size_t n;
 };
 
-/* Fills *ret with a list of addresses or ADDRESS/BITS, separated by commas; an empty text is an empty list. -EINVAL with
- * a sentence. */
+/* Reads a list of networks with commas between them. Each is ADDRESS, which stands for itself alone, or ADDRESS/BITS.
+ * An empty text is an empty list. -EINVAL with a sentence. */
 int networks_parse(const char *text, struct networks *ret, struct err *e) MUST_CHECK;
 
 bool networks_have(const struct networks *l, const struct address *a);

@@ -14,9 +14,9 @@ struct http {
 	struct server *server;
 	struct watch *watch;
 	struct MHD_Daemon *daemon;
-	bool local;		     /* only this machine reaches the address at which it listens */
-	bool admin;		     /* it has the endpoints for the operator */
-	const struct api_keys *keys; /* borrowed */
+	bool local;			/* only this machine reaches the address of its socket */
+	bool admin;			/* endpoints for the operator are served */
+	const struct api_keys *keys;	/* as in struct http_listener (http.h); borrowed */
 	const struct networks *trusted; /* --trusted-proxy; borrowed */
 	_Atomic bool closing;		/* set by main, in http_stop */
 };
@@ -30,23 +30,25 @@ struct exchange {
 	struct err error;
 	/* options: the method is OPTIONS; close: close the connection after the answer */
 	bool options, close;
-	struct access access; /* moves into the call when the request is completed */
-	uint64_t owner;	   /* the client: the number of its key, or of its address (call.owner) */
-	struct buf body;   /* moves into the call */
-	uint64_t length;   /* Content-Length; 0: there is none */
-	uint64_t received; /* bytes of the body that came, also those that were dropped */
-	void *own;	   /* made by endpoint->ask; moves into the call */
-	struct call *call; /* owned reference; NULL: there is no call, or not yet */
+	/* copied into the call, if there is one, when the request is completed */
+	struct access access;
+	uint64_t owner;	 /* number of the client: of its key, or of its address (call.owner) */
+	struct buf body; /* moves into the call */
+	/* Content-Length; 0: there is none, or no memory could be reserved for so much */
+	uint64_t length;
+	uint64_t received;     /* bytes of the body that came, also those that were dropped */
+	void *own;	       /* made by endpoint->ask; moves into the call */
+	struct call *call;     /* owned reference; NULL: there is no call, or not yet */
 	struct answer *answer; /* owned; NULL until the call runs */
-	struct buf
-		tokens; /* records that were taken from the call; those from tokens_at on are not used yet */
+	/* records that were taken from the call; those from byte tokens_at on are not used yet */
+	struct buf tokens;
 	size_t tokens_at;
-	struct call_news news; /* came with them */
-	bool feeding;	       /* not all of them are used */
+	struct call_news news; /* taken from the call together with `tokens` */
+	bool feeding;	       /* `tokens` and `news` are not used up: no others are taken */
 	struct buf out;	       /* bytes out_at .. len of the answer are not sent yet */
 	size_t out_at;
 	bool over;    /* out has the rest of the answer */
-	bool streams; /* the headers of a stream were sent */
+	bool streams; /* the answer is sent as a stream */
 };
 
 static inline const char *exchange_header(struct MHD_Connection *mc, const char *name)
@@ -72,7 +74,8 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 	ON(role_http);
 void exchange_free(struct exchange *x) ON(role_http);
 
-/* Writes the line of the log for the request, or leaves it to its call. To be called when the request is completed. */
+/* To be called when the request is completed. If the request has a call, hands x->access over to it, and the call
+ * writes the request's line in the log (call_unref). Otherwise writes that line. */
 void exchange_end(struct exchange *x) ON(role_http);
 
 /* send.c: hands a whole answer to libmicrohttpd. body is taken, also on failure. type: the Content-Type, NULL: none. */
@@ -83,5 +86,6 @@ enum MHD_Result send_whole(struct MHD_Connection *mc, struct exchange *x, unsign
 enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const struct err *e)
 	ON(role_http);
 
-/* send.c: sends the call's answer, begins its stream, or suspends the connection if there is nothing to send yet. */
+/* send.c: sends the call's answer or begins its stream. Suspends the connection if there is nothing to send yet.
+ * MHD_NO: close the connection. */
 enum MHD_Result send_call(struct MHD_Connection *mc, struct exchange *x) ON(role_http);

@@ -6,7 +6,7 @@
 
 #include "base/problem.h"
 
-/* Whether all characters of a name are those of a token (RFC 9110, section 5.6.2). */
+/* Whether a name is a token (RFC 9110, section 5.6.2): one character or more, and only those that are allowed. */
 static bool is_token(const char *name, size_t len)
 {
 	static const char marks[] = "!#$%&'*+-.^_`|~";
@@ -21,7 +21,7 @@ static bool is_token(const char *name, size_t len)
 	return len;
 }
 
-/* Whether the name is `want`, case aside. *ret_bad becomes true if `want` is only its beginning. */
+/* Whether the name is `want`, case aside. *ret_bad becomes true if the name begins with `want` and goes on. */
 static bool is_name(const char *name, size_t len, const char *want, bool *ret_bad)
 {
 	size_t n = strlen(want);

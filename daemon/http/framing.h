@@ -1,9 +1,11 @@
-/* Whether a request's headers say in one way alone where its body ends and for which host it is (RFC 9112, sections 3.2
- * and 5 to 7). A proxy in front may read doubtful headers otherwise than libmicrohttpd does; then a body's end could be
- * taken for another client's request (request smuggling). libmicrohttpd hands such headers on, so they are checked here.
+/* Whether a request's headers say in one way alone where its body ends and for which host it is (RFC 9112, sections
+ * 3.2 and 5 to 7). A proxy in front may read doubtful headers otherwise than libmicrohttpd does. Then libmicrohttpd
+ * could take the last part of one client's body for a request of another client (request smuggling). libmicrohttpd
+ * hands such headers on, so they are checked here.
  *
- * Of a header that is folded over several lines libmicrohttpd makes a wrong name: "Content-Length: 1" with a second line
- * " 2" becomes the header "Content-Length2: 1". So names that begin like those of this check are refused. */
+ * Of a header that is folded over several lines libmicrohttpd makes a wrong name: "Content-Length: 1" with a second
+ * line " 2" becomes the header "Content-Length2: 1". So a longer name that begins with "Content-Length" or
+ * "Transfer-Encoding" is refused. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,21 +13,22 @@
 
 #include "base/err.h"
 
-enum { FRAMING_HEADERS_MAX = 32 << 10 }; /* bytes of all headers together */
+enum { FRAMING_HEADERS_MAX = 32 << 10 }; /* the most bytes of all names and values */
 
-/* A request's headers so far. Zero at first. */
+/* The facts that the check needs, from the headers of a request so far. All zeros at first. */
 struct framing {
+	/* number of headers Content-Length, Transfer-Encoding and Host */
 	unsigned n_lengths, n_codings, n_hosts;
-	size_t bytes;	       /* of names and values */
-	bool bad_name;	       /* a name has a character that is not allowed, or was folded */
-	bool not_chunked;      /* a transfer coding is not "chunked" */
-	bool content_encoding; /* the body has a content coding: gzip */
+	size_t bytes;	       /* of all names and values */
+	bool bad_name;	       /* a name is not a token, or is that of a folded header */
+	bool not_chunked;      /* a Transfer-Encoding is not "chunked" */
+	bool content_encoding; /* a Content-Encoding is not "identity" */
 };
 
-/* Adds a header; the texts are borrowed for the call. */
+/* Adds a header. The texts are borrowed until the function returns. */
 void framing_add(struct framing *f, const char *name, size_t name_len, const char *value,
 		 size_t value_len);
 
-/* To be called behind the last header. version: "HTTP/1.1". 0, or a problem with a sentence: the request must be refused
- * and the connection closed. */
+/* To be called after the last framing_add. version: "HTTP/1.1". 0, or the negative code of a problem with a sentence:
+ * the request must be refused and the connection closed. */
 int framing_check(const struct framing *f, const char *version, struct err *e) MUST_CHECK;

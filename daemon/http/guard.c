@@ -6,8 +6,9 @@
 #include "base/problem.h"
 #include "daemon/http/host.h"
 
-/* On loopback, checks that the request names this machine or a host that is allowed. Only HTTP/1.0 may leave the header
- * out (framing.c); the probes of proxies do. */
+/* At a loopback address, checks that the header Host names this machine or a host that is allowed. A request without
+ * the header is one of HTTP/1.0 (framing.c). It gets only the endpoints for probes, because the probes of some
+ * proxies are such requests. */
 static int check_host(struct MHD_Connection *mc, const struct exchange *x, struct err *e)
 {
 	const char *host = exchange_header(mc, "Host");
@@ -23,8 +24,9 @@ static int check_host(struct MHD_Connection *mc, const struct exchange *x, struc
 		       host);
 }
 
-/* Finds the key that a header's value has behind `scheme`. Returns its number, or 0. The value may have a zero byte
- * within: then it is no key. */
+/* Finds the key that stands behind `scheme` in a header's value. Returns its number; 0: there is none, or it is not
+ * in `keys`. The value is looked up with its length, so that one with a zero byte within is read to its end and is no
+ * key. */
 static size_t key_in(struct MHD_Connection *mc, const struct api_keys *keys, const char *header,
 		     const char *scheme)
 {
@@ -37,14 +39,15 @@ static size_t key_in(struct MHD_Connection *mc, const struct api_keys *keys, con
 		return 0;
 	for (; n && n < len && value[n] == ' '; n++)
 		;
-	/* Blanks behind a value are no part of it (RFC 9110, section 5.5). */
+	/* Blanks at the end of a header's line are no part of the value (RFC 9110, section 5.5). */
 	for (; len > n && (value[len - 1] == ' ' || value[len - 1] == '\t'); len--)
 		;
 	return api_keys_find(keys, value + n, len - n);
 }
 
-/* Checks that the request has one of the keys, if there are any; *ret_key is its number. A probe of a load balancer
- * has none, and neither has the question of a browser what it may send (OPTIONS). */
+/* Checks that the request has one of the port's keys, if the port has any. *ret_key is the key's number, and
+ * unchanged if no key is needed. Two kinds of requests need none: the probes of load balancers (endpoint.health), and
+ * OPTIONS, by which a browser asks which requests it may send. */
 static int check_key(struct MHD_Connection *mc, const struct exchange *x, size_t *ret_key,
 		     struct err *e)
 {
@@ -64,9 +67,11 @@ static int check_key(struct MHD_Connection *mc, const struct exchange *x, size_t
 		       "\"x-api-key: KEY\"");
 }
 
-/* Refuses requests that the page of a web site sent, where these could do harm. The rules of CORS do not keep a page
- * from sending a request that flushes the cache, only from reading the answer. With such a request a browser sends
- * Origin, or at least Sec-Fetch-Site. */
+/* Refuses requests that pages of web sites sent, where they could do harm. At a guarded endpoint these are all
+ * requests with Origin, but for OPTIONS. A POST to a guarded endpoint, or a DELETE, is also refused if Sec-Fetch-Site
+ * says that it comes from another site. Such a check is needed because CORS keeps a page only from reading an answer.
+ * It does not keep the page from sending a request that flushes the cache. With that request a browser sends Origin,
+ * or at least Sec-Fetch-Site. */
 static int check_origin(struct MHD_Connection *mc, const struct exchange *x, const char *method,
 			struct err *e)
 {
@@ -89,8 +94,9 @@ static enum MHD_Result keep_forwarded(void *cls, enum MHD_ValueKind kind, const 
 	return MHD_YES;
 }
 
-/* Returns the address of the client. A proxy that is trusted tells it in X-Forwarded-For, behind what others have
- * written there: the last address of the last header. */
+/* Returns the address of the client. A trusted proxy (--trusted-proxy) appends it to X-Forwarded-For, behind
+ * addresses that others have written there. So it is the last address of the last such header. If that cannot be
+ * read, returns the proxy's own address. */
 static struct address address_of_client(struct MHD_Connection *mc, const struct http *h)
 {
 	const union MHD_ConnectionInfo *info =
@@ -121,7 +127,8 @@ int guard_check(struct MHD_Connection *mc, struct exchange *x, const char *metho
 		r = check_origin(mc, x, method, e);
 	if (!r)
 		r = check_key(mc, x, &key, e);
-	/* Beside --admin-port, h->admin tells its keys from those of the main port. */
+	/* Keys of the two ports may have the same number. If there is --admin-port, h->admin is true at that port
+	 * alone, so it tells the numbers of the two apart. */
 	x->owner = key ? key | (uint64_t)x->http->admin << 32 : address_number(&a);
 	return r;
 }

@@ -1,6 +1,6 @@
-/* The header Host of requests to a loopback address. A web page that a browser on this machine shows can let the name of
- * its own site lead to 127.0.0.1 (DNS rebinding); then the browser takes this server for a part of the site and hands
- * its answers to the page. Only the header Host still has the site's name. */
+/* The header Host of requests to a loopback address. The owner of a web site can let the site's name lead to
+ * 127.0.0.1 (DNS rebinding). A browser on this machine that shows a page of this site then takes the server here for
+ * a part of the site, and hands its answers to the page. Only the header Host still has the site's name. */
 #pragma once
 
 #include <stdbool.h>

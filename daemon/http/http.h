@@ -1,4 +1,5 @@
-/* HTTP: libmicrohttpd with its own thread, epoll and suspended connections. A request is an `exchange`:
+/* HTTP: libmicrohttpd with a thread of its own for each port, epoll and suspended connections. A request is an
+ * `exchange`:
  *
  *     headers ──> endpoint and checks ──> body ──> answered at once (endpoint->get, or the method is OPTIONS)
  *                         │                └─────> a call, for the text or the engine thread; the connection sleeps,
@@ -18,18 +19,20 @@
 struct http;
 
 /* Makes a socket that listens at host and port (port 0: any free one). *ret_fd is the socket, which the caller owns,
- * and *ret_port the port that it got. option: names the host in an error, "--host". */
+ * and *ret_port the port that it got. option: the name of the option that gives the host, "--host", for the sentence
+ * of an error. */
 int http_listen(const char *option, const char *host, uint16_t port, int *ret_fd,
 		uint16_t *ret_port, struct err *e) MUST_CHECK;
 
 /* Whether only this machine reaches the address at which the socket listens. */
 bool http_is_local(int fd);
 
-/* A socket on which requests arrive. Each has a thread of libmicrohttpd. */
+/* A socket on which requests arrive. libmicrohttpd has a thread for each. */
 struct http_listener {
 	int fd;	    /* taken by http_start, also on failure */
-	bool admin; /* it is that of --admin-port */
-	/* borrowed until http_stop: --trusted-proxy, and the keys of which clients need one, unless there is none */
+	bool admin; /* the socket is that of --admin-port */
+	/* Borrowed until http_stop: the networks of --trusted-proxy, and the keys. A request needs one of the keys,
+	 * unless there are none; check_key in guard.c has the exceptions. */
 	const struct networks *trusted;
 	const struct api_keys *keys;
 };

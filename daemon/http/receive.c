@@ -15,12 +15,14 @@
 #include "daemon/request/text.h"
 
 enum {
-	/* The large bodies in memory have at most so many times --max-body bytes. A request with a further one is refused. */
+	/* All large bodies in memory together have at most so many times --max-body bytes. A request with a further
+	 * one is refused. */
 	BODIES_MAX = 8,
-	/* But so many bytes of each client's have room, whatever others send. */
+	/* A large body is taken in spite of BODIES_MAX if all of its client's large bodies together
+	 * (server_body_share) have at most so many bytes. */
 	BODY_SHARE = 1 << 20,
-	/* A body that is too long is read to its end and dropped, so that the client gets its answer. If it is longer than
-	 * so many times what is allowed, the connection is closed instead. */
+	/* A body that is too long is read to its end and dropped, so that the client gets its answer. If it is longer
+	 * than so many times what is allowed, the connection is closed instead. */
 	DISCARD_FACTOR = 4,
 };
 
@@ -31,7 +33,8 @@ static bool has_body(const struct endpoint *e)
 	return e->reply || e->parse;
 }
 
-/* Returns the most bytes that the body of a request may have. Where none is expected, a small one is dropped. */
+/* Returns the most bytes that the body of a request may have. A request that needs no body may have a small one,
+ * which is dropped. */
 static uint64_t most_body(const struct exchange *x)
 {
 	const struct endpoint *p = x->endpoint;
@@ -78,7 +81,8 @@ static int check_state(const struct server *s, struct err *e)
 	return err_set(e, EIO, "the server has failed and is ending");
 }
 
-/* Checks whether there is memory for a body of this owner that has `from` bytes to have `to` bytes. */
+/* Checks whether there is memory for a body of this owner to grow from `from` to `to` bytes. There always is for a
+ * small one. */
 static int check_memory(struct server *s, uint64_t owner, uint64_t from, uint64_t to, struct err *e)
 {
 	uint64_t more = from > SMALL_BODY ? to - from : to;
@@ -107,8 +111,8 @@ static int check_framing(struct MHD_Connection *mc, const char *version, struct 
 	return framing_check(&f, version, e);
 }
 
-/* Checks that there is an endpoint at the path, and that it takes this method from this client on a worker of this role
- * and in this state. */
+/* Checks that there is an endpoint at the path, and that it takes this method at this port, on a worker of this role,
+ * in this state. */
 static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, const char *path,
 			  const char *method, struct err *e)
 {
@@ -172,7 +176,8 @@ static int ask(struct MHD_Connection *mc, struct exchange *x, struct err *e)
 
 /* ---- requests ---- */
 
-/* Writes the client's address and port: "127.0.0.1:40000", "[::1]:40000". */
+/* Writes address and port of the connection's other end, a client or a proxy: "127.0.0.1:40000", "[::1]:40000"; or
+ * "unknown". */
 static void describe_peer(struct MHD_Connection *mc, char *out, size_t size)
 {
 	const union MHD_ConnectionInfo *info =
@@ -247,8 +252,9 @@ static void drop_body(struct exchange *x)
 	buf_init(&x->body, most_body(x));
 }
 
-/* Reserves room for all of a body that has become large, if its length is known: a body that grew step by step would be
- * copied, and could take twice its length. The system gives no memory before something is written there. */
+/* Reserves room for all of a body that has become large, if its length is known. A body that grows step by step is
+ * copied, and may take twice its length for that. The system gives no memory for the room before something is written
+ * there. If the room cannot be had, the body grows step by step. */
 static void reserve_body(struct exchange *x)
 {
 	if (x->body.len <= SMALL_BODY || x->body.cap >= x->length)
@@ -321,7 +327,7 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 	return send_call(mc, x);
 }
 
-/* Appends the answer of endpoint->get to out. */
+/* Appends to out the answer that endpoint->get makes. */
 static int get_answer(const struct exchange *x, const char *path, struct buf *out, struct err *e)
 {
 	const char *rest;

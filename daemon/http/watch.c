@@ -20,20 +20,23 @@
 /* The first four are limits: the connection of a client that takes longer is cut. */
 static const uint64_t headers_ns = 30 * SECOND; /* from accept to the end of the first headers */
 static const uint64_t piece_ns = 20 * SECOND;	/* for each PIECE bytes of a body */
-/* the same, but of a large body while others are refused, because these bodies take all the memory for them */
+/* the same for a large body, while others are refused because large bodies take all the memory that they may */
 static const uint64_t piece_full_ns = 2 * SECOND;
-/* for an answer without a call, which is short; and then to the end of the next headers */
+/* to read an answer without a call; also from the end of a request to the end of the next headers */
 static const uint64_t idle_ns = 120 * SECOND;
 static const uint64_t comment_ns = 15 * SECOND; /* of silence, then a stream gets an SSE comment */
-/* Memory is given back at most so often: threads that need new memory meanwhile have to wait. */
+/* From one time that memory is given back to the next, at least: a thread that needs new memory while it is given
+ * back has to wait. */
 static const uint64_t trim_ns = 4 * SECOND;
 
 enum {
 	EVENTS_MAX = 64,
 	TICK_MS = 1000,
 	PIECE = 64 << 10,
-	SPARE = 16, /* when fewer connections than that are left, a waiting one gives way to a new one */
-	ADDRESS_SHARE = 8, /* an address may have this part of all connections waiting */
+	/* when no more connections than that are left, a waiting one gives way to a new one */
+	SPARE = 16,
+	/* the waiting connections of one address may be one in so many of watch.most */
+	ADDRESS_SHARE = 8,
 };
 
 struct connection {
@@ -41,13 +44,15 @@ struct connection {
 	int fd;
 	struct address from;
 	struct call *call; /* borrowed from watch_answering to watch_idle; NULL: none */
-	/* The connection is cut if by then the present part of its request has not arrived, or its answer without a call
-	 * was not read; 0: it has a call. */
+	/* The connection is cut if by then the present part of its request has not arrived (the headers, or the next
+	 * PIECE bytes of the body), or if its answer without a call was not read. 0: no limit, because it has a call
+	 * or is cut already. */
 	uint64_t deadline_ns;
-	uint64_t since_ns; /* without a call: the time at which it began to wait */
-	uint64_t pieces;   /* of the body that have arrived; 0: none, or it is whole */
-	bool left;	   /* the client has hung up */
-	bool ended;	   /* its call was ended because its client does not read */
+	uint64_t since_ns; /* without a call: the time since which it waits */
+	/* pieces of the body, PIECE bytes each, that have arrived; not used once the body is whole */
+	uint64_t pieces;
+	bool left;  /* the client has hung up */
+	bool ended; /* its call was ended (end_unread) */
 	bool is_cut;
 };
 
@@ -60,10 +65,11 @@ struct watch {
 	/* guarded by lock */
 	struct connection **by_fd; /* [n_fds] NULL: no connection */
 	size_t n_fds;
-	size_t n, most; /* connections, and their limit */
+	size_t n, most; /* connections in the table, and their limit */
 	struct networks trusted;
 	uint64_t last_number;
-	uint64_t trimmed_ns; /* when memory was given back last; of the watch thread */
+	/* when memory was given back last; only the watch thread uses it */
+	uint64_t trimmed_ns;
 };
 
 /* An event's 64 bits have the connection's descriptor in the lower FD_BITS, and its number above them. */
@@ -82,7 +88,7 @@ static void cut(struct connection *c)
 	c->is_cut = true;
 }
 
-/* Returns the time since which a connection waits for its client; 0: it does not, or it is being closed. */
+/* Returns the time since which a connection waits for its client; 0: it does not wait, or it is cut already. */
 static uint64_t waits_since(const struct connection *c)
 {
 	if (c->is_cut)
@@ -90,12 +96,13 @@ static uint64_t waits_since(const struct connection *c)
 	return c->call ? atomic_load(&c->call->waits_ns) : c->since_ns;
 }
 
-/* The client of the connection to which an event belongs has hung up. Returns its call, a new reference; NULL: the
- * event belongs to a former connection, or the connection has no call.
+/* Notes that the client of the connection to which an event belongs has hung up. Returns the connection's call, a new
+ * reference; NULL: the event belongs to a former connection, or the connection has no call.
  *
- * A request without a call may be whole already, and its client may read the answer yet. So at first the connection is
- * only told that no more comes. libmicrohttpd overlooks this now and then; a connection that still waits at the next
- * tick is cut. */
+ * A request without a call may be whole already, and its client may still read the answer. So at first only the
+ * receiving side of the connection is shut down. From this libmicrohttpd learns that no more bytes come, but now and
+ * then it overlooks the shutdown. A connection that is still there at the next tick, and has no call by then, is
+ * cut. */
 static struct call *hang_up(struct watch *w, int fd, uint64_t number)
 {
 	struct connection *c;
@@ -129,8 +136,10 @@ static void take_event(struct watch *w, const struct epoll_event *ev) ON(role_wa
 	call_unref(call);
 }
 
-/* Finds the connection whose client has left most unread for longest: the product of bytes and seconds counts, and among
- * those for which it is 0 the bytes. *ret_bytes: what all clients have not read. Call with the lock held. */
+/* Finds the connection whose client has left most unread for longest: that with the largest product of bytes and whole
+ * seconds; among equal products, that with the most bytes. NULL: no client has left anything unread. Passes over calls
+ * that were ended already. *ret_bytes: the bytes that clients have not read of all other calls, the found one among
+ * them. Call with the lock held. */
 static struct connection *slowest(const struct watch *w, uint64_t now, uint64_t *ret_bytes)
 {
 	struct connection *slowest = NULL;
@@ -156,8 +165,9 @@ static struct connection *slowest(const struct watch *w, uint64_t now, uint64_t 
 	return slowest;
 }
 
-/* Ends answers that are not read, until the others take no more memory than they may. A client gets an error if its
- * answer can still have one (call_give_up); otherwise it is cut off. Call with the lock held. */
+/* Ends answers that are not read, until the other answers take no more memory than --answer-memory. The client gets an
+ * error, as its answer or at the end of its stream, if that is still possible (call_give_up); otherwise its connection
+ * is cut. Call with the lock held. */
 static void end_unread(struct watch *w, uint64_t now)
 {
 	const uint64_t max = w->server->options.answer_memory;
@@ -306,8 +316,8 @@ static int reserve_fd(struct watch *w, int fd)
 	return 0;
 }
 
-/* Cuts the connection that has waited longest, of all or of those of one address, if so many of these wait. Call with
- * the lock held. */
+/* Counts the connections that wait: those of the address `of`, or all if it is NULL. If they are `waiting` or more,
+ * cuts the one that has waited longest. Call with the lock held. */
 static void make_room(struct watch *w, const struct address *of, size_t waiting)
 {
 	struct connection *oldest = NULL;
@@ -330,7 +340,7 @@ static void make_room(struct watch *w, const struct address *of, size_t waiting)
 		cut(oldest);
 }
 
-/* Begins a wait for the client. Call with the lock held. */
+/* Begins a wait for the client, which may take so many ns. Call with the lock held. */
 static void begin_wait(struct connection *c, uint64_t ns)
 {
 	c->since_ns = clock_now_ns();
@@ -338,14 +348,14 @@ static void begin_wait(struct connection *c, uint64_t ns)
 	c->pieces = 0;
 }
 
-/* Watches for a hang-up. Level-triggered, so that a client that has already left is reported at once. Call with the
- * lock held. */
+/* Asks for an event, one alone, when the client hangs up. The event is level-triggered, so that a client that has
+ * already left is reported at once. Call with the lock held. */
 static void arm(struct watch *w, struct connection *c, int operation)
 {
 	struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = event_key(c)};
 
-	/* Adding a socket can fail only for lack of the kernel's memory. Then a client that leaves goes unnoticed until
-	 * data are sent to it. */
+	/* This can fail only for lack of the kernel's memory, or of the watches that a user may have. Then a client
+	 * that leaves goes unnoticed until data are sent to it. */
 	if (epoll_ctl(w->epoll_fd, operation, c->fd, &ev) < 0)
 		log_warning("cannot watch a connection: %s", strerror(errno));
 }
@@ -400,7 +410,7 @@ void watch_close(struct watch *w, struct connection *c)
 
 void watch_receiving(struct watch *w, struct connection *c, uint64_t received)
 {
-	/* Only the http thread changes pieces. */
+	/* Only the connection's http thread changes `pieces`, so it may read them without the lock. */
 	if (received && received / PIECE == c->pieces)
 		return;
 	pthread_mutex_lock(&w->lock);

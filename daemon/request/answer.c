@@ -9,7 +9,7 @@
 
 enum {
 	RECORDS = 256,	   /* the most records that answer_feed takes at once */
-	ENOUGH = 16 << 10, /* bytes of a stream that it makes at once */
+	ENOUGH = 16 << 10, /* answer_feed makes no more of a stream once out has so many bytes */
 };
 
 struct answer {
@@ -19,20 +19,22 @@ struct answer {
 	struct stops *stops;	/* of all choices; NULL: none */
 	struct choice *choices; /* [call.text.n_choices] */
 	struct {
-		bool begun; /* the choice's first piece was written */
+		bool begun; /* the choice's first chunks were written */
 		struct openai_cursor cursor;
 	} * streams; /* [call.text.n_choices]; NULL: the answer is sent whole */
 	/* [call.text.n_parts] the log-probabilities of the prompts' tokens. NULL: the request does not want them. */
 	struct scores {
-		struct openai_tokens list; /* the tokens that are known, and the first one */
-		size_t at;		   /* bytes of the echoed text before the next token */
+		/* the first token, which has no log-probability, and those whose log-probabilities are known */
+		struct openai_tokens list;
+		size_t at; /* bytes of the echoed text before the next token */
 	} * scores;
 	uint32_t n_open;    /* choices that have not ended */
 	uint32_t next, end; /* of a stream: choices next .. end - 1 may have something to write */
-	bool writing;	    /* `output` is not written to its end */
+	/* a stream: `output` has chunks that are not written; a whole answer: `output` was begun */
+	bool writing;
 	struct openai_output output;
-	struct openai_usage so_far; /* for continuous_usage_stats */
-	/* of a whole answer, made when it is complete */
+	struct openai_usage so_far; /* the usage so far, for continuous_usage_stats */
+	/* of an answer that is sent whole; made by begin_body */
 	struct openai_choice *bodies; /* [call.text.n_choices] */
 	struct ids *prompts;	      /* [call.text.n_parts] borrowed ids */
 };
@@ -60,13 +62,13 @@ static size_t echoed_bytes(const struct answer *a, const struct openai_prompt *p
 		       : 0;
 }
 
-/* Whether choices report the log-probabilities of their prompts first. */
+/* Whether each choice reports the log-probabilities of its prompt's tokens, before those of its own. */
 static bool echoes_scores(const struct answer *a)
 {
 	return a->scores && a->call->text.ask.echo && a->call->text.ask.sampling.want_logprobs;
 }
 
-/* Adds the next token of a part's prompt to its scores. */
+/* Adds the next token of a part's prompt to the part's scores. */
 static int add_score(struct answer *a, uint32_t part, const struct draw_result *score)
 {
 	const struct call *c = a->call;
@@ -85,8 +87,8 @@ static int add_score(struct answer *a, uint32_t part, const struct draw_result *
 	return openai_tokens_add(&s->list, &token);
 }
 
-/* Makes a->scores if the request wants them. The first token of a prompt has no log-probability, because it follows no
- * token. So it does not come as a record. */
+/* Makes a->scores if the request wants them. The first token of a prompt has no log-probability, because it follows
+ * no token. So no record comes for it, and it is added here. */
 static int make_scores(struct answer *a)
 {
 	const struct call *c = a->call;
@@ -200,7 +202,7 @@ size_t answer_bytes(const struct answer *a)
 	return n;
 }
 
-/* The results of a choice, and before them the echoed prompt, if it was not written before. */
+/* Returns the results of a choice. The echoed prompt is with them, unless it was written before. */
 static struct openai_delta delta_of(const struct answer *a, uint32_t index)
 {
 	const struct choice *ch = &a->choices[index];
@@ -237,7 +239,8 @@ static struct openai_usage usage(const struct answer *a)
 	return u;
 }
 
-/* Whether a choice of a stream has text, log-probabilities or a finish reason to write. Token ids wait for these. */
+/* Whether a choice of a stream has text, log-probabilities or a finish reason to write. Token ids alone are not
+ * written, but wait for one of these. */
 static bool has_news(const struct answer *a, uint32_t index)
 {
 	const struct openai_delta d = delta_of(a, index);
@@ -259,7 +262,8 @@ static void begin_chunks(struct answer *a, uint32_t index, bool news)
 				  prompt_of(a, index));
 }
 
-/* Writes the chunks of the choices next .. end - 1. False: `out` is full before that. */
+/* For each of the choices next .. end - 1: writes its first chunks, unless they were written before, and the chunks
+ * of its news (has_news). False: `out` is full before all are written. */
 static bool write_news(struct answer *a, struct buf *out)
 {
 	for (; a->next < a->end; a->next++) {
@@ -297,7 +301,8 @@ static int take_token(struct answer *a, uint32_t index, const struct draw_result
 	return MIN(r, 0);
 }
 
-/* Takes a record. Sets which choices of a stream may have something to write then. */
+/* Takes a record: a scored token of part `of` (draw->rank above 0), or a drawn token of choice `of`. Sets the
+ * choices, next .. end - 1, that may have something to write then. */
 static int take_record(struct answer *a, uint32_t of, enum finish_reason finish,
 		       const struct draw_result *draw)
 {
@@ -312,7 +317,7 @@ static int take_record(struct answer *a, uint32_t of, enum finish_reason finish,
 		}
 		return 0;
 	}
-	/* The token was drawn before the engine thread was told of the stop string that ended the choice. */
+	/* A stop string has ended the choice. This token was drawn before the engine thread was told. */
 	if (a->choices[of].finish)
 		return 0;
 	a->next = of;
@@ -345,7 +350,7 @@ void answer_end_stream(const struct answer *a, struct buf *out)
 	a->call->endpoint->end(&a->head, &u, out);
 }
 
-/* Begins to write the body. */
+/* Begins the body: gives all choices to a->output, so that openai_write can write it. */
 static int begin_body(struct answer *a)
 {
 	const struct call *c = a->call;

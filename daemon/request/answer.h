@@ -1,11 +1,12 @@
 /* From a call's tokens to its answer: text, stop strings, reasoning, log-probabilities, and the JSON of a whole body
- * or a stream. The http thread does this work, in steps of at most a few milliseconds.
+ * or a stream. The http thread does this work in small steps (answer_feed, answer_write), so that an answer of
+ * hundreds of megabytes does not keep it from other connections.
  *
  *     record ──> detokenizer ──> reasoning | content ──> delta ──> SSE chunk, or kept for the body
  *
  * A choice ends where the engine thread ends it (end token, number of tokens), or here, at a stop string. At a stop
- * string the engine thread is told, and tokens that it drew meanwhile are dropped. The usage does not count
- * the dropped tokens: the last one that it counts completed the stop string. */
+ * string the engine thread is told, and tokens that it drew meanwhile are dropped. The usage does not count the
+ * dropped tokens: the last one that it counts completed the stop string. */
 #pragma once
 
 #include "base/buf.h"
@@ -18,20 +19,20 @@ struct answer;
 struct answer *answer_new(struct call *c);
 void answer_free(struct answer *a);
 
-/* Takes records of `tokens`, as call_take gave them, from *at on, and moves *at behind them. Appends a stream's chunks
- * to out, some 16 KiB at most; out is NULL for an answer that is sent whole. 1: there is more to do, with the same
- * arguments; 0: nothing is left; -ENOMEM. */
+/* Takes some records of `tokens`, as call_take gave them, from byte *at on, and moves *at behind them. Of a stream it
+ * appends chunks to out, some 16 KiB at most. out is NULL for an answer that is sent whole. 1: there is more to do,
+ * with the same arguments; 0: all records are taken, and their chunks are written; -ENOMEM. */
 int answer_feed(struct answer *a, const struct buf *tokens, size_t *at, struct buf *out) MUST_CHECK;
 
 /* Whether every choice has ended. */
 bool answer_complete(const struct answer *a);
 
-/* Returns the bytes that the answer keeps until they are written: texts, ids and log-probabilities. */
+/* Returns how many bytes of texts, ids and log-probabilities the answer keeps to be written. */
 size_t answer_bytes(const struct answer *a);
 
 /* Appends the end of a complete stream. */
 void answer_end_stream(const struct answer *a, struct buf *out);
 
-/* Appends some of the body of a complete answer that is not a stream, until out has `enough` bytes or more. 1: there is
- * more, for the next call; 0: that was the rest; -ENOMEM. */
+/* Appends some of the body of a complete answer that is not a stream, until out has `enough` bytes or more. 1: there
+ * is more to write, so call the function again; 0: the rest is written; -ENOMEM. */
 int answer_write(struct answer *a, size_t enough, struct buf *out) MUST_CHECK;

@@ -40,14 +40,14 @@ struct choice {
 	struct reasoning splitter;
 	struct buf piece; /* text from the detokenizer, on its way to the splitter */
 
-	/* Results. They grow until choice_clear empties them. */
+	/* Results. Texts, ids and ready tokens grow until choice_clear empties them. */
 	struct buf content, reasoning;
 	struct ids token_ids;
-	struct openai_tokens ready;    /* the tokens that can be reported */
+	struct openai_tokens ready;    /* tokens that can be reported now */
 	const char *finish;	       /* "stop", "length"; NULL: the choice has not ended */
 	uint32_t n_drawn, n_reasoning; /* tokens drawn so far; of these, tokens of reasoning */
 
-	struct openai_token *tokens; /* [n_tokens] the tokens that wait */
+	struct openai_token *tokens; /* [n_tokens] tokens that wait until they can be reported */
 	struct choice_place *places; /* [n_tokens] their places */
 	size_t n_tokens, cap;
 	size_t raw; /* raw bytes of the tokens so far */
@@ -66,5 +66,5 @@ int choice_push(struct choice *c, const struct draw_result *draw,
  * wait for it, stay. */
 void choice_clear(struct choice *c);
 
-/* Returns the bytes of the results. */
+/* Returns the bytes of the results that choice_clear would remove. */
 size_t choice_bytes(const struct choice *c);

@@ -17,16 +17,18 @@ enum { ENDPOINT_ARGUMENTS = 2 };
 
 struct endpoint {
 	const char *path;
-	bool named;	    /* a name follows the path */
-	bool post;	    /* the method is POST, else GET (and HEAD) */
-	bool admin;	    /* for the operator: at --admin-port, or at a main port on loopback */
-	bool guarded;	    /* requests of web pages are refused, and no answer has CORS headers */
-	bool health;	    /* for probes, which send no key and perhaps no Host */
+	bool named; /* a name follows the path */
+	bool post;  /* the method is POST, else GET (and HEAD) */
+	/* for the operator: only at --admin-port; without this option only at a loopback address */
+	bool admin;
+	bool guarded; /* most requests of web pages are refused (guard.c); no CORS headers are sent */
+	bool health;	    /* for probes, which send no key and perhaps no header Host */
 	bool worker;	    /* a prefill worker has this endpoint, too */
 	bool while_loading; /* answered in every state, also before the model is loaded */
 	const char *type;   /* with get: the answer's Content-Type; NULL: JSON */
 	const char *id;	    /* prefix of a call's id, "chatcmpl-"; NULL with get */
-	/* The most bytes of a body, for an endpoint that expects little; 0: --max-body. Never more than that. */
+	/* The most bytes of a body, for an endpoint whose bodies are short; --max-body is a limit as well. 0:
+	 * --max-body is the only limit. */
 	uint64_t most_body;
 
 	/* All functions that return int return 0, or a negative code with an error for the client. */
@@ -43,8 +45,8 @@ struct endpoint {
 	int (*ask)(const char *const *values, void **ret_own, struct err *e);
 	/* engine: reads or changes data of the engine thread, then calls call_reply or call_fail. */
 	void (*visit)(struct call *c, struct loop *l);
-	/* http, after call_reply: appends some of the answer's body, which it makes from call.http.own, until out has
-	 * `enough` bytes or more. True: all is written. NULL: call_reply had the body. */
+	/* http, after call_reply: makes some of the answer's body from call.http.own and appends it, until out has
+	 * `enough` bytes or more. True: all is written. `write` NULL: the body is that of call_reply. */
 	bool (*write)(void *own, size_t enough, struct buf *out);
 	/* Frees what `ask` made. */
 	void (*release)(void *own);
@@ -57,7 +59,8 @@ struct endpoint {
 	 * protocol/openai/response.h. */
 	const struct openai_shape *shape;
 	bool reasoning; /* the reasoning is split off from the content */
-	/* Say what is to be written: chunks of a stream, and the body of an answer that is not a stream. */
+	/* These two tell openai_write the text that it has to write: `chunks` some chunks of a stream, like
+	 * openai_chunks, and `whole` the body of an answer that is not a stream, like openai_body. */
 	void (*chunks)(struct openai_output *o, const struct openai_head *h,
 		       const struct openai_delta *d, bool first, const struct ids *prompt);
 	void (*whole)(struct openai_output *o, const struct openai_head *h,

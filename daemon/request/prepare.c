@@ -14,7 +14,7 @@
 enum {
 	CHOICES_MAX = 1024,
 	/* The most prompt tokens with log-probabilities in one answer. A token counts once for each choice, because
-	 * each choice lists it: with 20 others beside each token an answer may have 700 MB. */
+	 * each choice lists it. With 20 other tokens beside each one an answer may have 700 MB. */
 	SCORED_MAX = 1 << 19,
 };
 
@@ -108,7 +108,7 @@ static int encode_prompt(const struct call *c, const struct openai_prompt *p, bo
 }
 
 /* Returns the most KV pages that a request of n choices can have: all pages, or, if --cache-memory is given in bytes,
- * as many as fit into these bytes beside the request's n states. */
+ * as many of them as fit into these bytes beside the request's n states. */
 static uint64_t pages_beside(const struct server *s, uint64_t n)
 {
 	const struct engine_info *i = &s->info;
@@ -132,8 +132,9 @@ static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
 	return end > n_prompt ? end - n_prompt : 0;
 }
 
-/* Checks that the prompt and the tokens to generate fit, and sets p->max_tokens: as requested, or as many as fit. With
- * --clamp-max-tokens a prompt fits if one token does. */
+/* Checks that the prompt and the tokens to generate fit, and sets p->max_tokens: as requested, or as many as fit if
+ * the request has no number. With --clamp-max-tokens a prompt fits if one token does, and p->max_tokens is never more
+ * than fits. */
 static int fit_part(struct call *c, struct call_part *p, struct err *e)
 {
 	const struct server *s = c->server;
@@ -246,7 +247,8 @@ static int find_turns(struct call *c, struct call_part *p, struct err *e)
 	return 0;
 }
 
-/* Makes the text of an echoed prompt in the arena: the client's, or that of its ids, without special tokens. */
+/* Makes the text of an echoed prompt, in the arena. It is the client's text, or, if the client gave ids, the text of
+ * these without special tokens. Lets prompt->text point to this copy of the client's text. */
 static int make_echo(struct call *c, struct openai_prompt *prompt, struct call_part *p,
 		     struct err *e)
 {
@@ -277,7 +279,7 @@ static int make_part(struct call *c, uint32_t i, struct err *e)
 {
 	const struct openai_request *ask = &c->text.ask;
 	struct call_part *p = &c->text.parts[i];
-	/* A prompt that is twice too long is counted to its end, for the error. */
+	/* A prompt of at most twice the context is tokenized to its end, so that the error can say its length. */
 	const size_t context = c->server->info.max_model_len, most = 2 * context;
 	int r;
 
@@ -319,7 +321,7 @@ static int make_parts(struct call *c, struct err *e)
 		return err_param(e, EINVAL, "n",
 				 "%zu prompts with %u choices each are more than %d answers",
 				 n_parts, ask->n, CHOICES_MAX);
-	/* So many prompts never fit into the queue together, so a later try would fail as well. */
+	/* So many prompts never fit into the queue (queue.c) together, so a later try would fail as well. */
 	if (n_parts > c->server->options.max_queued_requests)
 		return err_param(e, EINVAL, "prompt",
 				 "%zu prompts are more than may wait at the same time, %" PRIu64,
@@ -371,8 +373,8 @@ int prepare_call(struct call *c, struct err *e)
 		r = make_parts(c, e);
 	if (!r)
 		r = collect_end_tokens(c, e);
-	/* Frees the messages (ask.context) now, because they can take many times the memory of their ids. The rest of
-	 * `ask` stays. */
+	/* Frees the messages (ask.context) and the prompts' texts now, because they can take many times the memory of
+	 * their ids. The rest of `ask` stays, with copies of echoed texts (make_echo). */
 	openai_request_release(&c->text.ask);
 	return r;
 }

@@ -6,25 +6,28 @@
  * the engine thread. So a bad request gets its error before any header of a stream is sent. The scheduler may still
  * refuse a request later, mostly because its queue is full or memory is short.
  *
- * A large body takes seconds, and much memory. So one thread takes large bodies, one after the other, and leaves the
- * processor to others that want it (polite.h); two threads take small bodies. Neither kind waits for the other. Clients
- * take turns: before a client's next body at most one of each other client is taken. Work on a call that is aborted ends
- * soon: parsing, rendering and tokenizing look at call.aborted. */
+ * A large body may take seconds, and much memory. So one thread takes large bodies, one after the other, and leaves
+ * the processor to other threads that want it (polite.h). Two threads take small bodies. Neither kind of body waits
+ * for the other. Clients take turns: bodies are taken in rounds, at most one of each client in a round (text.c). Work
+ * on a call that is aborted ends soon, because parsing, rendering and tokenizing look at call.aborted. */
 #pragma once
 
 #include "base/err.h"
 #include "daemon/request/call.h"
 
-/* Starts the threads. Sets server->text, also on failure; text_free frees it. */
+/* Starts the threads. Sets server->text, unless there is no memory for it; text_free frees it, also after a
+ * failure. */
 int text_start(struct server *s, struct err *e) MUST_CHECK;
 
 /* http: queues a call whose body is complete, with a new reference to it: the work's (call.h). */
 void text_submit(struct text *t, struct call *c);
 
-/* http: drops an aborted call if it still waits for a thread, so that its body takes no memory meanwhile. */
+/* http: if an aborted call still waits for a text thread, frees its body and drops the work's reference, so that it
+ * takes no memory until its turn. */
 void text_forget(struct text *t, struct call *c);
 
-/* main: the calls that wait for a text thread, or are with one, fail with *e, and the work on them ends soon. */
+/* main: makes the calls that wait for a text thread, or are with one, fail with *e. The work on the latter ends
+ * soon. */
 void text_fail_all(struct text *t, const struct err *e);
 
 /* Ends the threads and drops the calls that wait for them. No other thread may submit any more. NULL is allowed. */
@@ -36,15 +39,17 @@ void text_free(struct text *t);
  * end tokens and the space. */
 int prepare_call(struct call *c, struct err *e) MUST_CHECK;
 
-/* Checks that `name` is a name of the model: --served-model-name or the base name. NULL, no name, is accepted, too. */
+/* Checks that `name` is a name of the model: one of --served-model-name or the base name. NULL stands for no name,
+ * and is accepted. With --served-model-name "*" every name is. */
 int prepare_model(const struct server *s, const char *name, struct err *e) MUST_CHECK;
 
-/* Returns the pace of the work for a call: it ends when the call is aborted, and that for a large body leaves the
- * processor to others. The functions below have it, and give up with -ECANCELED. */
+/* Returns the pace of the work for a call (base/pace.h). With it the work ends when the call is aborted, and the work
+ * for a large body leaves the processor to other threads. The functions below use it, and return -ECANCELED if the
+ * call is aborted. */
 struct pace prepare_pace(const struct call *c);
 
 /* Appends the ids of a text, at most max_ids. add_special: with the special tokens that the tokenizer's file puts
- * around texts. -EOVERFLOW, without an error in e: the text has more ids. */
+ * around texts. -EOVERFLOW, without an error in *e: the text has more ids. */
 int prepare_encode(const struct call *c, const char *text, size_t len, bool add_special,
 		   size_t max_ids, struct ids *out, struct err *e) MUST_CHECK;
 

@@ -16,12 +16,12 @@
 /* The most ends that are reported: few states are worth their memory, and the scheduler looks at each end. */
 enum { TURNS_MAX = 256 };
 
-/* Returns the first special token that this template writes behind a user's message. -1: it writes none, or it cannot
- * be rendered for one message. */
+/* Returns the first special token that this template writes behind a user's message. -1: it writes none, it cannot be
+ * rendered for one message, or memory is short. */
 int32_t turns_token(const struct template *template, const struct tokenizer *t);
 
-/* Writes the number of tokens up to and including each end token to ret, in rising order, and returns how many there
- * are. An end token at the very end of the prompt is left out. If there are more than TURNS_MAX, only the first ones,
- * which many chats share, and the last ones, where this chat continues, are kept. */
+/* Writes the number of tokens up to and including each end token to ret, in rising order, and returns how many it has
+ * written. An end token at the very end of the prompt is left out. If there are more than TURNS_MAX, only the first
+ * ones, which many chats share, and the last ones, where this chat continues, are kept. */
 uint32_t turns_find(const int32_t *prompt, size_t n_prompt, const int32_t *ends, uint32_t n_ends,
 		    uint32_t ret[TURNS_MAX]);

@@ -1,4 +1,4 @@
-/* The objects of the engine thread that handoff.c, handoff_send.c and handoff_receive.c use; all borrowed. */
+/* The objects that handoff.c, handoff_send.c and handoff_receive.c use, on the engine thread; all borrowed. */
 #pragma once
 
 #include "daemon/server.h"

@@ -26,8 +26,8 @@ void handoff_send_close(struct handoff_send *h);
  * drains or has failed; then the prompt is not counted, and must be refused. */
 bool handoff_send_admit(struct server *s);
 
-/* Do the prefill worker's part of handoff_take (the caller keeps n), of handoff_deliver (for one event), and of
- * handoff_fail. */
+/* These functions do the prefill worker's part of handoff_take (the caller keeps n), of handoff_deliver (for one
+ * event), and of handoff_fail. */
 void handoff_send_take(struct handoff_send *h, const struct transfer_note *n);
 void handoff_send_deliver(struct handoff_send *h, const struct scheduler_event *ev);
 void handoff_send_fail(struct handoff_send *h, const struct err *why);

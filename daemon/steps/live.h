@@ -30,19 +30,19 @@ struct live {
 void live_refuse(struct live *l, struct call *c, const struct err *why) ON(role_engine);
 
 /* Submits all prompts of a call. If the scheduler does not accept one, refuses the whole call (live_refuse). If the
- * client has left already, submits nothing, counts an abort, and drops the work's reference. */
+ * call is aborted already, submits nothing, counts an abort, and drops the work's reference. */
 void live_submit(struct live *l, struct call *c) ON(role_engine);
 
 /* Handles the message `control` of a call (call.h): ends the choices in which http has found stop strings, and ends the
- * whole call if the client has left. A call that is not live is left as it is. */
+ * whole call if it is aborted. A call that is not live is left as it is. */
 void live_control(struct live *l, struct call *c) ON(role_engine);
 
 /* Notes that step number `step` was planned now. */
 void live_planned(struct live *l, uint64_t step) ON(role_engine);
 
 /* Hands events to their calls. Ends the calls whose last choice has ended. Fails and ends each call for whose tokens
- * memory is short. Wakes the connection of each call that has ended, and of each call that wants its tokens now
- * (call_wants_tokens). */
+ * memory is short, or whose logits are not finite. Wakes the connection of each call that has ended, and of each call
+ * that wants its tokens now (call_wants_tokens). */
 void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t n) ON(role_engine);
 
 /* Fails and ends all live calls. */

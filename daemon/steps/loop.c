@@ -25,7 +25,7 @@ struct loop {
 	pthread_mutex_t failure_lock;
 	struct err failure; /* the reason why the loop is failing; guarded by failure_lock */
 
-	/* used by the engine thread alone */
+	/* used by the engine thread alone, except `identity`, which has a lock */
 	struct engine *engine;
 	struct scheduler *scheduler;
 	struct mover *mover; /* NULL: no cache below the device */

@@ -1,7 +1,7 @@
 /*
  * The engine thread: the only one that touches scheduler and device.
  *
- *     http, text, watch ── messages (call_message) ──> server.inbox
+ *     any thread ── messages (call_message) ─────────> server.inbox
  *                                                          │
  *                                                     live.c: scheduler_submit, scheduler_abort, ...
  *                                                          │
@@ -31,7 +31,7 @@ int loop_start(struct server *s, struct err *e) MUST_CHECK;
 
 const struct scheduler *loop_scheduler(const struct loop *l) ON(role_engine);
 
-/* Returns the statistics of this moment, borrowed until the next step. Publishes them for /metrics, too. */
+/* Returns the statistics of this moment, borrowed until the visit ends. Publishes them for /metrics, too. */
 const struct metrics_steps *loop_stats(struct loop *l) ON(role_engine);
 
 /* Empties the prefix cache, on the device and below it. *ret_held: the statistics of the cache from before.
@@ -49,6 +49,7 @@ void loop_fail_all(struct loop *l, const struct err *e);
  * workers does nothing. */
 void loop_drain(struct loop *l);
 
-/* Waits until the thread has finished the steps that are out, written the cache's files, closed the engine and ended;
- * then frees the loop. After this call no other thread may push into the inbox. NULL is allowed. */
+/* Called by main: ends the engine thread and frees the loop. Waits until the thread has finished the steps that are
+ * out, written the cache's files and closed the engine. After this call no other thread may push into the inbox. NULL
+ * is allowed. */
 void loop_free(struct loop *l);

@@ -13,7 +13,7 @@ struct job {
 	struct list node; /* in mover.asked during the get, else in no list */
 	bool down;	/* from the device to the store; false: up, from the store to the device */
 	uint32_t epoch; /* down: mover.epoch when the copy began */
-	struct store_put put; /* down: put.tokens points to tokens */
+	struct store_put put; /* down: of a page, put.tokens points to tokens */
 	struct store_block *block;
 	uint64_t request; /* up: request and index, as in struct scheduler_item */
 	uint32_t index;

@@ -23,8 +23,8 @@ struct mover;
 int mover_open(struct server *s, struct identity *identity, struct queue *inbox, struct mover **ret,
 	       struct err *e) MUST_CHECK;
 
-/* Copies the items that the scheduler still wants to store, and lets the store write its files, both for at most
- * timeout_ns. Then frees the mover. No request may be alive and no plan out. To be called before engine_close and
+/* Copies the items that the scheduler still wants to store, and lets the store write its files, both together for at
+ * most timeout_ns. Then frees the mover. No request may be alive and no plan out. To be called before engine_close and
  * scheduler_free. With NULL does nothing. */
 void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_t timeout_ns);
 

@@ -44,7 +44,8 @@ PRINTF(2, 3) static void end_line(struct record *r, const char *fmt, ...)
 int record_open(const char *path, const struct scheduler_config *c, struct record **ret,
 		struct err *e)
 {
-	/* O_NONBLOCK: a FIFO must not stop the daemon, neither now nor when its reader reads too slowly. */
+	/* O_NONBLOCK, because a FIFO must not stop the daemon: neither while nobody reads it, nor when its reader is
+	 * too slow. */
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0600);
 	const char *separator = "";
 	struct record *r;

@@ -9,8 +9,8 @@
 /* The longest pause before the next message when the registry could not be reached. */
 #define AGAIN_NS ((uint64_t)200 * 1000000)
 
-/* An announcement is sent so many times before the registry would forget the first one. A peer that the registry names
- * no more is disconnected when it has not been Registered for so many heartbeats. */
+/* An announcement is sent TIMES times before the registry would forget the first one. A peer that the registry names
+ * no more is disconnected when it has not been Registered for TIMES heartbeats. */
 enum { TIMES = 3 };
 
 _Static_assert((int)PORT_OUTGOING > (int)PEERS_MAX, "a connection is left for the registry");
@@ -230,7 +230,7 @@ static void note_others(struct directory *d, uint32_t n, uint32_t n_listed) ON(r
 	d->n_other = n;
 }
 
-/* Whether a peer is in the last list, or has been Registered within TIMES heartbeats. */
+/* Whether a peer is in the last list, is Registered, or was Registered or added less than TIMES heartbeats ago. */
 static bool is_there(const struct directory *d, uint32_t peer)
 {
 	const struct worker *w = d->worker;

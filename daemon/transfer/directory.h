@@ -2,10 +2,10 @@
  * which the registry remembers one announcement. A decode worker asks for the list of prefill workers and connects to
  * new ones that have its model. The following is about workers that it knows from the list, not from an option. A
  * decode worker disconnects from a worker that is missing from the last list and has not been Registered (peers.h) for
- * three heartbeats. So no connection ends because the registry is down, or was restarted and knows no worker yet. An
- * idle connection ends if there is another one to the same worker. A decode worker connects anew to a worker that does
- * not answer and has another key in the list than before. While the transfer thread runs, no other thread calls these
- * functions. */
+ * three heartbeats. So no connection that works ends because the registry is down, or was restarted and knows no worker
+ * yet. An idle connection ends if there is another one to the same worker. A decode worker connects anew to a worker
+ * that does not answer and has another key in the list than before. While the transfer thread runs, no other thread
+ * calls these functions. */
 #pragma once
 
 #include "daemon/transfer/prefill_peers.h"

@@ -8,8 +8,8 @@
  * A message is a head and perhaps a body, one frame each. Messages of one link arrive in the order in which they were
  * sent, or not at all: a connection that breaks loses the messages that were under way.
  *
- * With keys every connection is encrypted (CURVE), and only peers that the key file allows can connect (keys.h). One
- * thread calls all these functions.
+ * With keys every connection is encrypted (CURVE), and only peers that the key file allows can connect (keys.h). No
+ * two threads call functions of a port at the same time.
  */
 #pragma once
 
@@ -54,7 +54,7 @@ int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOI
 /* ---- outgoing connections ---- */
 
 /* Begins to connect; ZeroMQ tries until it succeeds. key: the public key that the listening process must have; NULL:
- * the key file decides. -ENOSPC: all PORT_OUTGOING links are in use. */
+ * the key file decides. -ENOSPC: all PORT_OUTGOING links are in use; or an error of outgoing_open. */
 int port_connect(struct port *p, const char *endpoint, const char *key, uint32_t *ret_link,
 		 struct err *e) MUST_CHECK;
 void port_disconnect(struct port *p, uint32_t link);

@@ -18,7 +18,8 @@ struct prefill_peers {
 int prefill_peers_open(struct prefill_peers *p, struct worker *w, struct err *e) MUST_CHECK;
 void prefill_peers_close(struct prefill_peers *p);
 
-/* Begins to connect to one more peer; key as in port_connect. -ENOSPC: there are PEERS_MAX peers. */
+/* Begins to connect to one more peer; key as in port_connect. -ENOSPC: there are PEERS_MAX peers; or another error of
+ * peers_add or port_connect. */
 int prefill_peers_add(struct prefill_peers *p, const char *endpoint, const char *key,
 		      uint32_t *ret_peer, struct err *e) MUST_CHECK;
 
@@ -38,8 +39,8 @@ void prefill_peers_hear(struct prefill_peers *p, uint32_t link, const struct wir
  * lost[i]: the connection of link i broke. */
 void prefill_peers_lost(struct prefill_peers *p, const bool lost[PORT_OUTGOING]) ON(role_transfer);
 
-/* Sends HELLOs and PINGs that are due, and fails the attempts at silent peers and overdue deliveries. Returns the time
- * at which prefill_peers_tick has to be called again. */
+/* Sends HELLOs and PINGs that are due. Fails the attempts at peers that become Dead or silent (peers.h), and overdue
+ * deliveries. Returns the time at which prefill_peers_tick has to be called again. */
 uint64_t prefill_peers_tick(struct prefill_peers *p) ON(role_transfer);
 
 /* Tells the Registered peers (peers.h) that this worker shuts down. */

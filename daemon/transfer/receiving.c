@@ -170,8 +170,8 @@ static void end_complete(struct receiving *r, struct attempt *a) ON(role_transfe
 /* ---- handing over ---- */
 
 /* Lets the attempt wait as long as its peer should need for the prompts up to this one. Prompts that are sent later do
- * not count: else the deadline of a silent peer would recede with each of them. Of other workers' prompts the PONGs of
- * the next two heartbeats tell those that came before. */
+ * not count: else the deadline of a silent peer would recede with each of them. How much of other decode workers'
+ * prompts came before this one is known from the load in the PONGs of the next two heartbeats. */
 static void set_patience(struct receiving *r, struct attempt *a)
 {
 	uint64_t waited_ns = r->worker->now_ns - a->sent_ns;
@@ -318,7 +318,8 @@ void receiving_hear(struct receiving *r, struct attempt *a, const struct wire_me
 
 /* ---- time ---- */
 
-/* A pause between two ticks that is this long was none of the thread's own: the process was stopped. */
+/* The transfer thread waits for a second at most. So if more than this time lies between two ticks, the process was
+ * stopped. */
 #define STOPPED_NS ((uint64_t)3 * 1000000000)
 
 /* Returns a peer at which an attempt is overdue, and which is silent from now on. PEERS_MAX: there is none. */
@@ -337,7 +338,7 @@ static uint32_t next_silent(struct receiving *r) ON(role_transfer)
 uint64_t receiving_tick(struct receiving *r)
 {
 	struct worker *w = r->worker;
-	/* The answers that came while this process was stopped are not read yet. */
+	/* After a stop, the messages that came meanwhile may not be read yet, so no attempt counts as overdue. */
 	bool stopped = r->ticked_ns && w->now_ns - r->ticked_ns > STOPPED_NS;
 	uint64_t next;
 	uint32_t peer;

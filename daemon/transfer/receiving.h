@@ -26,7 +26,8 @@ struct prompt {
 	struct transfer_note *end; /* the attempt's last note; owned until there is an attempt */
 };
 
-/* Fills *p with copies of all that *ask has. Any thread. -ENOMEM, -EINVAL. Call prompt_release also after an error. */
+/* Fills *p with copies of all that *ask has. Any thread. Errors as of transfer_ask. Call prompt_release also after an
+ * error. */
 int prompt_init(struct prompt *p, const struct transfer_ask *ask, struct err *e) MUST_CHECK;
 void prompt_release(struct prompt *p);
 

@@ -21,7 +21,7 @@ int sending_open(struct sending *s, struct worker *w, struct err *e) MUST_CHECK;
 /* Calls `done` of the parcels that are still in `returned`, and frees the members. Call it after worker_close. */
 void sending_close(struct sending *s);
 
-/* Handles a PREPARE: passes the prompt on to the engine thread in a note, and moves head into it; or tells the decode
+/* Handles a PREPARE: passes the prompt on to the engine thread in a note, into which head moves; or tells the decode
  * worker that the delivery has failed. */
 void sending_prepare(struct sending *s, uint32_t link, const struct wire_message *m,
 		     zmq_msg_t *head) ON(role_transfer);

@@ -6,7 +6,7 @@
 enum {
 	/* milliseconds in which frames may still be sent after a socket was closed */
 	LINGER_MS = 500,
-	/* messages that may wait for each peer: far more than the WINDOWs under way; other messages are short */
+	/* messages that may wait to be sent to a peer: far more than the WINDOWs under way; others are short */
 	QUEUE = 1 << 14,
 };
 

@@ -41,7 +41,7 @@ void socket_set_int(void *socket, int option, int value);
 /* Whether a socket for this endpoint has to use IPv6: for an IPv6 address, a host name or "*" (any address). */
 bool socket_needs_v6(const char *endpoint);
 
-/* Fills *e from zmq_errno and returns -errno. */
+/* Fills *e from zmq_errno and returns -errno, or -EIO for an error number of ZeroMQ's own. */
 int socket_error(struct err *e, const char *what);
 
 /* Receives one whole message without waiting. Puts its first max frames into `frames`, for frames_close, and drops the

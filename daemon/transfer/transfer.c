@@ -27,7 +27,7 @@ struct task {
 struct transfer {
 	struct worker worker;
 	pthread_t thread;
-	atomic_bool flushed; /* transfer_forget was called */
+	atomic_bool flushed; /* transfer_forget was called; the transfer thread clears it */
 	struct queue tasks;
 	/* struct transfer_parcel, pushed by the engine thread or a thread of the OpenCL driver */
 	struct queue parcels;
@@ -183,7 +183,8 @@ static void end_failed(struct transfer *t) ON(role_transfer)
 		receiving_end_failed(&t->prefill.receiving);
 }
 
-/* Handles a message that cannot be read: fails the delivery that it names, and nothing else. */
+/* Handles a message that cannot be read: fails the delivery that it names. If a prefill worker does not know the
+ * delivery, it tells the peer that the delivery has failed. */
 static void hear_unreadable(struct transfer *t, uint32_t link, zmq_msg_t *head, const struct err *e)
 	ON(role_transfer)
 {
@@ -230,8 +231,8 @@ static void hear(struct transfer *t, uint32_t link, zmq_msg_t *head, zmq_msg_t *
 		prefill_peers_hear(&t->prefill, link, &m, head, body);
 }
 
-/* The most messages that are received before the thread looks at its queues again: HEARD_MAX, or HEARD_LAST_MAX when a
- * connection broke, because the messages that came over it are handled before the break. */
+/* The most messages that are received before the thread looks at its queues again: HEARD_MAX, or HEARD_LAST_MAX when an
+ * outgoing connection broke, because the messages that came over it are handled before the break. */
 enum { HEARD_MAX = 256, HEARD_LAST_MAX = 1 << 16 };
 
 static void take_messages(struct transfer *t) ON(role_transfer)

@@ -14,9 +14,9 @@
  * and the prefill worker's transfer thread. An attempt that transfer_ask began ends with one NOTE_CAME or NOTE_LOST,
  * unless it is dropped. An attempt that a NOTE_ASKED announced ends with one NOTE_SENT or NOTE_DROPPED.
  *
- * The engine thread calls these functions, unless the comment of a function says otherwise; config.wake wakes that
- * thread when there is a note. The transfer thread never waits for a device. Of these functions only transfer_stop
- * waits for a network.
+ * The main thread calls transfer_listen and transfer_listener_close. The engine thread calls the other functions,
+ * unless the comment of a function says otherwise. config.wake wakes the engine thread when there is a note. The
+ * transfer thread never waits for a device. Of these functions only transfer_stop waits for a network.
  */
 #pragma once
 
@@ -24,10 +24,10 @@
 
 struct transfer;
 
-/* Begins to listen for decode workers, with the port of a prefill worker. Called before the model is loaded, so that an
- * address that is in use is reported at once. Decode workers can connect from now on; they get no answer before
- * transfer_start. endpoint: of --transfer-listen, which an error names. keys: borrowed until the port is closed; NULL:
- * none. After an error, too, transfer_listener_close is to be called. */
+/* Makes the port of a prefill worker and begins to listen for decode workers. Called before the model is loaded, so
+ * that an address that is in use is reported at once. Decode workers can connect from now on; they get no answer before
+ * transfer_start. endpoint: the value of --transfer-listen; the sentence of an error names that option. keys: borrowed
+ * until the port is closed; NULL: none. After an error, too, transfer_listener_close is to be called. */
 int transfer_listen(const char *endpoint, const struct transfer_keys *keys, uint64_t heartbeat_ns,
 		    struct transfer_listener *ret, struct err *e) MUST_CHECK;
 
@@ -59,7 +59,7 @@ struct transfer_note *transfer_next(struct transfer *t);
 /* ---- decode ---- */
 
 /* Begins an attempt: asks a peer to compute a prompt. Everything is copied. -ENOMEM; -EINVAL: no peer would accept the
- * PREPARE. */
+ * PREPARE; -ENOBUFS: it is longer than a frame may be. */
 int transfer_ask(struct transfer *t, const struct transfer_ask *ask, struct err *e) MUST_CHECK;
 
 /* Drops an attempt that is no longer wanted. The transfer thread does that a little later, so notes of the attempt may

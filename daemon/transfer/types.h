@@ -100,5 +100,5 @@ struct transfer_parcel {
 	void (*done)(struct transfer_parcel *p);
 	/* for the trace: the times when the data had been read from the device, and when ZeroMQ had sent them */
 	uint64_t read_ns, sent_ns;
-	void *owner; /* used by the transfer thread alone */
+	void *owner; /* for sending.c alone: its struct sending */
 };

@@ -42,8 +42,9 @@ struct attempt {
 	uint32_t n_choices;
 	uint32_t n_prompt; /* decode: all tokens of the prompt */
 	uint64_t sent_ns;  /* decode: when PREPARE was sent */
-	/* decode: tokens that the prefill worker has to compute for this prompt and for those of this worker that were sent
-	 * there before it; and the same with prompts of other decode workers */
+	/* decode: tokens that the prefill worker has to compute until this prompt is done. n_own: tokens of this prompt
+	 * and of this decode worker's prompts that were sent there before it. n_ahead: these, and tokens of other
+	 * decode workers' prompts that came before it. */
 	uint64_t n_own, n_ahead;
 	uint64_t n_tokens; /* prompt tokens that count as load of the prefill worker (peers.h) */
 	struct wire_key *keys; /* [n_keys] prefill: of the prompt's whole pages; owned */
@@ -76,11 +77,12 @@ struct worker {
 	} outgoing[PORT_OUTGOING];
 };
 
-/* Makes the port of a worker. largest: the most bytes of a frame that it receives. */
+/* Makes the port of a worker. largest: the most bytes of a frame that it receives, or WIRE_FRAME_MAX if that is
+ * more. */
 int worker_open_port(const struct transfer_keys *keys, uint64_t largest, uint64_t heartbeat_ns,
 		     struct port **ret, struct err *e) MUST_CHECK;
 
-/* A prefill worker takes the port of config->listener, also after an error. */
+/* On a prefill worker takes the port of config->listener, even if it then fails. */
 int worker_open(struct worker *w, const struct transfer_config *config, struct err *e) MUST_CHECK;
 
 /* worker_close: closes the port; afterwards no thread of ZeroMQ calls return_parcel (sending.c). All attempts must have

@@ -43,8 +43,9 @@ int checkpoint_read(const struct checkpoint *k, enum checkpoint_part part,
 int checkpoint_tensors(struct checkpoint *k, const struct tensor **ret, size_t *ret_n,
 		       struct err *e) MUST_CHECK;
 
-/* Says that `bytes` bytes of a tensor's data were read and are not needed soon. The pages of the file that hold them no
- * longer count as memory of this process; the system may keep them in its cache. Later reads are right all the same. */
+/* Says that `bytes` bytes of a tensor's data were read and are not needed soon. The pages of the file that hold them
+ * then soon leave the memory of this process; the system may keep them in its cache. The data may still be read
+ * later. */
 void checkpoint_forget(const struct checkpoint *k, const void *data, size_t bytes);
 
 /* Visits every file that may decide the tensors' bytes: by its absolute path, and by its name inside the checkpoint,
@@ -55,5 +56,5 @@ int checkpoint_files(const struct checkpoint *k, checkpoint_visit *visit, void *
 		     struct err *e) MUST_CHECK;
 
 /* Copies the texts other than config.json (tokenizer, chat template, generation defaults) into a directory, as Hugging
- * Face's files. Texts that the checkpoint lacks are left out. */
+ * Face's files. Texts that the checkpoint lacks are left out. Errors are those of reading and writing files. */
 int checkpoint_copy_texts(const struct checkpoint *k, const char *dir, struct err *e) MUST_CHECK;

@@ -79,7 +79,7 @@ struct model_config {
 int model_config_read(const struct checkpoint *k, struct model_config *ret,
 		      struct err *e) MUST_CHECK;
 
-/* Opens the checkpoint at a path, reads its configuration and closes it. */
+/* Opens the checkpoint at a path, reads its configuration and closes it. Errors are those of opening and reading. */
 int model_config_open(const char *path, struct model_config *ret, struct err *e) MUST_CHECK;
 
 /* Reads a configuration from the texts of config.json and of generation_config.json, which may be NULL. `name` stands

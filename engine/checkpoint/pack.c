@@ -15,7 +15,8 @@
 
 enum { LOOKUP_ROWS = 256 }; /* rows of a lookup that a thread takes at a time */
 
-/* The bytes of a matrix that are mapped at a time, unless one expert has more. */
+/* About so many bytes of a matrix that is not coded are mapped at a time; more if one expert, or a matrix without
+ * experts, has more. */
 #define MAPPED ((uint64_t)64 << 20)
 
 void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t bytes, bool whole)
@@ -59,7 +60,7 @@ uint64_t pack_matrix_bytes(const struct kernels *k, uint64_t panels, uint64_t co
 	return panels * 16 * K * (kernels_shape(k)->bf16 ? 2 : 4);
 }
 
-/* The panels of some parts (pack_internal.h) that are written side by side. */
+/* The panels of some parts (pack_internal.h), which threads write side by side. */
 struct writing {
 	struct packer *packer;
 	struct pack_work work;
@@ -87,8 +88,8 @@ static void write_chunks(void *arg)
 	free(rows);
 }
 
-/* Writes the panels of parts into a matrix that is not coded. The parts follow each other in the matrix, and together
- * have all panels from the first of parts[0] on. */
+/* Writes the panels of n parts into a matrix that is not coded. Together the parts have all panels of the matrix from
+ * panel parts[0].first on, up to their last one. */
 static void write_parts(struct packer *p, cl_mem buffer, const struct pack_part *parts, size_t n,
 			bool bf16)
 {
@@ -107,12 +108,12 @@ static void write_parts(struct packer *p, cl_mem buffer, const struct pack_part 
 	parallel_run(CEIL_DIV(panels, (uint64_t)PACK_CHUNK), write_chunks, &w);
 	pack_work_release(&w.work);
 	pack_unmap(p, buffer, w.out);
-	/* A thread that has no memory takes no chunk. */
+	/* A thread that has no memory takes no chunk. So chunks are left if no thread has memory. */
 	if (w.work.part < n)
 		err_no_memory(&p->error);
 }
 
-/* Fills a matrix that is not coded: n parts for each expert, one expert behind the other. */
+/* Fills a matrix that is not coded. It has n parts for each expert, one expert behind the other. */
 static void fill_matrix(struct packer *p, cl_mem buffer, const struct pack_part *parts,
 			size_t n_parts, uint32_t n)
 {
@@ -142,7 +143,7 @@ void *pack_map(struct packer *p, cl_mem buffer, uint64_t bytes)
 	return pack_map_part(p, buffer, 0, bytes, true);
 }
 
-/* The rows of a lookup that are written side by side. */
+/* A lookup (pack.h), whose rows threads write side by side. */
 struct lookup {
 	struct packer *packer;
 	const struct weight *weight;

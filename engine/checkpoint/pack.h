@@ -11,9 +11,9 @@
  *              convolution's taps are transposed.
  *
  * A kernel makes the numbers of synthetic weights in the forms matrix and lookup. All other weights are converted by
- * the host (weights_row, weights.h) and written into a mapping of the buffer: on all processors, while the rows are
- * read from the files. Rows that were packed leave this process's memory at once (weights_forget). The elements of a
- * matrix may also be coded, so that they take fewer bytes (kernels/coded.h). */
+ * the host (weights_row, weights.h) and written into a mapping of the buffer. Several threads do this for matrices,
+ * floats and lookups, while they read the rows from the files. Rows that were packed soon leave this process's memory
+ * (weights_forget). The elements of a matrix may also be coded, so that they take fewer bytes (kernels/coded.h). */
 #pragma once
 
 #include "base/log.h"
@@ -27,10 +27,11 @@ struct packer {
 	struct kernels *kernels;
 	uint64_t saved; /* bytes that coding has saved of the planned buffers */
 	uint64_t plain; /* bytes that the weights would take in addition if none were coded */
-	/* the name of a tensor with a number that is NaN or infinite; NULL: none was found yet. Written by any thread that
-	 * reads rows. */
+	/* the name of a tensor with a number that is NaN or infinite; NULL: none was found yet. Written by any thread
+	 * that reads rows. */
 	_Atomic(const char *) not_finite;
-	uint64_t done, all; /* bytes of the buffers that are filled, and of all; for the log */
+	/* bytes of the buffers that are filled, and of all buffers; for the log */
+	uint64_t done, all;
 	struct log_progress progress;
 	struct err error; /* the first error; code 0: none */
 };

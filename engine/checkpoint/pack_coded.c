@@ -13,8 +13,8 @@
 #include "kernels/cl_error.h"
 #include "kernels/coded.h"
 
-/* A matrix that is being coded. Threads code chunks of panels (pack_internal.h) side by side, and append them in turn,
- * so that the bytes do not depend on the threads. */
+/* A matrix that is being coded. Threads code chunks of panels (pack_internal.h) side by side, and append them in the
+ * order of their numbers, so that the bytes do not depend on the threads. */
 struct coding {
 	struct packer *packer;
 	struct pack_work work;
@@ -28,7 +28,8 @@ struct coding {
 	uint64_t appended, used;
 };
 
-/* Waits until all chunks before this one have their places. Returns the place of its `bytes` bytes in the matrix. */
+/* Waits until all chunks before this one have their places. Returns the place of this chunk, which has `bytes` bytes,
+ * in the matrix. */
 static uint64_t take_place(struct coding *g, const struct pack_chunk *c, uint64_t bytes)
 {
 	uint64_t at;
@@ -44,7 +45,8 @@ static uint64_t take_place(struct coding *g, const struct pack_chunk *c, uint64_
 	return at;
 }
 
-/* Codes the panels of a chunk into `coded`, one behind the other; ends [n] are the ends of each. */
+/* Codes the panels of a chunk into `coded`, one behind the other. ends[i] is the end of panel i there. rows, pairs:
+ * work space for one panel each. */
 static void code_chunk(struct coding *g, const struct pack_chunk *c, uint16_t *rows,
 		       uint16_t *pairs, uint8_t *coded, uint64_t ends[PACK_CHUNK])
 {
@@ -126,7 +128,7 @@ static cl_mem new_stage(struct packer *p, const struct pack_part *parts, size_t 
 	return NULL;
 }
 
-/* Codes the panels of n parts and appends them to the matrix. Errors are kept in p->error. */
+/* Codes the panels of n parts and appends them to the matrix. Errors are kept in g->packer->error. */
 static void append(struct coding *g, const struct pack_part *parts, size_t n)
 {
 	uint64_t chunks = 0;
@@ -139,12 +141,12 @@ static void append(struct coding *g, const struct pack_part *parts, size_t n)
 	g->appended = 0;
 	parallel_run(chunks, code_chunks, g);
 	pack_work_release(&g->work);
-	/* A thread that has no memory takes no chunk. */
+	/* A thread that has no memory takes no chunk. So chunks are left if no thread has memory. */
 	if (g->appended < chunks)
 		err_no_memory(&g->packer->error);
 }
 
-/* The same for synthetic weights, one part after the other. */
+/* Does the work of append for synthetic weights, one part after the other. */
 static void append_synthetic(struct coding *g, const struct pack_part *parts, size_t n)
 {
 	struct packer *p = g->packer;

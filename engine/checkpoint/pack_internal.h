@@ -32,7 +32,7 @@ void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 void pack_note_not_finite(struct packer *p, const struct weight *w, uint32_t layer, uint32_t expert,
 			  uint64_t row);
 
-/* Reads a row of a weight, as weights_row. If a number in it is not finite, notes the tensor. */
+/* Reads a row of a weight, as weights_row does. If a number in the row is not finite, notes the tensor. */
 void pack_row(struct packer *p, const struct weight *w, uint32_t layer, uint32_t expert,
 	      uint64_t row, bool bf16, void *out);
 
@@ -42,7 +42,8 @@ struct pack_work {
 	const struct pack_part *parts;
 	size_t n_parts;
 	pthread_mutex_t lock;
-	/* Guarded by lock: the first panel that no thread has taken, and the number of chunks that threads have taken. */
+	/* Guarded by lock. part, panel: the first panel that no thread has taken. taken: the number of chunks that
+	 * threads have taken. */
 	size_t part;
 	uint64_t panel, taken;
 };
@@ -51,7 +52,7 @@ enum { PACK_CHUNK = 16 }; /* the most panels of a chunk */
 
 struct pack_chunk {
 	const struct pack_part *part;
-	uint64_t first, n; /* panels of the part */
+	uint64_t first, n; /* n panels of the part, from panel `first` on */
 	uint64_t number;   /* of the chunk, from 0 on */
 };
 
@@ -61,9 +62,9 @@ void pack_work_release(struct pack_work *w);
 /* Takes the next chunk; false: there is none left. */
 bool pack_work_take(struct pack_work *w, struct pack_chunk *ret);
 
-/* Reads panel `panel` of a part and packs it into `out`, [K][16] elements in a packing; `rows`, of as many bytes, is
- * work space. Rows and columns that the part lacks are zeros. For KERNEL_PACK_CODED it packs as for KERNEL_PACK_PAIRS,
- * because the panel is coded later. */
+/* Reads panel `panel` of a part and packs it into `out` (K x 16 elements). `rows`, of as many bytes, is work space.
+ * Rows and columns that the part lacks are zeros. For KERNEL_PACK_CODED it packs as for KERNEL_PACK_PAIRS, because the
+ * panel is coded later. */
 void pack_read_panel(struct packer *p, const struct pack_part *part, uint64_t panel, uint64_t K,
 		     bool bf16, enum kernel_packing packing, void *rows, void *out);
 

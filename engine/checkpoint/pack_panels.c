@@ -4,7 +4,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Compilers vectorise a loop of constant length at -O2 too. */
+/* How many numbers is_finite tests in one inner loop. The loop has a constant length, because compilers vectorise such
+ * a loop at -O2 too. */
 enum { BLOCK = 32 };
 
 /* Returns whether n bf16 or float numbers are all finite. NaN and infinities have the largest exponent. */
@@ -48,8 +49,8 @@ void pack_row(struct packer *p, const struct weight *w, uint32_t layer, uint32_t
 
 /* ---- one panel ---- */
 
-/* The functions below pack 16 rows of K elements; pairs and fragments move two neighbouring bf16 elements of a row at a
- * time. */
+/* The functions below pack 16 rows. For KERNEL_PACK_PAIRS and KERNEL_PACK_FRAGMENTS (kernels.h) they move two
+ * neighbouring bf16 elements of a row, a pair, at a time. */
 
 static void pack_elements16(const uint16_t *rows, uint64_t K, uint16_t *out)
 {
@@ -58,7 +59,8 @@ static void pack_elements16(const uint16_t *rows, uint64_t K, uint16_t *out)
 			out[k * 16 + r] = rows[r * K + k];
 }
 
-/* Floats in KERNEL_PACK_PANELS; with pairs of bf16 elements for floats, KERNEL_PACK_PAIRS. */
+/* Packs K floats of each row as KERNEL_PACK_PANELS. If each is a pair of bf16 elements instead, this is
+ * KERNEL_PACK_PAIRS. */
 static void pack_elements32(const uint32_t *rows, uint64_t K, uint32_t *out)
 {
 	for (uint64_t k = 0; k < K; k++)
@@ -84,7 +86,7 @@ static void pack_panel(const void *rows, uint64_t K, bool bf16, enum kernel_pack
 	}
 	switch (packing) {
 	case KERNEL_PACK_PANELS: pack_elements16(rows, K, out); break;
-	case KERNEL_PACK_CODED: /* the packing before the panel is coded */
+	case KERNEL_PACK_CODED: /* packed like PAIRS here; pack_coded.c codes the panel afterwards */
 	case KERNEL_PACK_PAIRS: pack_elements32(rows, K / 2, out); break;
 	case KERNEL_PACK_FRAGMENTS: pack_fragments(rows, K / 2, out); break;
 	}

@@ -64,7 +64,7 @@ struct weight {
 	enum pack_form form; /* its form in the buffer */
 	uint64_t rows, cols;
 	float gain, offset, range;
-	/* number of experts, each with such a matrix; 1: it belongs to no expert */
+	/* number of experts, each with such a matrix; 1: it belongs to no expert, or to the only one */
 	uint32_t experts;
 	uint32_t layer;
 };

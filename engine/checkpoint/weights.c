@@ -110,7 +110,7 @@ bool weights_synthesis(const struct weights *w, enum weight_role role, uint32_t 
 	return true;
 }
 
-/* The stretch that has a row; *row becomes its number in the stretch's tensor. */
+/* Returns the stretch that has a row. *row becomes the number of this row in the tensor, from the stretch's data on. */
 static const struct weight_rows *find_rows(const struct weights *w, enum weight_role role,
 					   uint32_t layer, uint32_t expert, uint64_t *row)
 {
@@ -169,7 +169,7 @@ void weights_forget(const struct weights *w, enum weight_role role, uint32_t lay
 		const struct weight_rows *part = find_rows(w, role, layer, expert, &first);
 		size_t bytes = stored_bytes(part->type, cols);
 
-		/* up to the last row that is in the same tensor */
+		/* `last` goes up to the last row that is in the same stretch. */
 		for (last = first; ++row < end; last = next) {
 			next = row;
 			if (find_rows(w, role, layer, expert, &next) != part)

@@ -64,7 +64,7 @@ void weights_row(const struct weights *w, enum weight_role role, uint32_t layer,
 bool weights_synthesis(const struct weights *w, enum weight_role role, uint32_t layer,
 		       uint32_t expert, struct weight_synthesis *ret);
 
-/* Says that the rows row .. row + n - 1 of a weight were read and are not needed soon, so that their pages need not stay
- * in this process (checkpoint_forget). Does nothing with synthetic weights. */
+/* Says that the rows row .. row + n - 1 of a weight were read and are not needed soon. Their pages then need not stay
+ * in this process's memory (checkpoint_forget). Does nothing with synthetic weights. */
 void weights_forget(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
 		    uint64_t row, uint64_t n);

@@ -20,8 +20,9 @@ struct cost_step {
 /* The work of one launch. */
 struct roofline_work {
 	double bytes, flops;
-	/* The operands of its products are elements of the model's type. roofline_kernel sets this to false unless that
-	 * type is bf16, which devices multiply faster. */
+	/* Its products run at the device's peak for products of bf16. An operation of a layer sets this if the operands
+	 * are elements of the model's type. roofline_kernel sets it to false if that type is not bf16, and to true if
+	 * the kernel splits floats into bf16 numbers (kernel_timing.split). */
 	bool elements;
 	bool int8; /* the operands of its products are int8; `bytes` leaves out their scales */
 };

@@ -15,7 +15,7 @@
 #include "base/log.h"
 
 enum {
-	WRITE_BYTES = 4 << 20, /* bytes written between two checks of `cancel` */
+	WRITE_BYTES = 4 << 20, /* the most bytes written between two checks of `cancel` */
 	BLOCK = 4096,
 };
 

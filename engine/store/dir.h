@@ -3,7 +3,8 @@
  * functions may wait for the disk; the store decides which files are kept and which are deleted.
  *
  *     DIR/lock                  locked by the owner (flock); DIR itself is locked too if the file system can do so
- *     DIR/weights               hashes of model files that were computed before (engine/cache_identity.h)
+ *     DIR/weights               hashes of model files that were computed before (engine/cache_identity.h);
+ *                               weights.partial while it is written
  *     DIR/<16 hex>/<2 hex>/     named by the first 8 bytes of an identity, and by the first byte of a key
  *         NAME                  an item (file.h)
  *         NAME.partial          an item that is being written; when no owner runs, a leftover
@@ -59,8 +60,8 @@ static inline bool store_dir_owned(const struct store_dir *d)
 /* Returns the directory of d->identity, as a number like in struct store_place. */
 uint64_t store_dir_own(const struct store_dir *d);
 
-/* Calls `see` for the file of every item, with its size and the time of its last use. If `see` returns a negative
- * number, the walk ends and returns that number. An owner also deletes leftovers (*.partial). Directories that cannot
+/* Calls `see` for the file of every item, with its size and the time of its last use. If `see` does not return 0,
+ * the walk ends and returns its number. An owner also deletes leftovers (*.partial). Directories that cannot
  * be read are skipped. Links, directories and the like with the name of an item are skipped too; one line of the log
  * says how many there are. */
 int store_dir_list(struct store_dir *d,

@@ -65,9 +65,9 @@ int store_file_build(const struct store_file_header *h, const struct cache_ident
 		     uint8_t *out) MUST_CHECK;
 
 /* Checks the first `len` bytes of a file and reads the header from them. A page's tokens go to tokens [tokens_max], and
- * ret->tokens points there. -EBADMSG with the reason: the header is damaged, of another version or of another identity,
- * it has more than tokens_max tokens, its fields contradict each other, or the key is not that of the page's tokens.
- * -EFAULT like store_file_sum. After an error ret is untouched. */
+ * ret->tokens points there. -EBADMSG with the reason: the header is damaged, of another version or identity, or of an
+ * unknown kind, it has more than tokens_max tokens, its fields contradict each other, or the key is not that of the
+ * page's tokens. -EFAULT like store_file_sum. After an error ret is untouched. */
 int store_file_parse(const void *bytes, size_t len, const struct cache_identity *identity,
 		     int32_t *tokens, uint32_t tokens_max, struct store_file_header *ret,
 		     struct err *e) MUST_CHECK;

@@ -7,7 +7,7 @@
  *
  *  - If that page is not in the list, the new item is useless and becomes the first to be evicted.
  *  - If that page was last used more than ten seconds ago, the new item belongs to a new use and becomes the last.
- *  - If there is no such page, or it is not known (has_parent), the new item becomes the last, too.
+ *  - If there is no such page, or it is not known (has_parent, foreign), the new item becomes the last, too.
  *
  * An item that is used becomes the last. A caller that uses a whole prefix reports the deepest item first, which keeps
  * the order.
@@ -30,11 +30,13 @@ struct store_job;
 
 struct store_entry {
 	struct store_place place;
-	struct map_node node;	       /* in store_index.items, unless foreign */
-	struct list host, disk, touch; /* nodes in the index's lists of these names */
-	struct store_block *block;     /* a reference, or NULL */
-	struct store_job *job;	       /* borrowed, or NULL */
-	uint64_t cost;		       /* bytes on disk, while on_disk */
+	struct map_node node; /* in store_index.items, unless foreign */
+	/* nodes in the index's lists of these names; when the entry has left the index, in doomed (disk) or trash
+	 * (host) of struct store */
+	struct list host, disk, touch;
+	struct store_block *block; /* a reference, or NULL */
+	struct store_job *job;	   /* borrowed, or NULL */
+	uint64_t cost;		   /* bytes on disk, while on_disk */
 	/* number of the file, while on_disk; each new file gets the next number */
 	uint64_t serial;
 	/* time of the last use, on the clock of store_index.now_ns */

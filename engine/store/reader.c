@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Deletes a damaged file if this process is the owner, and forgets it unless the index has another file for the item by
- * now. Called without the lock, and returns with it. */
+/* Deletes a damaged file if this process is the owner, and forgets a damaged or missing one unless the index has
+ * another file for the item by now. Called without the lock, and returns with it. */
 static void drop_file(struct store *s, const struct store_place *place, uint64_t serial, int error,
 		      struct err *why)
 {

@@ -97,7 +97,7 @@ void store_doom(struct store *s, struct store_entry *entry)
 	pthread_cond_signal(&s->writer_work);
 }
 
-/* ---- the queue ---- */
+/* ---- jobs ---- */
 
 bool store_queue_has_room(const struct store *s, uint64_t bytes)
 {
@@ -120,8 +120,8 @@ struct store_block *store_end_job(struct store *s, struct store_job *job)
 		s->beside_bytes -= b->bytes;
 	if (job->entry)
 		job->entry->job = NULL;
-	/* The engine thread is likely to have several puts to make, so it is not woken before half of the queue's
-	 * budget is free. */
+	/* The engine thread is likely to have several puts to make, so config.wake is called only when beside_bytes is
+	 * at most half of config.queue_bytes. */
 	if (s->puts_wait && s->beside_bytes <= s->config.queue_bytes / 2) {
 		s->puts_wait = false;
 		s->news = true;

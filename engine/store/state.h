@@ -18,7 +18,7 @@
 #include "engine/store/index.h"
 #include "engine/store/store.h"
 
-/* An item that waits to be written. */
+/* An item that waits to be written, or is being written. */
 struct store_job {
 	struct list node;	   /* in store.jobs; in no list while it is written */
 	struct store_entry *entry; /* NULL: the item was forgotten */
@@ -55,10 +55,12 @@ struct store {
 	enum store_disk disk;
 	uint64_t stamp;	       /* the newest time that this process chose for a file */
 	uint64_t paused_until; /* end of the pause, while `failing`; on the monotonic clock */
-	bool failing;	       /* the last write failed */
-	uint32_t n_given_up;   /* items given up because of their own file */
-	bool forget_found;     /* the store was cleared while the disk tier was being opened */
-	/* store_ready returned false; the caller is to be woken when half of the queue's budget is free */
+	/* a write failed, not because of its own file alone, and none has succeeded since */
+	bool failing;
+	uint32_t n_given_up; /* items given up because of their own file */
+	bool forget_found;   /* the store was cleared while the disk tier was being opened */
+	/* store_ready returned false: config.wake is to be called when beside_bytes is at most half of
+	 * config.queue_bytes */
 	bool puts_wait;
 	bool closing, writer_ended;
 	bool news;		  /* store_unlock is to call config.wake */
@@ -113,15 +115,15 @@ bool store_queue_has_room(const struct store *s, uint64_t bytes);
 /* Notes that the host tier does not have the job's block. */
 void store_keep_beside(struct store *s, struct store_job *job);
 
-/* Returns the oldest job, which stays in the queue; NULL: the queue is empty. */
+/* Returns the oldest job that is in `jobs`, and leaves it there; NULL: there is none. */
 struct store_job *store_first_job(struct store *s);
 
-/* Ends a job, whether it was written or not: it leaves the queue and is freed. Returns its block, whose reference
+/* Ends a job, whether it was written or not: it leaves `jobs` and is freed. Returns its block, whose reference
  * passes to the caller. If the job's entry now has neither a block nor a file, the caller must remove it. */
 struct store_block *store_end_job(struct store *s, struct store_job *job);
 
-/* Takes the block of an entry from the host tier; its reference passes to the caller. If a job waits to write this
- * block, the job keeps it if the queue has room, else the job ends unwritten. */
+/* Takes the block of an entry from the host tier; its reference passes to the caller. A job that is writing this block
+ * keeps it. A job that waits to write it keeps it if store_queue_has_room, else the job ends unwritten. */
 struct store_block *store_unkeep(struct store *s, struct store_entry *entry);
 
 /* Answers a get from memory: adds a reference to the block of the entry, or of its job, to the event, counts a hit of

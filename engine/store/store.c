@@ -236,8 +236,8 @@ bool store_ready(struct store *s, uint64_t more)
 	bool ready;
 
 	store_lock(s);
-	/* An item that fits into the host tier needs no room in the queue. If nothing can be written, waiting does not
-	 * help. */
+	/* A put item that fits into the host tier does not add to beside_bytes. If nothing can be written, waiting does
+	 * not help. */
 	ready = bytes <= s->config.host_bytes || !may_write(s) || (!more && !s->beside_bytes) ||
 		s->beside_bytes + more + bytes <= s->config.queue_bytes;
 	s->puts_wait = !ready;

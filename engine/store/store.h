@@ -10,8 +10,8 @@
  * handed out. A file that fails a check counts as missing, and the owner (below) deletes it.
  *
  * Host memory. A block can be got as soon as it was put. Above `host_bytes` the least recently used blocks are
- * evicted (index.h has the order). A block that is evicted before it is written stays in the queue, as long as such
- * blocks have at most `queue_bytes` (one of any size may stay); else it is lost unwritten.
+ * evicted (index.h has the order). A block that is evicted before it is written stays in the queue, as long as the
+ * queued blocks outside host memory have at most `queue_bytes` (one of any size may stay); else it is lost unwritten.
  *
  * Disk. A directory has one owner, which holds its locks (dir.h). Only the owner writes and deletes files; it evicts
  * files of other identities too. Another process on the same directory reads the files that it finds when it starts.
@@ -46,12 +46,13 @@ struct store;
 struct store_config {
 	uint64_t host_bytes;  /* budget of host memory, in bytes of payload; 0: no host tier */
 	const char *dir;      /* NULL: no disk tier */
-	uint64_t disk_bytes;  /* budget of all files below dir; 0: no limit but the disk's */
+	uint64_t disk_bytes;  /* budget of the files of all items; 0: no limit but the disk's */
 	uint64_t queue_bytes; /* budget of queued blocks outside the host tier; 0: the default */
 	uint64_t page_bytes, state_bytes; /* bytes of the payload of either kind */
 	uint32_t page_tokens;
-	/* Computes the identity. Called once, on the writer thread. memo: a path in dir for a file that speeds up the
-	 * next start; NULL if this process is not the owner. `arg` must outlive the store. */
+	/* Computes the identity. Called once, on the writer thread, if there is a disk tier. memo: a path in dir for a
+	 * file that speeds up the next start; NULL if this process is not the owner, or memory is short. `arg` must
+	 * outlive the store. */
 	int (*identify)(void *arg, const char *memo, const atomic_bool *cancel,
 			struct cache_identity *ret, struct err *e);
 	void *arg;
@@ -69,8 +70,8 @@ struct store_config {
  * threads are short. */
 int store_open(const struct store_config *c, struct store **ret, struct err *e) MUST_CHECK;
 
-/* Writes the queue until it is empty or timeout_ns have passed, and frees the store; NULL: does nothing. Events that
- * were not polled are dropped; the caller's references to blocks stay valid. */
+/* Writes queued items until none is left or timeout_ns have passed, and frees the store; NULL: does nothing. Events
+ * that were not polled are dropped; the caller's references to blocks stay valid. */
 void store_close(struct store *s, uint64_t timeout_ns);
 
 /* ---- items; one thread (the engine's) ---- */
@@ -87,11 +88,12 @@ struct store_put {
 
 /* Adds an item. An item that is known already counts as used; its bytes are kept or written only where they are
  * missing. 0: the item is known, until STORE_GONE is polled for it or store_clear is called. -ENOBUFS: there is no room
- * for it (it does not fit into the host tier, and the queue is full or nothing can be written). -ENOMEM. */
+ * for it (it does not fit into the host tier, and the queue is full, nothing can be written, or memory is short).
+ * -ENOMEM. */
 int store_put(struct store *s, const struct store_put *p) MUST_CHECK;
 
-/* Returns whether another item may be put, if the caller has `more` bytes of items that it will put as well. False: the
- * disk is too slow for the puts, so the caller should wait; config.wake is called when it is time to ask again. Always
+/* Returns whether another item may be put, if the caller has `more` bytes of items that it will put as well. False: too
+ * many bytes wait to be written, so the caller should wait; config.wake is called when it is time to ask again. Always
  * true if the host tier is large enough for an item, or if nothing can be written. */
 bool store_ready(struct store *s, uint64_t more);
 
@@ -109,7 +111,7 @@ void store_touch(struct store *s, const struct tier_item *items, uint32_t n);
 
 /* Forgets all items of this identity; an owner's writer thread deletes their files. No STORE_GONE comes for them, and
  * no STORE_FOUND for a file from before. Gets that wait for the reader thread fail. A get that was answered before, or
- * whose file the reader thread is reading, ends as if nothing had happened. */
+ * whose file the reader thread has opened, ends as if nothing had happened. */
 void store_clear(struct store *s);
 
 enum store_event_type {
@@ -143,9 +145,10 @@ enum store_disk {
 	STORE_DISK_NONE,    /* there is no disk tier */
 	STORE_DISK_OPENING, /* the identity is being computed, or the files are being listed */
 	STORE_DISK_READY,
-	STORE_DISK_READ_ONLY, /* another process is the owner, or the directory cannot be written */
-	STORE_DISK_PAUSED,    /* a write failed, and will be tried again */
-	STORE_DISK_FAILED,    /* the identity could not be computed: only host memory is used */
+	/* another process is the owner, or the directory cannot be written or locked */
+	STORE_DISK_READ_ONLY,
+	STORE_DISK_PAUSED, /* writing failed, and no write has succeeded since */
+	STORE_DISK_FAILED, /* the identity could not be computed: only host memory is used */
 };
 
 struct store_stats {
@@ -158,7 +161,7 @@ struct store_stats {
 	/* Counts since the store was opened. */
 	uint64_t host_hits, disk_hits, failed_gets;
 	uint64_t written_items, written_bytes;
-	uint64_t unwritten_items; /* items that an owner gave up, or had no room to queue */
+	uint64_t unwritten_items; /* puts of an owner that led to no file: no room, or errors */
 	uint64_t host_evicted, disk_evicted, damaged;
 };
 

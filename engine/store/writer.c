@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-/* The most log lines about single files, of which thousands may be at fault. */
+/* The most warnings of one kind about single files, of which thousands may be at fault. */
 enum { LINES_MAX = 8 };
 
 /* ---- opening ---- */
@@ -191,8 +191,8 @@ static bool evict_file(struct store *s)
 	store_index_unfile(&s->index, entry);
 	store_forget(s, entry, NULL);
 	s->stats.disk_evicted++;
-	/* The lock may be released here: only this thread writes, so the file cannot be written again before it is
-	 * deleted. */
+	/* The lock may be released here: only this thread writes files, so the file cannot be written again before it
+	 * is deleted. */
 	store_unlock(s);
 	store_dir_remove(&s->dir, &place);
 	store_lock(s);
@@ -268,7 +268,7 @@ static void note_written(struct store *s, struct store_job *job, uint64_t cost)
 
 /* Notes that a job's file could not be written. Gives the item up if the error concerns this file only. Any other error
  * pauses writing, unless writing was cancelled. After its first such error the job is queued again, unless the item was
- * forgotten or the store is closing. Returns whether the job is in the queue again. */
+ * forgotten or the store is closing. Returns whether the job is in `jobs` again. */
 static bool note_unwritten(struct store *s, struct store_job *job, int error, const struct err *why)
 {
 	if (concerns_one_file(error)) {
@@ -277,7 +277,7 @@ static bool note_unwritten(struct store *s, struct store_job *job, int error, co
 		if (error != -ECANCELED)
 			pause_writing(s, why);
 		if (job->entry && !job->failed && !s->closing) {
-			/* The job goes to the end of the queue, in case the item itself is at fault. */
+			/* The job goes to the end of `jobs`, in case the item itself is at fault. */
 			job->failed = true;
 			list_append(&s->jobs, &job->node);
 			return true;

@@ -10,7 +10,7 @@
  *
  *                   O takes the place of v. The state of a row and the states of its snapshots go to their slots.
  *
- * The gated norm follows as delta_norm (delta_conv.cl).
+ * The gated norm follows as delta_norm (delta_conv_gpu.cl).
  *
  *     step, proj, qs, ks, gates   as in delta_prefill.cl; in
  *     ring, state   as in delta_prefill.cl; in and out

@@ -34,8 +34,8 @@
  *     logits    [rows, LD(VOCAB)] float; in. Draw i reads row DRAW_LOGITS, score i row i
  *     work      [draws or scores, SAMPLE_FLOATS] float, scratch (kernels/sample.h)
  *     counts    [seats, VOCAB] uint, bit 31: in the prompt, the rest: times generated; in and out
- *     result    ids [draws] int, -1 where a logit is NaN or all are infinite; reports and scores' results at
- *               their offsets (kernels/step.h); out
+ *     result    ids [draws] int, -1 where a logit is NaN or infinity or all are -infinity; reports and scores'
+ *               results at their offsets (kernels/step.h); out
  *
  * Sums are in float, in an order on which the other draws and the number of groups have no influence. Global size:
  * draws (scores) x parts. A part here is one of the groups that share the blocks of a draw or score; the last one to

@@ -36,7 +36,7 @@ struct render {
 	unsigned depth;
 	/* steps left until render_overspent asks `pace`, and steps left after that */
 	uint64_t steps, more_steps;
-	const struct pace *pace; /* NULL: never */
+	const struct pace *pace; /* NULL: the rendering is never given up */
 	struct arena arena;
 	/* buffer in which strings are built, one behind the other; a finished one is cut off again (value_take) */
 	struct buf scratch;
@@ -53,15 +53,16 @@ struct render {
 /* Keeps `code` and "template NAME, line N: text" as the error, if it is the first. Returns false. */
 bool render_fail(struct render *r, int code, const char *fmt, ...) PRINTF(3, 4);
 
-/* For render_charge, when r->steps do not suffice for `work`: takes it from r->more_steps. False: these do not suffice
- * either, or the rendering is given up, and the rendering has failed (E2BIG, ECANCELED). */
+/* For render_charge, when r->steps do not suffice for `work`. Asks r->pace, takes `work` from all steps that are left,
+ * and sets r->steps anew. False: fewer steps are left (E2BIG) or the pace gives up (ECANCELED), so the rendering has
+ * failed; or it failed before. */
 bool render_overspent(struct render *r, size_t work);
 
 /* Makes the rendering fail (E2BIG), for render_enter. Returns false. */
 bool render_too_deep(struct render *r);
 
 /* Takes `work` from the steps that are left (about one for a value, or for 64 bytes of text). False: fewer are left,
- * or a failure before. */
+ * the rendering is given up, or it failed before. */
 static inline bool render_charge(struct render *r, size_t work)
 {
 	if (r->rc || work > r->steps)

@@ -46,7 +46,7 @@ struct value {
 		bool b;
 		int64_t i;
 		double f;
-		const char *s; /* V_STR; no 0 behind it */
+		const char *s; /* V_STR; need not have a 0 behind it */
 		struct list *list;
 		struct dict *dict; /* V_DICT, V_NAMESPACE */
 		struct iter *iter;

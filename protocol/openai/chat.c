@@ -32,7 +32,8 @@ struct texts {
 	struct buf content, thinking;
 };
 
-/* Adds the text of one part of a content array to *out. */
+/* Adds the text of one part of a content array to *out. assistant: it is an assistant's message, which may have refusal
+ * and thinking parts too. */
 static int part_text(const json_t *part, const char *where, bool assistant, struct texts *out,
 		     struct err *e)
 {
@@ -62,7 +63,7 @@ static int part_text(const json_t *part, const char *where, bool assistant, stru
 	return 0;
 }
 
-/* Makes a string of a text, new. NULL: out of memory. */
+/* Makes a JSON string of a text, new. NULL: out of memory. */
 static json_t *text_string(const struct buf *text)
 {
 	return text->failed ? NULL : json_stringn_nocheck(buf_str(text), text->len);
@@ -106,7 +107,7 @@ static int content_string(const json_t *message, const char *where, bool assista
 	return r;
 }
 
-/* What the messages of a request share. */
+/* The state that all messages of a request share while they are read. */
 struct reading {
 	struct buf system; /* the texts of system messages, which become one message */
 	bool any_system;
@@ -224,7 +225,7 @@ static int assistant_members(struct reading *rd, const json_t *message, const ch
 		return err_param(e, PROBLEM_UNSUPPORTED, path, "%s is not supported by this server",
 				 path);
 	}
-	/* The later of these three replaces what the earlier one has set. */
+	/* Each of these three replaces the value that an earlier one has set. */
 	if (thinking)
 		r = set_new(out, "reasoning_content", json_incref(thinking), e);
 	if (r == 0)

@@ -7,10 +7,10 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* The errors there are, numbered from 0. */
+/* The number of rows of the table. The errors are numbered from 0 in the order of the rows. */
 enum { OPENAI_ERRORS = 24 };
 
-/* Returns the number of a code's error. */
+/* Returns the number of the error of a code, which may be positive or negative. */
 size_t openai_error_number(int code);
 
 /* Returns the type of error i, as on the wire, and its cause: its code on the wire, or, if that is null, another

@@ -15,11 +15,11 @@
  * bounds. */
 enum {
 	DEPTH_MAX = 64,
-	SHOWN_MAX = 48,	  /* most bytes of a value that an error repeats */
-	PIECE = 64 << 10, /* bytes from one look at the pace to the next */
+	SHOWN_MAX = 48,	  /* most bytes of a string that an error repeats */
+	PIECE = 64 << 10, /* fields_check_bounds: bytes between two calls of pace_gives_up */
 };
 
-/* The text of an error that is none of the JSON. */
+/* The text of the error when pace_gives_up ends the reading. fields_load knows by it that the JSON is not at fault. */
 static const char given_up[] = "the text is not read to its end";
 
 int fields_check_bounds(const char *text, size_t len, const struct pace *pace, size_t *values,

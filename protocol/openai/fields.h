@@ -15,8 +15,8 @@
 #include "base/pace.h"
 
 /* Parses JSON text to an object, new. Depth and number of values are bounded and checked before anything is allocated.
- * -EINVAL: the text is beyond the bounds, no JSON (the sentence has line and column) or no object; -ECANCELED: the pace
- * (NULL: none); -ENOMEM. */
+ * -EINVAL: the text is beyond the bounds, no JSON (the sentence has line and column) or no object; -ECANCELED:
+ * pace_gives_up (pace NULL: never); -ENOMEM. */
 int fields_load(const char *body, size_t len, const struct pace *pace, json_t **ret,
 		struct err *e) MUST_CHECK;
 
@@ -25,13 +25,14 @@ int fields_load(const char *body, size_t len, const struct pace *pace, json_t **
 json_t *fields_parse(const char *text, size_t len, size_t flags, const struct pace *pace,
 		     json_error_t *error);
 
-/* The most values that the JSON of a body may have: objects, arrays, and what is in them. */
+/* The most values that the JSON of a body may have: objects, arrays, and the values in them. The JSON texts of all
+ * arguments of tool calls together may have as many again. */
 enum { FIELDS_VALUES_MAX = 500000 };
 
 /* Checks JSON text against the bounds on depth and number of values, and takes the number of its values from *values.
  * fields_load does this for the body; JSON text inside a string has to be checked before fields_parse. `e` may be NULL.
- * 0: it may be parsed. -EINVAL: it is nested too deeply, or has more values; *values is as before, also with -ECANCELED:
- * the pace (NULL: none). */
+ * 0: the text may be parsed. -EINVAL: it is nested too deeply, or has more values than *values. -ECANCELED:
+ * pace_gives_up (pace NULL: never). After an error *values is as before. */
 int fields_check_bounds(const char *text, size_t len, const struct pace *pace, size_t *values,
 			struct err *e) MUST_CHECK;
 
@@ -59,6 +60,7 @@ int field_number(const json_t *object, const char *where, const char *name, doub
 int field_string(const json_t *object, const char *where, const char *name, const json_t **ret,
 		 struct err *e) MUST_CHECK;
 
-/* Copies a list of at most `max` token ids, each below `vocab`, into the arena. `path` is the list's own path. */
+/* Copies a list of at most `max` token ids, each below `vocab`, into the arena. `path` is the list's own path.
+ * -EINVAL; -ENOMEM. */
 int field_ids(const json_t *array, const char *path, uint32_t vocab, size_t max,
 	      struct arena *arena, const int32_t **ret, size_t *ret_n, struct err *e) MUST_CHECK;

@@ -40,7 +40,7 @@
 
 enum {
 	STOPS_MAX = 64,
-	/* bytes of one stop string; a call has a table with an entry for each byte of each stop string */
+	/* bytes of one stop string; a call has tables with an entry for each byte of its stop strings (stops.h) */
 	STOP_BYTES_MAX = 1024,
 	STOP_TOKEN_IDS_MAX = 256,
 	CACHE_SALT_MAX = 1024, /* bytes */
@@ -77,7 +77,7 @@ struct openai_request {
 	/* completions */
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
 	size_t n_prompts;
-	json_t *texts; /* has the prompts' texts; owned; NULL: the prompts are ids */
+	json_t *texts; /* the JSON that has the prompts' texts; owned; NULL: the prompts are ids */
 	bool echo;     /* the answer, and its log-probabilities, begin with the prompt */
 	/* the body has max_tokens 0, which needs echo. The member max_tokens is then 1, and the token drawn is not
 	 * shown. */
@@ -122,9 +122,9 @@ static inline bool openai_wants_scores(const struct openai_request *r, uint32_t 
 }
 
 /* Parse a body. Texts and ids of the body are copied into the arena, except the texts of context and prompts: these are
- * there until openai_request_release, since they can be as long as the body. -EINVAL and -PROBLEM_UNSUPPORTED name the
- * param at fault, unless the body as a whole is wrong; -ECANCELED: the pace (NULL: none); -ENOMEM. On failure *ret is
- * unchanged and there is nothing to release. */
+ * not copied, since they can be as long as the body, and are there until openai_request_release. -EINVAL and
+ * -PROBLEM_UNSUPPORTED name the param at fault, unless the body as a whole is wrong; -ECANCELED: pace_gives_up (pace
+ * NULL: never); -ENOMEM. On failure *ret is unchanged and there is nothing to release. */
 int openai_parse_chat(const char *body, size_t len, const struct pace *pace,
 		      const struct openai_limits *limits, struct arena *arena,
 		      struct openai_request *ret, struct err *e) MUST_CHECK;

@@ -85,8 +85,8 @@ const struct openai_shape openai_completion = {
 
 /* ---- the parts of a body or chunk, in their order ----
  *
- * Each function writes some of a part, and returns true when all of it is written. It counts its progress in o->item and
- * o->at, which are 0 at first. It writes something at each call. */
+ * Each function writes some of a part, and returns true when all of it is written. It counts its progress in o->item
+ * and o->at, which are 0 at first. Each call makes some progress. */
 
 /* The choice that is written. */
 static const struct openai_delta *delta_of(const struct openai_output *o)
@@ -94,7 +94,7 @@ static const struct openai_delta *delta_of(const struct openai_output *o)
 	return o->choices ? &o->choices[o->choice].all : &o->delta;
 }
 
-/* The form in which it is written. */
+/* The form in which that choice is written. */
 static enum choice_form form_of(const struct openai_output *o)
 {
 	return (enum choice_form)__builtin_ctz(o->forms);

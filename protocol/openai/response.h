@@ -20,8 +20,8 @@
  *
  * Log-probabilities: pass the tokens in order, each with the piece of text that has the token's last byte (or with the
  * last piece). Pass only tokens of the content: not the end token, no tokens behind a stop string and none of the
- * reasoning. If a prompt is echoed, pass its text and its tokens with the first piece, and also the drawn tokens without
- * text, such as the end token: evaluation programs cut off as many tokens as they asked to generate.
+ * reasoning. If a prompt is echoed, pass its text and its tokens with the first piece, and also the drawn tokens
+ * without text, such as the end token: evaluation programs cut off as many tokens as they asked to generate.
  *
  * Token ids (return_token_ids) are all drawn tokens, the end token included. `prompt_token_ids` is where vLLM has it.
  * In chat it is a member of the body, and of each choice's first chunk. In completions it is a member of each choice of
@@ -57,7 +57,8 @@ struct openai_head {
 	const char *fingerprint; /* identifies program, model and device; NULL: null */
 	int64_t created;	 /* seconds since 1970 */
 	bool logprobs, include_usage, return_token_ids;
-	/* the usage so far, which every chunk has; NULL: only the last one has the usage */
+	/* the usage so far, which every chunk has; NULL: only the stream's last chunk has the usage, and only with
+	 * include_usage */
 	const struct openai_usage *so_far;
 	uint32_t n_logprobs;  /* number of best tokens to list */
 	bool prompt_logprobs; /* list the prompt's tokens in whole bodies, in vLLM's form */
@@ -99,37 +100,39 @@ struct openai_choice {
 	const struct openai_tokens *prompt;
 };
 
-/* What is to be written, and how far it is. Only the functions here use the members. */
+/* A body or chunks to be written, and the progress of the writing. Only the functions of response.c use the members. */
 struct openai_output {
 	const struct openai_head *head;
 	const struct openai_choice *choices; /* [n_choices] of a body; NULL: chunks are written */
-	const struct ids *prompts; /* [n_prompts] of a body; the choice's prompt of chunks */
+	/* of a body: [n_prompts], one for each prompt; of chunks: the prompt of their choice */
+	const struct ids *prompts;
 	size_t n_choices, n_prompts;
 	struct openai_usage usage; /* of a body */
 	struct openai_delta delta; /* of chunks */
 	unsigned forms;	     /* a bit for each form (enum choice_form) that is not written yet */
 	bool ids_written;    /* the piece's token ids were in a chunk */
-	size_t choice, step; /* the choice that is written, and the part of it */
+	size_t choice, step; /* the choice that is written, and its part (response.c: parts) */
 	size_t item, at;     /* the place in that part */
 	struct openai_cursor cursor; /* in the list of tokens that is written */
 };
 
-/* To be written: a whole body of n choices; choice k belongs to prompt k / (n / n_prompts). prompts [n_prompts] are
- * needed for return_token_ids; otherwise they may be NULL. All is borrowed until it is written. */
+/* Sets *o, so that openai_write writes a whole body of n choices. Choice k belongs to prompt k / (n / n_prompts).
+ * prompts [n_prompts] are needed for return_token_ids; otherwise they may be NULL. All that the arguments point to is
+ * borrowed until it is written, but *u is copied. */
 void openai_body(struct openai_output *o, const struct openai_head *h,
 		 const struct openai_choice *choices, size_t n, const struct ids *prompts,
 		 size_t n_prompts, const struct openai_usage *u);
 
-/* To be written: up to three chunks of a choice. The first one, if `first` is set: role and empty content in chat;
- * nothing in completions, unless return_token_ids wants the prompt's ids. One with the piece, if it has anything. One
- * with the finish reason, if there is one. A last piece with nothing but token ids has no chunk of its own: the ids are
- * in the chunk with the finish reason. `prompt` is read only for return_token_ids. All that the arguments point to is
- * borrowed until it is written. */
+/* Sets *o, so that openai_write writes up to three chunks of a choice. The first one, if `first` is set: role and empty
+ * content in chat; nothing in completions, unless return_token_ids wants the prompt's ids. One with the piece, if it
+ * has anything. One with the finish reason, if there is one. A last piece with nothing but token ids has no chunk of
+ * its own: the ids are in the chunk with the finish reason. `prompt` is read only for return_token_ids. All that the
+ * arguments point to is borrowed until it is written. */
 void openai_chunks(struct openai_output *o, const struct openai_head *h,
 		   const struct openai_delta *d, bool first, const struct ids *prompt);
 
-/* Appends some of the text: until out has `enough` bytes or more, by some kilobytes at most. Appends something, unless
- * all is written or out has that many already. True: all is written. */
+/* Appends some of the text: until out has `enough` bytes, or some kilobytes more. Appends something, unless all is
+ * written or out has `enough` bytes already. True: all is written. */
 bool openai_write(struct openai_output *o, size_t enough, struct buf *out);
 
 void openai_stream_end(const struct openai_head *h, const struct openai_usage *u, struct buf *out);

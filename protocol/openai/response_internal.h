@@ -7,7 +7,7 @@
  * finish reason, and in a whole body. */
 enum choice_form { CHOICE_FIRST, CHOICE_PIECE, CHOICE_LAST, CHOICE_WHOLE };
 
-/* JSON as it stands, and behind it a text that is still to be escaped. */
+/* JSON that is written as it stands, and behind it a text that is escaped when it is written. */
 struct openai_span {
 	const char *json, *text;
 	size_t len;
@@ -30,7 +30,7 @@ struct openai_list {
 
 struct openai_shape {
 	const char *body, *chunk; /* values of "object", such as "chat.completion" */
-	bool opens;		  /* a choice has a first chunk even if no token ids are wanted */
+	bool opens; /* in streams a choice has a first chunk even if no token ids are wanted */
 	/* Whether prompt_token_ids and prompt_logprobs stand beside the list of choices alone, in a body or a first
 	 * chunk. If false they are members of each choice, and prompt_token_ids also stands beside the list in a first
 	 * chunk and in a body with one prompt. */

@@ -8,7 +8,7 @@
 #include "protocol/openai/request_internal.h"
 #include "protocol/openai/writer.h"
 
-enum { PIECE = 1024 }; /* tokens that are written from one look at the pace to the next */
+enum { PIECE = 1024 }; /* tokens that are written between two calls of pace_gives_up */
 
 static int tokenize_object(const json_t *body, struct arena *arena, struct openai_tokenize *t,
 			   struct err *e)
@@ -123,7 +123,7 @@ static void token_strs(const struct tokenizer *t, const struct ids *ids, size_t 
 	}
 }
 
-/* Writes [,,] with the ids or, if `strs`, with the tokens as the vocabulary spells them. */
+/* Writes the list of the ids or, if `strs`, of the tokens as the vocabulary spells them. -ECANCELED: pace_gives_up. */
 static int write_tokens(const struct tokenizer *t, const struct ids *ids, bool strs,
 			const struct pace *pace, struct buf *out, struct err *e)
 {

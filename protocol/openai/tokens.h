@@ -35,12 +35,12 @@ size_t openai_tokens_size(uint32_t n_top);
 /* Empties the list and keeps its memory. */
 void openai_tokens_clear(struct openai_tokens *t);
 
-/* Makes room for n tokens with n_top tokens listed beside each. -ENOMEM. */
+/* Makes room for n more tokens with n_top tokens listed beside each. -ENOMEM. */
 int openai_tokens_reserve(struct openai_tokens *t, size_t n, uint32_t n_top) MUST_CHECK;
 
 /* Appends a copy of *token. -ENOMEM. */
 int openai_tokens_add(struct openai_tokens *t, const struct openai_token *token) MUST_CHECK;
 
-/* Reads the token at *at, which is 0 for the first one, and moves *at to the next. Of the tokens that are listed beside
- * it only draw.n_top are written. False: there is no further token, and nothing was written. */
+/* Reads the token at *at, which is 0 for the first one, into *ret, and moves *at to the next. Of the lists draw.top_ids
+ * and draw.top_logprobs only draw.n_top elements are set. False: there is no further token, and nothing was set. */
 bool openai_tokens_next(const struct openai_tokens *t, size_t *at, struct openai_token *ret);

@@ -122,15 +122,15 @@ void writer_bytes(struct buf *out, const unsigned char *bytes, size_t n)
 	buf_putc(out, ']');
 }
 
-/* Writes -x, for x above 0.0001 and below 9999, as printf's "%.9g" does, but ten times as fast: an answer may have
- * millions of log-probabilities. All is exact: x is an integer of 24 bits times a power of two, and times 10^12 it
- * still fits. */
+/* Writes -x, for x above 0.0001 and below 9999, as printf's "%.9g" does (a whole number with ".0"), but ten times as
+ * fast: an answer may have millions of log-probabilities. All is exact: x is an integer of 24 bits times a power of
+ * two, and that integer times 10^12 fits into 64 bits. */
 static void write_fixed(struct buf *out, float x)
 {
 	static const uint64_t powers[] = {
 		1,	  10,	     100,	 1000,	      10000,	    100000,	  1000000,
 		10000000, 100000000, 1000000000, 10000000000, 100000000000, 1000000000000};
-	const uint64_t one = powers[8]; /* nine digits */
+	const uint64_t one = powers[8]; /* the smallest number of nine digits */
 	uint64_t n, half, rest, product;
 	int exponent, point = 3; /* the first digit stands for 10^point */
 	char text[16], *end = text + sizeof(text), *p = end;

@@ -17,8 +17,8 @@ void writer_nullable(struct buf *out, const char *text);
 /* Writes a string as writer_string does, but without the quotes. */
 void writer_escaped(struct buf *out, const char *text, size_t len);
 
-/* Writes the beginning of such a text: its first `most` bytes, and the rest of the character in which these end. Returns
- * the number of bytes that it read, at least one. */
+/* Writes the beginning of a text as writer_escaped does: its first `most` bytes, and the rest of the character in which
+ * these end. Returns the number of bytes of the text that were written; it is at least 1 if len and most are. */
 size_t writer_escaped_part(struct buf *out, const char *text, size_t len, size_t most);
 
 void writer_number(struct buf *out, int32_t v);
@@ -26,7 +26,8 @@ void writer_number(struct buf *out, int32_t v);
 /* [1,2,3] */
 void writer_ids(struct buf *out, const int32_t *ids, size_t n);
 
-/* Writes ids from .. to - 1 of such a list, without the brackets. */
+/* Writes the ids from .. to - 1 of such a list, without the brackets; a comma stands before each but the
+ * list's first. */
 void writer_ids_part(struct buf *out, const int32_t *ids, size_t from, size_t to);
 void writer_bytes(struct buf *out, const unsigned char *bytes, size_t n);
 

@@ -10,7 +10,7 @@
 
 enum {
 	SHORT_WORD = 64,
-	/* pairs of a long word from one question whether to give up to the next: a millisecond or so */
+	/* pairs of a long word between two calls of pace_gives_up, which are a millisecond or so apart */
 	LOOKS = 1 << 12,
 };
 
@@ -174,7 +174,7 @@ static void renew(const struct bpe *b, struct long_word *w, uint32_t pos)
 		heap_push(w, w->ranks[pos], pos);
 }
 
-/* -ECANCELED: the pace. */
+/* Merges until no pair of the word can merge. -ECANCELED: pace_gives_up. */
 static int merge_all(const struct bpe *b, struct long_word *w, const struct pace *pace)
 {
 	size_t n_looks = 0;

@@ -47,10 +47,10 @@ void bpe_add(struct bpe *b, size_t rank, int32_t left, int32_t right, int32_t me
  * `ignore_merges` they are all tokens that are found by bytes. -ENOMEM. */
 int bpe_finish(struct bpe *b, bool ignore_merges) MUST_CHECK;
 
-/* The least number of ids that a word of len bytes has. */
+/* Returns a number of ids below which no word of len bytes comes. */
 size_t bpe_least(const struct bpe *b, size_t len);
 
-/* Appends the ids of a word, len > 0 bytes. -ECANCELED: the pace (NULL: none), which is asked within a long word, because
- * one of many megabytes takes seconds; -ENOMEM. */
+/* Appends the ids of a word, len > 0 bytes. -ECANCELED: pace_gives_up (pace NULL: never), which is called within long
+ * words, because a word of many megabytes takes seconds; -ENOMEM. */
 int bpe_encode(const struct bpe *b, const char *word, size_t len, const struct pace *pace,
 	       struct ids *out) MUST_CHECK;

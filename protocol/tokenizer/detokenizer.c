@@ -12,7 +12,7 @@
 struct detokenizer {
 	const struct tokenizer *tokenizer;
 	const struct stops *stops; /* borrowed; NULL: none */
-	size_t *states;		   /* of the stops; owned */
+	size_t *states;		   /* [stops_n] of the stops' automata; owned */
 	char part[4];		   /* an incomplete UTF-8 sequence */
 	size_t n_part;
 	struct buf held; /* whole characters that are not passed on yet */

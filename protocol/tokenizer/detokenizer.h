@@ -15,7 +15,7 @@
 
 struct detokenizer;
 
-/* Returns a *new* detokenizer. The stop strings are borrowed, NULL: none. NULL: out of memory. */
+/* Returns a *new* detokenizer; NULL: out of memory. stops: borrowed; NULL: there are none. */
 struct detokenizer *detokenizer_new(const struct tokenizer *t, const struct stops *stops);
 void detokenizer_free(struct detokenizer *d);
 
@@ -25,8 +25,8 @@ void detokenizer_free(struct detokenizer *d);
  * where tokens begin and end. */
 int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out) MUST_CHECK;
 
-/* Ends the text: appends all text that is still held back, an incomplete sequence as U+FFFD. 1: a stop string was found,
- * which this U+FFFD may complete; 0: none. -ENOMEM. */
+/* Ends the text: appends all text that is still held back, an incomplete sequence as U+FFFD. 1: a stop string was
+ * found, before or now (U+FFFD may complete one). 0: none was found. -ENOMEM. */
 int detokenizer_finish(struct detokenizer *d, struct buf *out) MUST_CHECK;
 
 /* Returns how many of the pushed tokens' bytes the appended text stands for so far (special tokens count as none). With

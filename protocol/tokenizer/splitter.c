@@ -27,10 +27,10 @@ enum {
 	MAX_STAGES = 16,
 	MAX_PATTERN = 1 << 16,
 	WINDOW = 256, /* bytes behind a match's earliest start that PCRE2 sees at first */
-	/* Bytes of larger windows that a run may look at: so many for each byte of the text, and some for a short one. */
+	/* The budget of a run, in bytes of larger windows: BUDGET_SHARE for each byte of the text, and BUDGET_MIN. */
 	BUDGET_SHARE = 64,
 	BUDGET_MIN = 1 << 20,
-	/* PCRE2's steps for a match: so many, and some more for each byte of the window. */
+	/* PCRE2's match limit (its steps for a match): STEPS_MIN, and STEPS_SHARE for each byte of the window. */
 	STEPS_MIN = 20000,
 	STEPS_SHARE = 8,
 };
@@ -447,8 +447,9 @@ static int match_before(struct run *run, const pcre2_code *code, const char *tex
  *
  * A pattern such as `a+b|.` looks at the rest of the text for each of its matches, which takes a time that grows with
  * the square of the text's length. So PCRE2 sees a window of the text at first. If it finds nothing there, or has to
- * look at the window's end before it knows (PCRE2_PARTIAL_HARD), it sees a larger one, which is paid from the budget:
- * a long word costs twice its length, and only a pattern that looks far ahead again and again runs out. */
+ * look at the window's end before it knows (PCRE2_PARTIAL_HARD), it sees a larger window, which is paid from the
+ * budget. A long word costs a few times its length. Only a pattern that looks far ahead again and again uses the budget
+ * up. */
 static int next_match(struct run *run, const pcre2_code *code, const char *text, size_t len,
 		      size_t from, size_t *ret_start, size_t *ret_end)
 {

@@ -9,7 +9,7 @@
 #include "base/utf8.h"
 #include "protocol/tokenizer/tokenizer_internal.h"
 
-enum { WORDS = 64 }; /* from one question whether to give up to the next */
+enum { WORDS = 64 }; /* words between two calls of pace_gives_up */
 
 struct encoding {
 	const struct tokenizer *t;

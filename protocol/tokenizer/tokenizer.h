@@ -32,7 +32,7 @@ struct tokenizer_bounds {
 /* Appends the ids of text (UTF-8; invalid bytes become U+FFFD), like Hugging Face's encode with
  * add_special_tokens=False. With `added` false the text of added tokens is treated as ordinary text. bounds NULL: there
  * are none. 0 or -ENOMEM; -E2BIG: a pattern takes too long for this text; -EOVERFLOW: the text has more than
- * bounds->ids ids; -ECANCELED: bounds->pace. On failure out is unchanged. */
+ * bounds->ids ids; -ECANCELED: bounds->pace gives up. On failure out is unchanged. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool added,
 		     const struct tokenizer_bounds *bounds, struct ids *out) MUST_CHECK;
 
@@ -48,8 +48,8 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 int32_t tokenizer_id(const struct tokenizer *t, const char *text);
 
 /* Like tokenizer_encode with `added`, and adds the ids that the file's post-processor puts before and behind a text
- * (Llama 3's BOS, an embedding model's EOS), if any: Hugging Face's encode with add_special_tokens=True. Not for text
- * that a chat template made: the template writes these tokens itself. */
+ * (Llama 3's BOS, an embedding model's EOS), if any: Hugging Face's encode with add_special_tokens=True. These ids do
+ * not count for bounds->ids. Not for text that a chat template made: the template writes these tokens itself. */
 int tokenizer_encode_whole(const struct tokenizer *t, const char *text, size_t len,
 			   const struct tokenizer_bounds *bounds, struct ids *out) MUST_CHECK;
 

@@ -20,7 +20,7 @@ struct range {
 	uint32_t first, last;
 };
 
-/* Code points assigned in Unicode 15.1 and 16, with their classes, for a utf8proc that does not know them. */
+/* The letters, numbers and marks that came with Unicode 15.1 and 16, for a utf8proc that does not know them. */
 static const struct {
 	struct range r;
 	uint8_t class;
@@ -103,8 +103,8 @@ static uint8_t class_of(uint32_t c)
 	}
 }
 
-/* Returns whether all 256 code points of the page are UNICODE_OTHER: in the planes 4 to 13, 15 and 16 all are
- * unassigned or private. */
+/* Whether the page is in plane 4 to 13, 15 or 16. All code points there are UNICODE_OTHER, because they are unassigned
+ * or private. */
 static bool is_plain_page(uint32_t page)
 {
 	uint32_t plane = page >> 8;
@@ -316,7 +316,7 @@ static int unit_flush(struct unit *s, struct buf *out)
 	}
 	n = utf8proc_normalize_utf32(s->v, (utf8proc_ssize_t)s->len,
 				     UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-	assert(n >= 0); /* it cannot fail with these options */
+	assert(n >= 0); /* utf8proc_normalize_utf32 cannot fail with these options */
 	for (utf8proc_ssize_t i = 0; i < n; i++) {
 		char text[4];
 

@@ -28,7 +28,7 @@
 #include "protocol/transfer/message.h"
 
 /* A receiver fails when no new WINDOW or STATUS has come for the time of delivery_set_patience, even if the prompt
- * only waits in the prefill worker's queue; DELIVERY_RECEIVE_TIMEOUT_NS is the longest such time. A sender fails when
+ * only waits in the prefill worker's queue. DELIVERY_RECEIVE_TIMEOUT_NS is the longest such time. A sender fails when
  * messages wait for the transport, and the transport has taken none of them for DELIVERY_SEND_TIMEOUT_NS. */
 #define DELIVERY_RECEIVE_TIMEOUT_NS ((uint64_t)300 * 1000000000)
 #define DELIVERY_SEND_TIMEOUT_NS    ((uint64_t)120 * 1000000000)
@@ -89,15 +89,16 @@ const struct draw_result *delivery_draws(const struct delivery *d);
 
 /* ---- receiver ---- */
 
-/* Sets the time without a new WINDOW or STATUS after which a receiver fails, if `ns` is longer than what was set before.
- * It is never longer than DELIVERY_RECEIVE_TIMEOUT_NS, which holds until the first call. */
+/* Sets the time without a new WINDOW or STATUS after which a receiver fails, unless a longer time was set before. The
+ * time is never longer than DELIVERY_RECEIVE_TIMEOUT_NS, which holds until the first call. */
 void delivery_set_patience(struct delivery *d, uint64_t ns);
 
 /* Returns the time since which a receiver waits: that of the last new WINDOW or STATUS, of PREPARE, or of the last
  * delivery_wait_anew. */
 uint64_t delivery_waits_since(const struct delivery *d);
 
-/* Lets a receiver wait from now on, because this worker itself was stopped for a while. Does nothing if it has ended. */
+/* Counts a receiver's wait from now on, because this worker itself was stopped for a while. Does nothing if the
+ * delivery has ended. */
 void delivery_wait_anew(struct delivery *d, uint64_t now_ns);
 
 /* ---- messages to a receiver ---- */

@@ -27,7 +27,7 @@ struct gossip {
 	struct wire_key keys[GOSSIP_KEYS];
 };
 
-/* Adds the keys of a prompt's pages, which were cached; keys[0] is the key of the prompt's first page. */
+/* Adds the keys of a prompt's whole pages, all of which are cached now; keys[0] is the key of the first page. */
 void gossip_add(struct gossip *g, const struct wire_key *keys, uint32_t n);
 
 /* Takes all keys out, because the cache was emptied. */

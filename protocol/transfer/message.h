@@ -177,18 +177,19 @@ struct wire_prepare {
 
 struct wire_window {
 	uint32_t sequence; /* number of the WINDOW in its delivery, from 0 on */
-	uint32_t first_token,
-		n_tokens; /* the prompt's tokens that a step of the prefill worker computed */
+	/* The prompt's tokens that a step of the prefill worker computed. Pages of the runs may lie before them: a
+	 * prompt's first WINDOWs also have pages that the prefill worker had cached. */
+	uint32_t first_token, n_tokens;
 	uint32_t first_layer, n_layers; /* every run is of one of these layers */
 	uint32_t n_runs;
 	const struct wire_run *runs;
 };
 
 struct wire_status {
-	uint32_t status;    /* enum delivery_status */
-	uint32_t code;	    /* Failed: errno; else 0 */
-	uint32_t n_cached;  /* tokens that the prefill worker had cached; counts in Success alone */
-	uint32_t n_windows; /* Success: WINDOW messages that were sent; else 0 */
+	uint32_t status;      /* enum delivery_status */
+	uint32_t code;	      /* Failed: errno; else 0 */
+	uint32_t n_cached;    /* Success: tokens that the prefill worker had cached; else ignored */
+	uint32_t n_windows;   /* Success: WINDOW messages that were sent; else 0 */
 	uint64_t total_bytes; /* Success: bytes of the raw frames of all WINDOWs; else 0 */
 	uint32_t n_draws;     /* Transferring, Success: the number of choices, or 0; else 0 */
 	uint32_t n_text;      /* Failed: bytes of the sentence; else 0 */

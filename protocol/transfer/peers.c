@@ -15,7 +15,7 @@ struct peer {
 	char endpoint[WIRE_ENDPOINT];
 	char refusal[ERR_TEXT_MAX];
 	uint8_t worker[WIRE_ID]; /* from its last HELLO */
-	uint64_t due_ns;	 /* time of the next HELLO or PING */
+	uint64_t due_ns;	 /* time of the next HELLO, PING or PEERS_DIED */
 	uint64_t away_ns;	 /* as in struct peer_info */
 	uint64_t sequence;	 /* sequence of the last PING */
 	uint32_t unanswered;	 /* PINGs since the last message of the peer */
@@ -31,13 +31,13 @@ struct peer {
 	uint32_t n_open; /* prompts that were sent to it and whose deliveries have not ended */
 	/* Its speed: computed_tokens in computing_ns; 0: unknown. Older prompts count less (SPEED_FADES). */
 	double computed_tokens, computing_ns;
-	uint64_t computed_ns; /* when a prompt that it computed was here last */
-	uint64_t answered_ns; /* when something of a delivery came last */
-	uint32_t n_silences;  /* since it answered a prompt */
-	uint64_t silent_ns;   /* it gets no prompts before this time; 0: it does */
+	uint64_t computed_ns; /* when the delivery of a prompt that it computed was last complete */
+	uint64_t answered_ns; /* when a message of a delivery last came from it */
+	uint32_t n_silences;  /* silences since then */
+	uint64_t silent_ns;   /* it gets no prompts before this time; 0: it is not silent */
 };
 
-/* With each prompt that is measured, all earlier ones count for so much less. */
+/* When a prompt is measured, the tokens and the time of all earlier ones are multiplied by this. */
 static const double SPEED_FADES = 0.875;
 
 struct peers {
@@ -232,7 +232,7 @@ void peers_alive(struct peers *p, uint32_t peer)
 /* Marks a peer as Dead. Keeps its keys, because the same process may come back. */
 static void mark_dead(const struct peers *p, struct peer *x, uint64_t now_ns)
 {
-	/* It was last known to be there when the first PING that it did not answer was sent. */
+	/* The peer was last known to be there when the first PING that it did not answer was sent. */
 	if (x->state == PEER_REGISTERED)
 		x->away_ns = now_ns - MIN(x->unanswered * p->heartbeat_ns, now_ns);
 	x->state = PEER_DEAD;
@@ -426,12 +426,12 @@ static double ns_per_token(const struct peer *x)
 uint64_t peers_patience(const struct peers *p, uint32_t peer, uint64_t n_tokens)
 {
 	const struct peer *x = &p->peers[peer];
-	/* The prompt that tries a peer after a silence waits longer each time, so that a peer that is much slower than was
-	 * assumed gets to answer one. Then its speed is known. */
+	/* The prompt that is sent after a silence may take longer than the one before the silence. So a peer that is
+	 * much slower than was assumed gets to answer a prompt, and then its speed is known. */
 	double slower = PEERS_SLOWER << MIN(x->n_silences, (uint32_t)PEERS_DOUBLINGS);
 	double ns = ns_per_token(x), most = 1e18;
 
-	/* A peer without a speed is taken to be as slow as the slowest one. */
+	/* A peer without a speed is taken to be as slow as the slowest peer that has one. */
 	for (uint32_t i = 0; i < PEERS_MAX && !(x->computed_tokens > 0); i++)
 		ns = MAX(ns, ns_per_token(&p->peers[i]));
 	if (!(ns > 0))

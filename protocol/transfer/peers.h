@@ -17,12 +17,12 @@
  * prompts that were sent after the PING that the PONG answers, less the tokens of peers_done. The PONG counts all
  * prompts that were sent before this PING, each in full until its delivery ends.
  *
- * Speed: the prompt tokens that a peer has computed for this worker, by the time that it took. From speed and load
- * follows how long a prompt may take that is sent there (peers_patience). A peer that is Registered may still be
- * *silent*: it answers every PING and no prompt. When a delivery was overdue, and nothing of any other delivery came
- * meanwhile, the peer gets no prompt for PEERS_SILENT_NS. Then it gets one prompt at a time, until it answers one.
- * Each further silence lasts twice as long, up to PEERS_SILENT_MAX_NS. After each, the peer also gets more time for the
- * prompt, because it may only be slow.
+ * Speed is the number of prompt tokens that a peer has computed for this worker, divided by the time that it took. From
+ * speed and load follows how long a prompt may take that is sent there (peers_patience). A peer that is Registered may
+ * still be *silent*: it answers every PING and no prompt. When a delivery was overdue, and nothing of any other
+ * delivery came meanwhile, the peer gets no prompt for PEERS_SILENT_NS. Then it gets one prompt at a time, until it
+ * answers one. Each further silence lasts twice as long, up to PEERS_SILENT_MAX_NS. After a silence the peer also gets
+ * more time for a prompt than before, because it may only be slow.
  *
  * Pure: no sockets; times are arguments. One thread. A peer is a number below PEERS_MAX, used again after its
  * removal. */
@@ -46,9 +46,9 @@ enum {
 #define PEERS_SILENT_NS	    ((uint64_t)30 * 1000000000)
 #define PEERS_SILENT_MAX_NS ((uint64_t)600 * 1000000000)
 
-/* peers_patience: PEERS_PATIENCE_NS, or PEERS_MISSED heartbeats if that is longer, and PEERS_SLOWER times what the
- * tokens should take. Each silence doubles the latter, PEERS_DOUBLINGS times at most. While no peer has a measured
- * speed, PEERS_TOKENS_PER_S is assumed, which is slow. */
+/* The result of peers_patience is a sum of two times. The first is PEERS_PATIENCE_NS, or PEERS_MISSED heartbeats if
+ * that is longer. The second is PEERS_SLOWER times the time that the tokens should take; each silence doubles it,
+ * PEERS_DOUBLINGS times at most. While no peer has a measured speed, PEERS_TOKENS_PER_S is assumed, which is slow. */
 #define PEERS_PATIENCE_NS ((uint64_t)5 * 1000000000)
 enum { PEERS_SLOWER = 4, PEERS_DOUBLINGS = 3, PEERS_TOKENS_PER_S = 100 };
 
@@ -58,7 +58,7 @@ enum peers_due {
 	PEERS_NOTHING,
 	PEERS_SAY_HELLO,
 	PEERS_SAY_PING, /* with the sequence of peers_get */
-	PEERS_DIED,	/* the peer has become Dead: the caller fails its deliveries */
+	PEERS_DIED,	/* the peer has become Dead: the caller fails the peer's deliveries */
 };
 
 struct peer_info {
@@ -110,7 +110,7 @@ int peers_pong(struct peers *p, uint32_t peer, const struct wire_pong *pong) MUS
 void peers_alive(struct peers *p, uint32_t peer);
 
 /* Makes a Registered or Refused peer Dead, because its connection broke, it shuts down, or it does not know us any
- * more. True: it was Registered, so the caller fails its deliveries. */
+ * more. True: it was Registered, so the caller fails the peer's deliveries. */
 bool peers_lost(struct peers *p, uint32_t peer, uint64_t now_ns) MUST_CHECK;
 
 /* ---- time ---- */
@@ -123,7 +123,7 @@ uint64_t peers_deadline(const struct peers *p);
 
 /* ---- prompts ---- */
 
-/* Chooses the peer that would finish a prompt first. keys[n]: the keys of the prompt's whole pages. Candidates are
+/* Chooses a peer for a prompt. keys[n]: the keys of the prompt's whole pages. Candidates are
  * Registered, not draining, not silent and not in `excluded` (bit i: peer i). A peer that was silent and has not
  * answered since is a candidate only while it has no prompt of this worker. The peer with the fewest tokens to compute
  * wins: its load, and the tokens of the prompt's whole pages behind its cached ones. Its cached pages end before the
@@ -145,17 +145,19 @@ void peers_done(struct peers *p, uint32_t peer, uint64_t n_tokens);
 
 /* ---- speed and silence ---- */
 
-/* Notes that something of a delivery came from the peer, so that it is not silent. True: it was. */
+/* Notes that a message of a delivery came from the peer, which ends any silence. True: there was a silence since the
+ * last such message. */
 bool peers_answered(struct peers *p, uint32_t peer, uint64_t now_ns);
 
-/* Notes that the peer has computed n_tokens of a prompt that was sent to it at sent_ns and is here now. */
+/* Notes that the peer has computed n_tokens of a prompt that was sent to it at sent_ns, and whose delivery is complete
+ * now. */
 void peers_measure(struct peers *p, uint32_t peer, uint64_t n_tokens, uint64_t sent_ns,
 		   uint64_t now_ns);
 
-/* Returns how long the peer may take to send the first data of a prompt, if it has to compute n_tokens for it, those of
- * prompts before it included. */
+/* Returns how long the peer may take to send the first data of a prompt. n_tokens: all tokens that it has to compute
+ * until then, for this prompt and for the prompts before it. */
 uint64_t peers_patience(const struct peers *p, uint32_t peer, uint64_t n_tokens);
 
-/* Notes that a delivery of the peer is overdue, which has waited since since_ns. True: nothing of another delivery came
- * since then either. The peer is silent from now on, and the caller fails all its deliveries. */
+/* Notes that a delivery of the peer, which has waited since since_ns, is overdue. True: nothing of another delivery
+ * came since then either, so the peer is silent from now on, and the caller fails all deliveries of the peer. */
 bool peers_overdue(struct peers *p, uint32_t peer, uint64_t since_ns, uint64_t now_ns) MUST_CHECK;

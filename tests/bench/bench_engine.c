@@ -1,7 +1,7 @@
 /*
  * Tokens a second of scheduler and engine, without HTTP.
  *
- *     bench_engine DIR float32|bfloat16 auto|generic|x86 STREAMS...
+ *     bench_engine DIR float32|bfloat16 auto|generic|x86|nvidia STREAMS...
  *
  * The time to open, then a row for each number of streams: prefill tokens/s (a prompt of 512 tokens each),
  * decode tokens/s with all streams running (prompts of 64 tokens), launches and host microseconds a step. Environment: TOKENS
@@ -23,7 +23,7 @@ static double seconds_since(uint64_t start)
 	return (double)(clock_now_ns() - start) / 1e9;
 }
 
-/* Its place in the enumeration that has this order, or -1. */
+/* The index of `name` in `names`, or -1. */
 static int name_of(const char *name, const char *const names[], size_t n)
 {
 	for (size_t i = 0; i < n; i++)

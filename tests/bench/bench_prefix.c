@@ -1,5 +1,6 @@
 /* The cost of the prefix cache at 1,000, 10,000 and 100,000 nodes: matching a known prompt of 50 pages, using the
- * match and giving it back, growing by a page with a state, and taking a page from a full pool (one eviction each).
+ * match and giving it back, growing by a page with a state, and taking a slot or a page from a full pool (one
+ * eviction each).
  * It prints the time of this thread, median and 99th percentile, in microseconds, which should not depend on the
  * number of nodes.
  *
@@ -49,7 +50,7 @@ static void report(uint32_t nodes, const char *what, double *samples)
 	       samples[SAMPLES * 99 / 100]);
 }
 
-/* One conversation, published turn by turn. False when memory is out. */
+/* One conversation, published turn by turn. False when pages, slots or memory are out. */
 static bool publish(struct prefix_cache *c, uint32_t conversation)
 {
 	static int32_t tokens[DEPTH * PAGE + 1];
@@ -139,7 +140,7 @@ static void bench(uint32_t n_nodes)
 	for (uint32_t i = 0; i < SAMPLES; i++) {
 		double before = now_us();
 
-		/* Small trees run out of states; then the last ones are measured again and again. */
+		/* A small tree runs out of states. The samples behind that are about 0. */
 		if (prefix_cache_take_slot(c) == POOL_NONE)
 			before = now_us();
 		slots[i] = now_us() - before;

@@ -1,5 +1,5 @@
-/* Any bytes as an answer: its choices, texts, tokens with log-probabilities and ids. Written in pieces it is the same text
- * as written at once, wherever the pieces end, and it is JSON. */
+/* Any bytes as an answer: its choices, texts, tokens with log-probabilities and ids. An answer that is written in pieces
+ * is the same text as one that is written at once, wherever the pieces end. The text is JSON. */
 #include <jansson.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,7 +15,8 @@
 
 enum { CHOICES = 3, VOCABULARY = 64 };
 
-/* In place of the real vocabulary: one to four bytes of the input, halves of characters among them. */
+/* The input stands in place of the real vocabulary: a token is up to four of its bytes, which may be a part of a
+ * character. */
 static struct {
 	const uint8_t *bytes;
 	size_t len;
@@ -29,7 +30,7 @@ const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *len)
 	return (const char *)vocabulary.bytes + at;
 }
 
-/* The input, from which numbers are taken; zeros behind its end. */
+/* The rest of the input, which nothing has used yet. `take` takes its next byte, and zeros behind its end. */
 struct input {
 	const uint8_t *data;
 	size_t len;
@@ -43,7 +44,8 @@ static uint8_t take(struct input *in)
 	return *in->data++;
 }
 
-/* A text of the input's bytes, which the daemon makes valid before: here each byte is one of ASCII. */
+/* Takes a text. The daemon passes valid UTF-8 alone, so each byte is made one of ASCII. Letters follow behind the end of
+ * the input. */
 static char *take_text(struct input *in, size_t *ret_len)
 {
 	size_t n = take(in) * (size_t)(take(in) % 4 ? 1 : 80);
@@ -87,7 +89,7 @@ static void take_tokens(struct input *in, bool echoed, struct openai_tokens *ret
 	}
 }
 
-/* One choice, and all that it borrows. */
+/* One choice, and the lists and the cursor that it borrows. */
 struct made {
 	struct openai_choice choice;
 	struct openai_tokens echoed, tokens, prompt;
@@ -150,7 +152,8 @@ static void check_json(const struct buf *text, bool stream)
 	}
 }
 
-/* Writes a copy of *o at once and then *o in pieces of which the input says the sizes. *cursor: the one of a stream. */
+/* Writes a copy of *o at once, and then *o in pieces, whose sizes the input decides. Checks that both give the same text
+ * and leave *cursor, that of a stream, the same. */
 static void write_twice(struct input *in, struct openai_output *o, struct openai_cursor *cursor,
 			bool stream)
 {

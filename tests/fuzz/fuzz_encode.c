@@ -99,7 +99,7 @@ static int note_end(void *arg, const char *text, size_t len)
 	return 0;
 }
 
-/* PCRE2's Unicode data are older than ours: only ASCII and the characters of Latin scripts are compared. */
+/* PCRE2's Unicode data are older than this project's: only texts of characters below U+0340 are compared. */
 static void compare_splits(const char *text, size_t len)
 {
 	for (size_t i = 0; i < len; i++)

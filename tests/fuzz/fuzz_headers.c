@@ -1,4 +1,4 @@
-/* Any bytes as what a client's request names: a path, a host, addresses, headers. */
+/* Any bytes as parts of a client's request: a path, a host, addresses, headers, and a method for the log. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,8 @@ static size_t count(const char *text, char c)
 	return n;
 }
 
-/* Decoding shortens, makes no separator and no end, and leaves text without escapes as it is. */
+/* path_normalise lengthens no path and makes no "/", "?" or NUL. path_decode, which decodes more, leaves at
+ * most as many bytes, and does not change text without escapes. */
 static void check_path(const char *text)
 {
 	char *normal = strdup(text), *decoded = strdup(text);
@@ -35,7 +36,7 @@ static void check_path(const char *text)
 	free(decoded);
 }
 
-/* "*" allows every host, and a host of loopback begins like one. */
+/* The list "*" allows every host. Without a list a host is allowed only if it begins like a name of loopback. */
 static void check_host(const char *text)
 {
 	bool here = host_is_allowed(text, NULL);
@@ -92,7 +93,8 @@ static bool is_plain(const char *text)
 	return true;
 }
 
-/* What the log shows of a request has no character that could end its line or its part of it. */
+/* Method, path and id, as the log shows them, have no character that could end the line. Method and path also have none
+ * that could end their part of it. */
 static void check_access(const char *text)
 {
 	struct access a = {0};

@@ -1,4 +1,5 @@
-/* Any bytes as a file of keys (--api-key-file): each key that was read is found, under its number, and nothing else is. */
+/* Any bytes as a file of keys (--api-key-file): each key that was read is found under its number. A key with another
+ * first byte, and the empty key, are not found. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>

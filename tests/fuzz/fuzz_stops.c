@@ -1,5 +1,6 @@
-/* Any bytes as stop strings and a text: what the automata find is what a search at every byte finds. The strings come first,
- * each behind a byte with its length, and 0 or the 8th string ends them. */
+/* Any bytes as stop strings and a text: at every byte of the text the automata find what a plain search finds. The input
+ * begins with the strings, each behind a byte that gives its length. They end behind the eighth, at a length byte of
+ * 0, or at an empty string. The rest is the text. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 
 enum { STRINGS = 8, LONGEST = 32 };
 
-/* Length of the longest beginning of a string, shorter than all of it or not, with which the text ends. */
+/* Length of the longest beginning of a string, perhaps all of it, with which the text ends. */
 static size_t longest_beginning(const char *string, const char *text, size_t len)
 {
 	size_t n = MIN(strlen(string), len);

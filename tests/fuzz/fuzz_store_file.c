@@ -1,6 +1,6 @@
 /* The header of a cache file from an untrusted source. The first byte chooses the treatment of the rest: unchanged,
- * or with checksum and key made right, so that the checks behind them are reached. An accepted header must build to
- * the same bytes. */
+ * or with all made right but the key, or with the key, too, so that the checks behind them are reached. An accepted
+ * header must build to the same bytes. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static const struct cache_identity identity = {{0x11, 0x22, 0x33}};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Checksum and key as a writer would have them, where there is room for them. */
+/* Magic, lengths, identity and checksum as a writer would have them, where there is room; with `key` the key, too. */
 static void repair(uint8_t *p, size_t len, bool key)
 {
 	int32_t tokens[TOKENS_MAX];

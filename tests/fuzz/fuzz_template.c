@@ -1,5 +1,5 @@
 /* Bytes as a template, and those behind a zero byte, if there is one, as the JSON of its context. A template that
- * renders must give the same UTF-8 twice; one that fails must say why and leave the output unchanged. */
+ * renders must give UTF-8; one that fails must say why and leave the output unchanged. The code is the same twice. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static void render_twice(const struct template *t, const json_t *context)
 		require(utf8_valid(a.data, a.len) == a.len && !a.data[a.len]);
 	}
 	again = template_render(t, context, NULL, &b, NULL);
-	/* strftime_now may differ by then, so only the lengths of times are compared */
+	/* strftime_now may give another time by then, so only the codes are compared */
 	require(rc == again);
 	buf_release(&a);
 	buf_release(&b);

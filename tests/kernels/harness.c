@@ -40,7 +40,7 @@ static struct {
 	size_t n_areas;
 	void *allocations[ALLOCATIONS_MAX];
 	size_t n_allocations;
-	double worst; /* error since the last ok_way, if anything was compared */
+	double worst; /* largest error since the last ok_way, if anything was compared */
 	bool compared;
 	struct label labels[LABELS_MAX];
 	size_t n_labels;
@@ -212,7 +212,7 @@ int main(void)
 	const char *which = getenv("TIGON_TEST_DEVICE"), *small = getenv("TIGON_TEST_SMALL");
 	struct err e;
 
-	/* tests/check_oclgrind takes every line that is not of TAP for a finding. */
+	/* No line of the log: tests/check_oclgrind takes every line that is not TAP for a finding. */
 	log_set_level(LOG_LEVEL_WARNING);
 	h.small = small && !strcmp(small, "1");
 	if (device_open(which, &h.device, &e) < 0)
@@ -481,8 +481,8 @@ static bool guards_whole(const struct area *a)
 void case_end(void)
 {
 	must(clFinish(h.device.queue) == CL_SUCCESS, "clFinish");
-	/* Small buffers are kept: oclgrind 21.10 takes a new buffer at a released one's address for as long as the old
-	 * one, and bytes behind that length for undefined. */
+	/* A small run keeps its buffers: oclgrind 21.10 takes a new buffer at a released one's address for as long as
+	 * the old one, and bytes behind that length for undefined. */
 	for (size_t i = 0; i < h.n_areas && !h.small; i++) {
 		struct area *a = &h.areas[i];
 

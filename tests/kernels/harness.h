@@ -53,7 +53,7 @@ struct kernels *set_open(const struct way *w, struct kernel_shape shape);
 void set_finish(struct kernels *k);
 
 /* The first of the shapes that most tests share, so that each program is compiled once for all of them. In this one
- * no size is a multiple of another one, the outputs are kept (dump) and the second MLP is dense. There are no attention
+ * no size is a multiple of 16, the outputs are kept (dump) and the second MLP is dense. There are no attention
  * and delta layers: their tests add them. */
 struct kernel_shape common_shape(void);
 
@@ -90,7 +90,7 @@ cl_mem buffer_elements(const struct way *w, float *v, uint64_t n);
 cl_mem buffer_out_elements(const struct way *w, uint64_t n);
 
 /* [N, K] row-major weights (K padded already), packed for the set; rounds them in place. N is padded to 16 with
- * zeros. `stride`, `which`: the panels go to which, which + stride, ... of the buffer's `panels`. */
+ * zeros. `first`, `stride`: the panels go to first, first + stride, ... of the buffer's `panels`. */
 struct packed_part {
 	float *weights;
 	uint32_t N;

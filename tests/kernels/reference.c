@@ -271,7 +271,7 @@ static int falling(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* The largest value such that those at or above it are at least `count` many, or weigh at least `mass`. */
+/* The largest value such that those at or above it are at least `count` many and weigh at least `mass`. */
 static double least_kept(const double *p, uint32_t n, double count, double mass)
 {
 	double *sorted = malloc(n * sizeof(*sorted)), weight = 0, least = 0;

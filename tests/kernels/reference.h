@@ -2,9 +2,9 @@
  * The mathematics of the kernels in plain C: one loop a sum, no vectors, no tiles, sums in double. Read this to learn
  * it; the kernels are tested against it. Not part of the daemon.
  *
- * A function handles one row, one head, one sequence; only kernels have launches of several rows.
+ * A function handles one row, one head, one sequence (reference_moe_sort: all tokens of a launch).
  * Matrices are row-major without padding unless a stride is named. Inputs are floats, as the kernels see
- * them (elements widened); results are doubles.
+ * them (elements widened), and results doubles, unless a declaration says otherwise.
  */
 #pragma once
 
@@ -37,7 +37,7 @@ void reference_gemm(const float *a, const float *w, uint32_t N, uint32_t K, uint
 void reference_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, float *scales);
 
 /* out[n] = sum over groups of sums of int8 products, bit for bit: each sum exact, its scales multiplied in float, the
- * groups added with one rounding each. a [K], w [N, K]; scales a group, of w also a row. */
+ * groups added with one rounding each. a [K], w [N, K]; a has a scale a group, w one a row and group. */
 void reference_gemm_int8(const int8_t *a, const float *a_scales, const int8_t *w,
 			 const float *w_scales, uint32_t N, uint32_t K, uint32_t group, float *out);
 
@@ -68,7 +68,7 @@ double reference_conv(const float *inputs, const float *weights, uint32_t taps);
 /* x / sqrt(sum x^2 + 1e-6), in place. */
 void reference_l2_norm(double *x, uint32_t n);
 
-/* beta and g of one head: sigmoid(b), and -exp(A_log) softplus(a + dt_bias) with neg_a = -exp(A_log). */
+/* g of one head: neg_a softplus(a + dt_bias), with neg_a = -exp(A_log). */
 double reference_delta_gate(float a, float neg_a, float dt_bias);
 
 /* One token of one value head. S [dk, dv] becomes the next state; q and k are normed (and q scaled by

@@ -118,7 +118,7 @@ static float *gate_of(const struct mlp_weights *W, float *all, uint32_t e)
 	return all + (size_t)e * W->act_ld * W->D;
 }
 
-/* Row length of an expert's down projection: its own padded size. */
+/* The down projection of expert e, whose rows are as long as its own padded size. */
 static float *down_of(const struct mlp_weights *W, uint32_t e)
 {
 	return W->down + (size_t)e * W->D * W->act_ld;
@@ -165,7 +165,7 @@ static struct mlp_weights make_mlp(struct kernels *k, const struct kernel_mlp *m
 	return W;
 }
 
-/* From the router's logits to the experts' outputs, for tokens [first, first + T). */
+/* From the router's logits to the experts' outputs, for T tokens. */
 struct mlp_run {
 	float *act, *y; /* [T * slots, act_ld], [T * slots, D] */
 	int32_t *rows, *ids;

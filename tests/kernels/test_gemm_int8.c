@@ -7,7 +7,7 @@
 #include "tests/kernels/reference.h"
 #include "tests/kernels/harness.h"
 
-/* Kinds of numbers: any int8; only the outermost; zeros; extreme scales. */
+/* Kinds of numbers: any int8; only the outermost; zeros; huge and tiny scales; a NaN scale. */
 enum kind { ANY, OUTERMOST, ZERO, HUGE_SCALES, TINY_SCALES, NOT_A_NUMBER, KINDS };
 
 struct product {
@@ -136,7 +136,7 @@ static void product(struct kernels *k, uint32_t group, const struct product *p, 
 			check(same_number(sums[n], start[(size_t)m * ldc + n] + want[n]));
 			check(isnan(row[n]) == (kind == NOT_A_NUMBER && m == M / 2));
 		}
-		/* Rows of weights that are padding give 0; padding between the rows is left alone. */
+		/* Padding rows of weights give 0, or NaN in the row of NaN; padding between the rows is left alone. */
 		for (uint32_t n = p->N; n < N; n++)
 			check(row[n] == 0 || (kind == NOT_A_NUMBER && m == M / 2));
 		for (uint32_t n = N; n < ldc && !harness_small(); n++)
@@ -145,7 +145,7 @@ static void product(struct kernels *k, uint32_t group, const struct product *p, 
 	case_end();
 }
 
-/* A row has the same bits alone and among any others. */
+/* A row has the same bits however many rows come behind it. */
 static void counts(struct kernels *k, uint32_t group, uint32_t most)
 {
 	const uint32_t N = 160, K = 272, lda = int8_row_words(K, group);

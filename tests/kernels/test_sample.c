@@ -149,7 +149,7 @@ static void check_logprobs(const float *logits, uint32_t vocab, int32_t id, int3
 			return;
 		check(fabs(bits_float((uint32_t)extra[REPORT_TOP_LOGPROB(i, top)]) - lp[best]) <=
 		      LOGPROB_BOUND * (1 + fabs(lp[best])));
-		/* No better token is left out: its rank is one more than the number of better tokens listed. */
+		/* No better token is left out: exactly i tokens are better than entry i (from 0). */
 		for (uint32_t j = 0, ahead = 0; j <= vocab; j++) {
 			if (j == vocab)
 				check(ahead == (uint32_t)i);
@@ -160,7 +160,7 @@ static void check_logprobs(const float *logits, uint32_t vocab, int32_t id, int3
 	}
 }
 
-/* Runs the draws together and checks ids, log-probabilities and counts, then the last alone. */
+/* Runs the draws together and checks ids, log-probabilities and counts, then the first and the last alone. */
 static void check_draws(struct kernels *k, const struct draw *draws, uint32_t n,
 			const float *logits, uint32_t rows, const uint32_t *counts, uint32_t seats)
 {
@@ -229,8 +229,8 @@ static void greedy(struct kernels *k)
 	case_end();
 }
 
-/* Rows with logits that are not finite: the draw fails, at every temperature. An infinite penalty of single tokens is no
- * failure. */
+/* Rows with logits that are not finite. A draw fails, at every temperature, if a logit is NaN or +infinity, or if all
+ * are -infinity. A single token with -infinity, as a penalty may make it, is no failure. */
 static void not_finite(struct kernels *k)
 {
 	enum { ROWS = 6 };
@@ -242,7 +242,7 @@ static void not_finite(struct kernels *k)
 	struct drawn out;
 
 	for (uint32_t r = 0; r < ROWS; r++) {
-		bool all = r == 1 || r == 4; /* the others have one */
+		bool all = r == 1 || r == 4; /* the other rows have one such logit */
 
 		for (uint32_t i = 0; i < vocab; i++)
 			if (all || i == vocab / (r + 1) - 1)

@@ -29,8 +29,8 @@ struct fleet_options {
 struct fleet_result {
 	uint64_t requests, failed;
 	uint64_t handed_over; /* prompts that were sent to prefill workers */
-	/* prompt tokens of all requests, and how many of these the workers that answer (decode or unified workers) had
-	 * cached */
+	/* prompt tokens of all admitted requests, and how many of these the workers that answer (decode or unified
+	 * workers) had cached */
 	uint64_t prompt_tokens, local_tokens;
 	/* Prompt tokens. asked: of the prompts that prefill workers were sent; found: those of them that were cached
 	 * there; prefilled: computed by prefill workers; computed: by the workers that answer. */

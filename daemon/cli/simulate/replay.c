@@ -136,8 +136,9 @@ static int plan(struct replay *p, const json_t *wanted, struct err *e)
 	return 0;
 }
 
-/* Reads recorded tokens into p->draws. least: 0, or -1 if a draw may have failed, for which -1 stands. -EINVAL: there are
- * more tokens than max_seqs, or one of them is smaller or not in the vocabulary. */
+/* Reads recorded tokens into p->draws. least: the smallest number that is allowed, 0 or -1; -1 stands for a draw that
+ * failed. -EINVAL: there are more tokens than max_seqs, or one of them is smaller than `least` or beyond the
+ * vocabulary. */
 static int read_draws(struct replay *p, const json_t *tokens, int least, struct err *e)
 {
 	size_t i;
@@ -180,7 +181,7 @@ static int received(struct replay *p, const json_t *line, struct err *e)
 {
 	int r;
 
-	/* The line may have fewer tokens than the request has choices. */
+	/* The line may have fewer tokens than the request has choices; the other choices then get token 0. */
 	memset(p->draws, 0, p->max_seqs * sizeof(*p->draws));
 	r = read_draws(p, json_object_get(line, "tokens"), 0, e);
 	if (r == 0)

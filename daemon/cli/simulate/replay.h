@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
-/* Replays the file and prints the result. -EINVAL: a line cannot be read, or a call has another result than the
- * recorded one; the sentence names the line. Or another errno, such as that of opening the file. */
+/* Replays the file and prints the result. -EINVAL: the file is empty, a line cannot be read, or a call has another
+ * result than the recorded one; the sentence names the line, if there is one. Or another errno, such as that of opening
+ * the file. */
 int replay_file(const char *path, struct err *e) MUST_CHECK;

@@ -16,7 +16,7 @@ enum {
 	PAGE = 64,
 	STREAMS = 64,  /* most streams of a decode step */
 	CONTEXT = 192, /* tokens of each stream before the measured one */
-	SAMPLES = 20,  /* pairs of launches that a place needs for a result */
+	SAMPLES = 20,  /* pairs (struct series) that a place needs for a result */
 	SAMPLES_MAX = 1024,
 	ROUNDS_MAX = 20, /* most pairs of steps of one kind */
 	SERIES_MAX = 256,

@@ -96,7 +96,7 @@ static const json_t *default_template(const json_t *v)
 	return NULL;
 }
 
-/* Reads tokenizer_config.json into ret. *ret_config is its object, new. -ENOENT: there is no such file. */
+/* Reads tokenizer_config.json into ret. *ret_config is its JSON object, new. -ENOENT: there is no such file. */
 static int read_tokenizer_config(const struct folder *f, struct checkpoint_text *ret,
 				 json_t **ret_config, struct err *e)
 {
@@ -139,8 +139,8 @@ static int read_config_template(const struct folder *f, struct checkpoint_text *
 	return r;
 }
 
-/* Checks tokenizer_config.json beside a template that has a file of its own. Nothing is taken from it then, but if it is
- * cut, the folder was not copied whole. */
+/* Checks tokenizer_config.json when the template has a file of its own. Nothing is taken from tokenizer_config.json
+ * then. But if that file is cut, the folder was not copied whole. */
 static int check_tokenizer_config(const struct folder *f, struct err *e)
 {
 	struct checkpoint_text text = {0};

@@ -35,6 +35,6 @@ int json_scan_string(struct json_scan *s, char *out, size_t size) MUST_CHECK;
 /* Reads a whole number from 0 to 2^64 - 1 without sign, fraction or exponent. -EINVAL, -ERANGE. */
 int json_scan_uint(struct json_scan *s, uint64_t *ret) MUST_CHECK;
 
-/* Skips any value, nested at most JSON_SCAN_DEPTH deep. */
+/* Skips any value, nested at most JSON_SCAN_DEPTH deep. -EINVAL: it is no such value. */
 enum { JSON_SCAN_DEPTH = 32 };
 int json_scan_skip(struct json_scan *s) MUST_CHECK;

@@ -32,7 +32,7 @@ struct mapping {
 	const char *name;  /* in `names`: the name inside the directory */
 	void *data;	   /* owned mapping, NULL before it is mapped */
 	size_t len;
-	/* addresses between which data were read since give_back; 0: none were; guarded by lock */
+	/* addresses between which data were read since the last give_back; 0: none were; guarded by lock */
 	uintptr_t read_begin, read_end;
 };
 
@@ -51,14 +51,15 @@ struct safetensors {
 	struct index_line *lines; /* only while opening */
 	size_t n_lines, cap_lines;
 	pthread_mutex_t lock;
-	size_t read_bytes; /* bytes that safetensors_forget was told of since give_back; guarded by lock */
+	/* bytes that safetensors_forget was told of since the last give_back; guarded by lock */
+	size_t read_bytes;
 };
 
-/* When so many bytes were read, their memory is given back: the kernel then has few ranges to look at. */
+/* Memory is given back when so many bytes were read. So the system is called seldom, for large ranges. */
 #define READ_MAX ((size_t)32 << 20)
 
-/* Around a page that is read Linux may map others, but none beyond a multiple of this. They are given back with it, also
- * if other threads still read there: then they come back from the system's cache. */
+/* When a page of a file is read, Linux may map pages around it too, but none beyond the next multiples of AROUND. So
+ * whole multiples are given back. Pages that other threads still read come back from the system's cache. */
 #define AROUND ((uintptr_t)2 << 20)
 
 static int out_of_memory(const struct safetensors *s, struct err *e)
@@ -354,7 +355,7 @@ const struct tensor *safetensors_list(const struct safetensors *s, size_t *n)
 	return s->list;
 }
 
-/* Gives back the memory of everything that was read since this was done before. Call with s->lock held. */
+/* Gives back the memory of all data that were read since the last call. Call with s->lock held. */
 static void give_back(struct safetensors *s)
 {
 	for (size_t i = 0; i < s->n_files; i++) {

@@ -29,19 +29,21 @@ void safetensors_close(struct safetensors *s);
 /* Returns all tensors, sorted by name; borrowed. */
 const struct tensor *safetensors_list(const struct safetensors *s, size_t *n);
 
-/* Gives back the memory of a part of a tensor's data, as checkpoint_forget, but not before 32 MiB can be given back. Any
- * thread may call it. */
+/* Does the work of checkpoint_forget for a part of a tensor's data. The memory of such parts is given back when they
+ * have 32 MiB together. Any thread may call it. */
 void safetensors_forget(struct safetensors *s, const void *data, size_t bytes);
 
 /* Checks one file's bytes. If the whole file is valid, visits every tensor in the order of the data; a tensor's name
- * lives until its visit ends. A visitor's negative result ends the parse and is returned. */
+ * lives until its visit ends. A visitor's negative result ends the parse and is returned.
+ * -EINVAL: the file is wrong; -ENOMEM. */
 int safetensors_parse(const char *file, const void *bytes, size_t len,
 		      int (*visit)(const struct tensor *t, void *user), void *user,
 		      struct err *e) MUST_CHECK;
 
 /* Writes one safetensors file: the header for n tensors (offsets in their order), then each tensor's bytes, which
  * `produce` puts into `data` [tensors[index].bytes]. Uses name, shape, n_dims, type and bytes of each tensor, not its
- * data. The file is written under a temporary name and renamed. */
+ * data. The file is written under a temporary name and renamed. Errors: those of `produce`, -ENOMEM, or an errno of
+ * writing. */
 int safetensors_write(const char *path, const struct tensor *tensors, size_t n,
 		      int (*produce)(size_t index, void *data, void *user, struct err *e),
 		      void *user, struct err *e) MUST_CHECK;
