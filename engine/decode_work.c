@@ -30,13 +30,18 @@ uint64_t decode_work_build(const struct model_config *c, const struct kernel_sha
 	work[WORK_ROWS_AT] = s->rows_at;
 	work[WORK_TILES_AT] = s->tiles_at;
 	work[WORK_LOGITS_AT] = s->logits_at;
+	if (s->n_batches) {
+		work[WORK_SPLITS_AT] = s->batches[0].splits_at;
+		work[WORK_SPLITS] = (int32_t)s->batches[0].n_splits;
+	}
 	phase_add(&l, OP_EMBED, 0, 1, T, 1);
 	for (uint32_t i = 0; i < c->n_layers; i++) {
 		layer_ops[c->layers[i].mixer]->phases(&l, i);
 		layer_ops[c->layers[i].mlp]->phases(&l, i);
 	}
 	if (s->n_logits) {
-		phase_add(&l, OP_LAST_NORM, 0, 1, s->n_logits, 1);
+		if (!cut->resident)
+			phase_add(&l, OP_LAST_NORM, 0, 1, s->n_logits, 1);
 		phase_add_product(&l, OP_LOGITS, 0, KERNEL_LD(k->vocab), KERNEL_LD(k->hidden),
 				  phase_row_blocks(&l, s->n_logits));
 	}
@@ -52,6 +57,13 @@ static const struct phase_order ends[] = {
 	{OP_END, 0, 0},
 };
 
+static const struct phase_order resident_ends[] = {
+	{OP_EMBED, 1u << AT_RESULT | 1u << AT_EMBED | 1u << AT_INV_FREQ,
+	 1u << AT_X | 1u << AT_ROPE},
+	{OP_LOGITS, 1u << AT_X | 1u << AT_FINAL_NORM | 1u << AT_LM_HEAD, 1u << AT_LOGITS},
+	{OP_END, 0, 0},
+};
+
 static const struct phase_order *find_order(const struct phase_order *list, int op)
 {
 	while (list->op != OP_END && list->op != op)
@@ -59,11 +71,13 @@ static const struct phase_order *find_order(const struct phase_order *list, int 
 	return list;
 }
 
-struct phase_order decode_work_order(int op)
+struct phase_order decode_work_order(int op, bool resident)
 {
-	const struct phase_order *found = find_order(ends, op);
+	const struct phase_order *found = find_order(resident ? resident_ends : ends, op);
 
 	for (int kind = 0; found->op == OP_END && kind < LAYER_KINDS; kind++)
-		found = find_order(layer_ops[kind]->order, op);
+		found = find_order(resident ? layer_ops[kind]->resident_order
+					    : layer_ops[kind]->order,
+				   op);
 	return *found;
 }

@@ -20,5 +20,6 @@ uint64_t decode_work_ints(const struct model_config *c);
 uint64_t decode_work_build(const struct model_config *c, const struct kernel_shape *k,
 			   const struct decode_cut *cut, const struct model_step *s, int32_t *work);
 
-/* Returns the buffers that an operation (OP_* of kernels/step.h) reads and writes, without the weights of layers. */
-struct phase_order decode_work_order(int op);
+/* Returns the buffers that an operation (OP_* of kernels/step.h) reads and writes, without the weights of layers.
+ * resident: in a list for resident groups (struct decode_cut). */
+struct phase_order decode_work_order(int op, bool resident);

@@ -22,7 +22,7 @@
 /* The share of a device's memory that the engine takes unless an option says how much. */
 #define DEFAULT_SHARE 0.9
 
-/* Weights that are loaded in less time are not mentioned in the log. */
+/* The loading of weights is mentioned in the log only if it takes longer. */
 #define QUIET_NS UINT64_C(100000000)
 
 struct engine {
@@ -72,7 +72,8 @@ static int prepare_cache(const char *dir, struct err *e)
 	 * device. */
 	if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
 		return err_set(e, ENOTDIR, "--program-cache %s: not a directory", dir);
-	/* A user who may write there decides which programs run on the device, and PoCL runs them in this process. */
+	/* Users who may write to the directory decide which programs run on the device, and PoCL runs these programs in
+	 * this process. */
 	r = private_directory(dir, e);
 	if (r < 0) {
 		err_prefix(e, "--program-cache");
@@ -327,7 +328,7 @@ static int fill_memory(struct engine *g, const struct engine_options *o, const s
 	return r;
 }
 
-/* Fills in the rest of engine_info: the device, the cuts in use, the cache and the memory in use. */
+/* Fills in the rest of engine_info: the device, the cuts, and the sizes of cache and memory. */
 static void fill_info(struct engine *g, uint64_t saved, uint64_t plain)
 {
 	struct engine_info *i = &g->info;
@@ -537,7 +538,7 @@ struct kernels *engine_kernels(struct engine *g)
 
 bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning_place *ret)
 {
-	if (!g->one_launch)
+	if (!g->one_launch || kernels_decode_resident(g->kernels))
 		return false;
 	*ret = kernels_decode_place(g->kernels, streams);
 	return true;

@@ -277,8 +277,10 @@ void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
 	uint64_t at = ROUND_UP(*table_ints, (uint64_t)WORK_ALIGN);
 
 	s->work_at = 0;
-	if (!m->decode_step || s->n_prefill_rows || s->n_scores || !s->n_tokens)
+	if (!m->decode_step || s->n_prefill_rows || s->n_scores || !s->n_tokens ||
+	    s->n_tokens > kernels_decode_rows(m->kernels) || s->n_batches > 1)
 		return;
+	cut.resident = kernels_decode_resident(m->kernels);
 	kernels_decode_cut(m->kernels, s->n_tokens, &cut.columns, &cut.rows, &cut.router_columns);
 	s->work_at = (cl_int)at;
 	*table_ints = at + decode_work_build(m->config, &m->shape, &cut, s, table + at);

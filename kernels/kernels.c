@@ -57,6 +57,7 @@ static const struct tuning gpu_nvidia = {
 	.lanes = 64,
 	.vec = 1,
 	.queries = 8,
+	.decode_blocks = 1,
 	.packing = KERNEL_PACK_FRAGMENTS,
 	.tensor = true,
 	.product = {.tile_rows = 8,
@@ -137,8 +138,8 @@ int kernels_built_in_table(struct tuning_table **ret, struct err *e)
 		    : err_set(e, ENOENT, "%s is not in this binary", name);
 }
 
-/* Chooses the cut of every launch that has cuts (tuning/cuts.h): from the given table, or else from the built-in
- * one. */
+/* Chooses the cut of every launch that has cuts (tuning/cuts.h): from the given table, else from the built-in one,
+ * else the default cut. */
 static int choose_cuts(struct kernels *k, cl_device_id id, const struct tuning_options *given,
 		       struct err *e)
 {
@@ -164,7 +165,8 @@ static int choose_cuts(struct kernels *k, cl_device_id id, const struct tuning_o
 			    .tables = {given ? given->table : NULL, own},
 			    .any_bits = given && given->any_bits,
 			    .products = !kernels_on_tensor_cores(k),
-			    .decode_step = kernels_has_decode_step(k),
+			    .decode_step =
+				    kernels_has_decode_step(k) && !kernels_decode_resident(k),
 		    });
 	tuning_free(own);
 	return 0;

@@ -33,7 +33,8 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 		 struct err *e) MUST_CHECK;
 void kernels_close(struct kernels *k);
 
-/* Whether programs were compiled when the set was opened, so that the driver has not seen their launches yet either. */
+/* Whether a program was compiled, not read from the cache, when the set was opened. The driver may then compile more at
+ * the first launches. */
 bool kernels_compiled(const struct kernels *k);
 
 /* Returns 0, or the first error since the set was opened. */
@@ -92,14 +93,20 @@ uint32_t kernels_split_slots(const struct kernels *k);
 /* Returns the floats of scratch that one draw or one score needs (kernels/sample.h). */
 uint64_t kernels_sample_floats(const struct kernel_shape *s);
 
-/* Return the most tasks (kernels/step.h) that moe_sort writes for so many tokens, and the number of ints of a list of
- * so many tasks. */
+/* Return the most tasks (kernels/step.h) that moe_sort writes for so many tokens, and the number of ints of a list with
+ * room for these tasks. */
 uint64_t kernels_max_tasks(const struct kernel_mlp *m, uint32_t T);
 uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens);
 
-/* Whether a decode step can run as one launch (decode_step.cl): not on a GPU, not with two kinds of MLPs, and not if
- * the shape has `dump`. */
+/* Whether decode steps can run as one launch (decode_step.cl): not with two kinds of MLPs, and not if the shape has
+ * `dump`. On a GPU only by the nvidia variant in bf16, for shapes whose rows and states fit in a group's memory. */
 bool kernels_has_decode_step(const struct kernels *k);
+
+/* Returns the most rows of such a step. */
+uint32_t kernels_decode_rows(const struct kernels *k);
+
+/* Whether the groups of such a step are a GPU's (struct decode_cut in engine/layers/phases.h). */
+bool kernels_decode_resident(const struct kernels *k);
 
 /* Says how kernel_decode_step of T tokens divides a product into the parts of a phase (kernels/step.h): the columns and
  * rows of a part, and the columns of a part of the router's product. A part of the router's product has one row. */

@@ -62,6 +62,7 @@ enum {
 	ROUTER_ROWS = 64,    /* rows of such a group */
 	ROUTER_FEW_ROWS = 4, /* rows of a group of its kernel for few rows */
 	ROUTER_FEW = 128,    /* rows up to which the kernel for few rows is faster */
+	CONV_TOKENS = 8,     /* tokens of a group of delta_conv_gpu.cl */
 	DELTA_CHUNK = 64,    /* tokens of a chunk (delta_chunks.cl) */
 	/* floats that delta_chunks.cl keeps of a chunk for each value head */
 	DELTA_CHUNK_FLOATS = 2 * DELTA_CHUNK * DELTA_CHUNK + DELTA_CHUNK,
@@ -74,6 +75,9 @@ enum {
 	WIDE_ROWS = 128,	/* rows of a tile of gemm_wide.cl */
 	WIDE_COLUMNS = 128,	/* columns of a tile of gemm_wide.cl */
 	WIDE_TERMS = 128,	/* K is a multiple of it in gemm_wide.cl */
+	STEP_ROWS = 8,		/* rows of a step of nvidia/decode_step.cl */
+	STEP_LANES = 512,	/* lanes of its groups */
+	STEP_HALF = 256,	/* lanes of half a group */
 	WIDE_FROM = 8, /* rows up to which the kernels of gemm.cl and moe_gemm.cl are faster */
 };
 
@@ -103,11 +107,12 @@ struct kernels {
 	uint32_t compute_units;
 	enum kernel_packing packing; /* packing of matrices of elements */
 	bool wgmma;		     /* products of many rows run by gemm_wide.cl */
-	bool compiled;		     /* a program was not in the cache */
+	bool compiled;		     /* a program was compiled, not read from the cache */
 	struct cuts cuts;
 	cl_program programs[64];
 	uint32_t n_programs;
-	/* [0]: all kernels, with the default cut; [i]: the kernels of the programs that are compiled for cut i too */
+	/* [0]: the kernels with the default cut, NULL if the shape or device needs none; [i]: those of the programs
+	 * that are compiled for cut i too */
 	cl_kernel kernels[CUTS_MAX][K_COUNT];
 	const char *names[K_COUNT]; /* in profiles and errors */
 	uint32_t lanes[K_COUNT];    /* of a group */
@@ -146,6 +151,6 @@ int kernels_add_programs(struct kernels *k, struct library *l, bool int8, struct
 
 /* ---- launch.c ---- */
 
-/* Launches each kernel that runs with other cuts than the default one, once with each of them and without work, so that
- * a driver that compiles at the first launch does so now. Sets the number of launches to 0. */
+/* Launches each kernel that runs with other cuts than the default one, once with each of them and with hardly any work,
+ * so that a driver that compiles at the first launch does so now. Sets the number of launches to 0. */
 int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e) MUST_CHECK;

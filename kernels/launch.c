@@ -19,6 +19,8 @@ static cl_event *note_launch(struct kernels *k, int id, uint64_t x, uint64_t y)
 
 	return profile_launch(k->profile, k->names[id], x, y,
 			      of_mlp >= 0 && !k->shape.mlps[mlp].experts,
+			      id == K_ATTENTION_FLASH || id == K_DELTA_CHUNK_TENSOR ||
+				      id == K_DELTA_SCAN_TENSOR,
 			      of_mlp == K_MOE_SORT || of_mlp == K_MOE_GATE_UP ||
 				      of_mlp == K_MOE_DOWN || of_mlp == K_GATE_UP_WIDE ||
 				      of_mlp == K_DOWN_WIDE);
@@ -323,9 +325,14 @@ void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int to
 {
 	const uint64_t units = 2 * k->shape.key_heads + k->shape.value_heads;
 
-	LAUNCH(k, K_DELTA_CONV, T * units, 1, ARG(step), ARG(rows_at), ARG(token_rows_at),
-	       ARG(proj), ARG(conv_w), ARG(neg_a), ARG(dt_bias), ARG(ring), ARG(qs), ARG(ks),
-	       ARG(vs), ARG(gates));
+	if (k->tuning->lanes == 1)
+		LAUNCH(k, K_DELTA_CONV, T * units, 1, ARG(step), ARG(rows_at), ARG(token_rows_at),
+		       ARG(proj), ARG(conv_w), ARG(neg_a), ARG(dt_bias), ARG(ring), ARG(qs),
+		       ARG(ks), ARG(vs), ARG(gates));
+	else
+		LAUNCH(k, K_DELTA_CONV, CEIL_DIV(T, (uint32_t)CONV_TOKENS) * units, 1, ARG(step),
+		       ARG(rows_at), ARG(token_rows_at), ARG(proj), ARG(conv_w), ARG(neg_a),
+		       ARG(dt_bias), ARG(ring), ARG(qs), ARG(ks), ARG(vs), ARG(gates), ARG(T));
 }
 
 void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t n_rows,
@@ -358,7 +365,8 @@ void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32
 		       1, ARG(step), ARG(rows_at), ARG(first_row), ARG(proj), ARG(qs), ARG(ks),
 		       ARG(vs), ARG(gates), ARG(work), ARG(ring), ARG(state));
 	}
-	LAUNCH(k, K_DELTA_NORM, T, k->shape.value_heads, ARG(proj), ARG(vs), ARG(norm_w), ARG(out));
+	LAUNCH(k, K_DELTA_NORM, (uint64_t)CEIL_DIV(T, (uint32_t)CONV_TOKENS) * k->shape.value_heads,
+	       1, ARG(proj), ARG(vs), ARG(norm_w), ARG(out), ARG(T));
 }
 
 void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t first_row,
@@ -434,6 +442,12 @@ void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem a
 {
 	struct tuning_place p = cuts_decode_step(&k->shape, T);
 
+	/* A group for each compute unit. On a GPU all of them have to run at the same time. */
+	if (kernels_decode_resident(k)) {
+		LAUNCH_CUT(k, 0, K_DECODE_STEP, STEP_LANES, k->compute_units, 1, ARG(step),
+			   ARG(work_at), ARG(addresses));
+		return;
+	}
 	LAUNCH_CUT(k, cuts_find(&k->cuts, &p), K_DECODE_STEP, k->tuning->lanes, k->compute_units, 1,
 		   ARG(step), ARG(work_at), ARG(addresses));
 	note_place(k, &p);

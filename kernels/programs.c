@@ -34,6 +34,16 @@ static bool has_attention(const struct kernels *k)
 	return k->shape.heads;
 }
 
+static bool has_wide_attention(const struct kernels *k)
+{
+	return kernels_has_flash(k) && k->wgmma && k->shape.head_dim % 64 == 0;
+}
+
+static bool has_narrow_attention(const struct kernels *k)
+{
+	return kernels_has_flash(k) && !has_wide_attention(k);
+}
+
 static bool splits_attention(const struct kernels *k)
 {
 	return kernels_split_slots(k);
@@ -118,7 +128,11 @@ static const struct program {
 	 .cuts = CUT_ATTENTION,
 	 .kernels = {{K_ATTENTION_PREPARE, "attention_prepare"}, {K_ATTENTION, "attention"}}},
 	{.file = "attention_flash.cl",
-	 .needed = kernels_has_flash,
+	 .needed = has_narrow_attention,
+	 .gpu_lanes = 256,
+	 .kernels = {{K_ATTENTION_FLASH, "attention_flash", .shown = "attention"}}},
+	{.file = "attention_wide.cl",
+	 .needed = has_wide_attention,
 	 .gpu_lanes = 256,
 	 .kernels = {{K_ATTENTION_FLASH, "attention_flash", .shown = "attention"}}},
 	{.file = "attention_decode.cl",
@@ -127,7 +141,10 @@ static const struct program {
 	 .kernels = {{K_ATTENTION_SPLIT, "attention_split"},
 		     {K_ATTENTION_COMBINE, "attention_combine"}}},
 	{.file = "delta_conv.cl",
-	 .needed = has_delta,
+	 .needed = has_delta_on_cpu,
+	 .kernels = {{K_DELTA_CONV, "delta_conv"}}},
+	{.file = "delta_conv_gpu.cl",
+	 .needed = has_delta_on_gpu,
 	 .kernels = {{K_DELTA_CONV, "delta_conv"}, {K_DELTA_NORM, "delta_norm"}}},
 	{.file = "delta_prefill.cl",
 	 .needed = has_delta_on_cpu,
@@ -156,7 +173,12 @@ static const struct program {
 	{.file = "decode_step.cl",
 	 .needed = kernels_has_decode_step,
 	 .cuts = CUT_DECODE_STEP,
-	 .kernels = {{K_ADDRESS, "address"}, {K_DECODE_STEP, "decode_step"}}},
+	 .gpu_lanes = STEP_HALF,
+	 .kernels = {{K_DECODE_STEP, "decode_step"}}},
+	{.file = "address.cl",
+	 .needed = kernels_has_decode_step,
+	 .floats = true,
+	 .kernels = {{K_ADDRESS, "address"}}},
 	{.file = "synthesize.cl",
 	 .kernels = {{K_SYNTHESIZE, "synthesize"}, {K_SYNTHESIZE_ROWS, "synthesize_rows"}}},
 	{.file = "quantize.cl",
@@ -297,7 +319,8 @@ static int add_program(struct kernels *k, struct library *l, const struct progra
 	return take_kernels(k, p, mlp, cut, *program, e);
 }
 
-/* Returns how often a program is compiled for a set; 0: the set does not need it. */
+/* Returns how often a program is made for a set: once for each of its cuts, or for each cut and MLP. 0: the set does
+ * not need the program. */
 static uint32_t times(const struct kernels *k, const struct program *p, bool int8)
 {
 	if (p->int8 != int8 || (p->needed && !p->needed(k)) ||

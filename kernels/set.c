@@ -162,9 +162,49 @@ bool kernels_other_bits(const struct kernels *k, char ret[33])
 	return true;
 }
 
+/* Whether nvidia/decode_step.cl computes the mixers of this shape: an output projection is two chains at most, a split's
+ * scores and a head's state fit in a half's registers and memory. */
+static bool step_takes_mixers(const struct kernel_shape *s)
+{
+	const uint32_t sharers = s->heads ? s->heads / s->kv_heads : 1;
+
+	if (s->heads && (s->heads * s->head_dim > 2 * CHAIN_TERMS || s->head_dim > 256 ||
+			 s->head_dim % 4 || sharers > 8))
+		return false;
+	return !s->key_heads || (s->value_heads * s->value_dim <= 2 * CHAIN_TERMS &&
+				 s->key_dim <= 128 && s->value_dim <= 128 && s->value_dim % 4 == 0);
+}
+
+/* Whether it computes the MLPs: the products' other sums are one chain, a choice has a number of four bits, and there is
+ * a group for each 8 columns of the router. */
+static bool step_takes_mlp(const struct kernels *k)
+{
+	const struct kernel_mlp *m = &k->shape.mlps[0];
+
+	return KERNEL_LD(k->shape.hidden) <= CHAIN_TERMS && m->shared_size &&
+	       KERNEL_LD(MAX(m->expert_size, m->shared_size)) <= CHAIN_TERMS && m->topk < 16 &&
+	       m->topk <= m->experts && m->experts <= 512 &&
+	       KERNEL_LD(m->experts + 1) / 8 <= k->compute_units;
+}
+
+bool kernels_decode_resident(const struct kernels *k)
+{
+	return k->tuning->lanes > 1;
+}
+
 bool kernels_has_decode_step(const struct kernels *k)
 {
-	return k->tuning->decode_blocks && k->shape.n_mlps == 1 && !k->shape.dump;
+	if (k->shape.n_mlps != 1 || k->shape.dump)
+		return false;
+	if (k->tuning->lanes > 1)
+		return kernels_on_tensor_cores(k) && step_takes_mixers(&k->shape) &&
+		       step_takes_mlp(k);
+	return k->tuning->decode_blocks;
+}
+
+uint32_t kernels_decode_rows(const struct kernels *k)
+{
+	return kernels_decode_resident(k) ? STEP_ROWS : UINT32_MAX;
 }
 
 void kernels_decode_cut(const struct kernels *k, uint32_t T, uint32_t *ret_columns,

@@ -123,12 +123,12 @@
 #define RESET_INTS	      5
 
 /*
- * ---- the work list: a step without prefill rows, as one launch (generic/decode_step.cl) ----
+ * ---- the work list: a step without prefill rows, as one launch (decode_step.cl) ----
  *
  * [WORK_INTS] | phases [n][PHASE_INTS], the last of them OP_END. The two counters are a cache line apart.
  */
-#define WORK_NEXT	   0  /* the next ticket; 0 before */
-#define WORK_DONE	   16 /* tickets done; 0 before */
+#define WORK_NEXT	   0 /* the next ticket; 0 before */
+#define WORK_DONE	   16 /* tickets done; on a GPU phases done, summed over the groups; 0 before */
 #define WORK_TOKENS	   32
 #define WORK_LOGITS	   33 /* rows of logits */
 #define WORK_TOKENS_AT	   34
@@ -137,11 +137,14 @@
 #define WORK_ROWS_AT	   37
 #define WORK_TILES_AT	   38
 #define WORK_LOGITS_AT	   39
-#define WORK_INTS	   40
+#define WORK_SPLITS_AT	   40 /* on a GPU; all splits are in one batch */
+#define WORK_SPLITS	   41 /* their number */
+#define WORK_INTS	   42
 
 /* A phase is one operation on one layer, or on the embedding or the head. It is divided into parts, which stand in
  * columns and rows. The groups that run take tickets, which are numbered through all phases. A ticket is up to
- * PHASE_TAKE neighbouring parts of one row. */
+ * PHASE_TAKE neighbouring parts of one row. On a GPU there are no tickets: a group's share of a phase follows from the
+ * group's number (nvidia/decode_step.cl), and each phase is one part. */
 #define PHASE_OP      0
 #define PHASE_LAYER   1
 #define PHASE_FIRST   2 /* its first ticket */
@@ -156,20 +159,24 @@
 #define OP_ATTENTION_IN 2 /* input projection [column groups, row blocks] */
 #define OP_ATTENTION	3 /* norm, rotation, KV pages, attention [KV heads, tokens] */
 #define OP_ATTENTION_OUT \
-	4		/* output projection onto the residual stream [column groups, row blocks] */
-#define OP_DELTA_IN  5	/* as OP_ATTENTION_IN */
-#define OP_DELTA     6	/* [value heads, tokens] */
-#define OP_DELTA_OUT 7	/* as OP_ATTENTION_OUT */
-#define OP_ROUTER    8	/* norm and router logits [groups of router columns, tokens] */
-#define OP_TOPK	     9	/* [1, tokens] */
-#define OP_SORT	     10 /* rows by expert [1, 1] */
-#define OP_TOPK_SORT 11 /* OP_TOPK of all tokens, then OP_SORT [1, 1] */
-#define OP_GATE_UP   12 /* [column groups, MoE tasks] */
-#define OP_DOWN	     13 /* [column groups, MoE tasks] */
-#define OP_COMBINE   14 /* sum of the experts, next norm [1, tokens] */
-#define OP_LAST_NORM 15 /* norm of the rows that want logits [1, rows] */
-#define OP_LOGITS    16 /* [column groups, row blocks] */
-#define OP_COUNT     17
+	4 /* output projection onto the residual stream [column groups, row blocks] */
+#define OP_DELTA_IN	     5	/* as OP_ATTENTION_IN */
+#define OP_DELTA	     6	/* [value heads, tokens] */
+#define OP_DELTA_OUT	     7	/* as OP_ATTENTION_OUT */
+#define OP_ROUTER	     8	/* norm and router logits [groups of router columns, tokens] */
+#define OP_TOPK		     9	/* [1, tokens] */
+#define OP_SORT		     10 /* rows by expert [1, 1] */
+#define OP_TOPK_SORT	     11 /* OP_TOPK of all tokens, then OP_SORT [1, 1] */
+#define OP_GATE_UP	     12 /* [column groups, MoE tasks] */
+#define OP_DOWN		     13 /* [column groups, MoE tasks] */
+#define OP_COMBINE	     14 /* sum of the experts, next norm [1, tokens] */
+#define OP_LAST_NORM	     15 /* norm of the rows that want logits [1, rows] */
+#define OP_LOGITS	     16 /* [column groups, row blocks] */
+#define OP_ATTENTION_COMBINE 17 /* sum of the splits; on a GPU */
+#define OP_COUNT	     18
+
+/* On a GPU some operations do more. OP_ATTENTION_IN, OP_DELTA_IN, OP_ROUTER and OP_LOGITS norm their rows for themselves;
+ * OP_GATE_UP chooses the experts; OP_DOWN adds their sum to the residual stream. OP_ATTENTION leaves out the last sum. */
 
 /* ---- beside the table ----
  *
@@ -195,7 +202,9 @@
 #define AT_INV_FREQ	 17
 #define AT_FINAL_NORM	 18
 #define AT_LM_HEAD	 19
-#define AT_LAYERS	 20
+#define AT_PARTIAL	 20
+#define AT_STATS	 21
+#define AT_LAYERS	 22
 
 #define AT_INPUT_NORM	   0
 #define AT_POST_NORM	   1

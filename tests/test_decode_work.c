@@ -9,7 +9,10 @@
 #include "tests/random.h"
 #include "tests/tap.h"
 
-static const struct decode_cut cut = {.columns = 64, .rows = 64, .router_columns = 64};
+static const struct decode_cut cuts[] = {
+	{.columns = 64, .rows = 64, .router_columns = 64},
+	{.resident = true, .columns = 64, .rows = 64, .router_columns = 64},
+};
 
 struct setup {
 	const char *name;
@@ -65,8 +68,9 @@ static uint32_t op_at(const int32_t *phase)
 	return (uint32_t)phase[PHASE_OP];
 }
 
-/* Earlier phases wrote all data that a phase reads. Without experts no phase chooses any or reads a choice. */
-static bool ordered(const int32_t *phase, bool experts)
+/* Earlier phases wrote all data that a phase reads. Without experts no phase chooses any, so a choice counts as
+ * written. */
+static bool ordered(const int32_t *phase, bool experts, bool resident)
 {
 	const uint32_t chosen = 1u << AT_EXPERTS | 1u << AT_WEIGHTS;
 	const uint32_t inputs = 1u << AT_RESULT | 1u << AT_EMBED | 1u << AT_INV_FREQ |
@@ -74,11 +78,12 @@ static bool ordered(const int32_t *phase, bool experts)
 	uint32_t written = experts ? inputs : inputs | chosen;
 
 	for (; op_at(phase) != OP_END; phase += PHASE_INTS) {
-		struct phase_order o = decode_work_order((int)op_at(phase));
+		struct phase_order o = decode_work_order((int)op_at(phase), resident);
 
-		/* A layer's projections, experts and logits are used up by it: none of another's is taken. */
+		/* A layer uses its own projections, experts and router's logits, never another layer's. */
 		if (op_at(phase) == OP_ATTENTION_IN || op_at(phase) == OP_DELTA_IN)
-			written &= ~(1u << AT_PROJ | 1u << AT_MIXED | 1u << AT_Q);
+			written &= ~(1u << AT_PROJ | 1u << AT_MIXED | 1u << AT_Q |
+				     1u << AT_PARTIAL | 1u << AT_STATS);
 		if (op_at(phase) == OP_ROUTER)
 			written &= ~(1u << AT_H | 1u << AT_ROUTER_LOGITS | 1u << AT_EXPERTS |
 				     1u << AT_WEIGHTS | 1u << AT_ROWS | 1u << AT_TASKS |
@@ -151,10 +156,20 @@ static bool runs(const int32_t *work, uint32_t groups)
 			return finished == p[PHASE_FIRST];
 }
 
+/* Resident groups have no tickets: each phase of the list counts as one. */
+static bool one_each(const int32_t *phase)
+{
+	for (int32_t i = 0; op_at(phase) != OP_END; phase += PHASE_INTS, i++)
+		if (phase[PHASE_FIRST] != i)
+			return false;
+	return true;
+}
+
 int main(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(setups); i++) {
-		const struct setup *s = &setups[i];
+	for (size_t i = 0; i < ARRAY_SIZE(setups) * ARRAY_SIZE(cuts); i++) {
+		const struct setup *s = &setups[i / ARRAY_SIZE(cuts)];
+		const struct decode_cut *cut = &cuts[i % ARRAY_SIZE(cuts)];
 		struct model_config *c = calloc(1, sizeof(*c));
 		struct kernel_shape k;
 		struct model_step step;
@@ -163,15 +178,19 @@ int main(void)
 
 		make(s, c, &k, &step);
 		work = calloc(decode_work_ints(c), sizeof(*work));
-		n = decode_work_build(c, &k, &cut, &step, work);
+		n = decode_work_build(c, &k, cut, &step, work);
 		ok(n <= decode_work_ints(c) && work[n - PHASE_INTS + PHASE_OP] == OP_END,
 		   "%s: the list fits and ends", s->name);
 		ok(work[WORK_TOKENS] == (int32_t)s->tokens && work[WORK_LOGITS_AT] == 77 &&
 			   !work[WORK_NEXT] && !work[WORK_DONE],
 		   "%s: the step's numbers, counters at zero", s->name);
 		ok(numbered(work + WORK_INTS), "%s: tickets without a gap", s->name);
-		ok(ordered(work + WORK_INTS, s->experts),
-		   "%s: nothing is read before it is written", s->name);
+		ok(ordered(work + WORK_INTS, s->experts, cut->resident),
+		   "%s: nothing is read before it is written%s", s->name,
+		   cut->resident ? " by resident groups" : "");
+		if (cut->resident)
+			ok(one_each(work + WORK_INTS), "%s: resident groups take a phase at a time",
+			   s->name);
 		ok(runs(work, 1) && runs(work, 2) && runs(work, 16),
 		   "%s: 1, 2 and 16 groups get through", s->name);
 		free(work);

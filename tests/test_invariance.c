@@ -7,9 +7,10 @@
  * 32, arriving at different steps, with several prefill budgets, with pages, slots and seats renamed, and again and
  * again in the same memory. Some request scores of their prompt. Every token and every bit of every log-probability
  * must be the same as alone, with every kernel variant that runs here, with a decode step in one launch and in many,
- * and for pages of 64 and 128 tokens; and the variants must agree with one another. In float32 the x86 kernels are the
- * generic ones, so one engine there has them. `full` runs every combination and more orders of pages, otherwise the
- * large batches are the shuffled ones. */
+ * and for pages of 64 and 128 tokens; and the variants must agree with one another, except nvidia, which must agree with
+ * itself. In float32 the x86 kernels are the generic ones, so one engine there has them. `full` runs every combination
+ * and more orders of pages, otherwise the large batches are the shuffled ones. Environment: SYNTHETIC for weights made up
+ * from DIR's config.json, VARIANT for the engines of one variant alone. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -20,7 +21,7 @@
 
 enum { REQUESTS = 32, SMALL_BATCH = 8, LONGEST = 700, PREFILL_MAX = 1024, SEATS = 64 };
 
-/* The first SMALL_BATCH are the small batch. Requests of several choices take a seat each. */
+/* The first SMALL_BATCH are the small batch. Each choice of a request takes a seat. */
 static const struct {
 	uint32_t n_prompt, max_tokens, n_choices;
 } sizes[REQUESTS] = {
@@ -37,7 +38,7 @@ struct steps {
 	uint32_t cut;	    /* windows that do not begin at 0 */
 	uint32_t most_rows; /* of one step */
 	uint32_t copies;
-	uint32_t scored_beside; /* steps that score one prompt and run others */
+	uint32_t scored_beside; /* steps that score prompts and run other rows, too */
 };
 
 static void count_step(void *arg, const struct plan *p, const struct draw_result *results)
@@ -52,7 +53,8 @@ static void count_step(void *arg, const struct plan *p, const struct draw_result
 	s->scored_beside += p->n_scores && p->n_rows > p->n_scores;
 }
 
-/* The same requests each time. Every third is drawn at random, every sixth penalised. */
+/* The same requests each time. Every third, and all with several choices, are drawn at random; every sixth is
+ * penalised. */
 static void make_requests(struct run *runs, int32_t *prompts, uint32_t vocab, uint32_t max_len)
 {
 	random_state = 1;
@@ -105,7 +107,7 @@ static void run_together(struct engine *g, struct run_setup setup, const struct 
 	check(run_all(g, &setup, runs, n));
 	for (size_t i = 0; i < n; i++)
 		check(run_same(&alone[i], &runs[i], "alone and in a batch"));
-	/* The event that the test is named for did happen. */
+	/* Steps mixed prompts with other rows, copied states, scored beside others and cut prompts. */
 	check(steps.mixed > 0);
 	check(steps.copies > 0);
 	check(steps.scored_beside > 0);
@@ -143,7 +145,7 @@ static const char *dtype_name(enum engine_dtype t)
 	return t == ENGINE_BFLOAT16 ? "bfloat16" : "float32";
 }
 
-/* One engine. ret_alone gets the answers of each request alone; false when this variant does not run here. */
+/* One engine. ret_alone gets the answers of each request alone; false: the engine does not open. */
 static bool test_engine(const struct engine_options *o, const char *variant, bool full,
 			int32_t *prompts, struct run *ret_alone)
 {
@@ -221,7 +223,11 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		 .when = FULL},
 		{ENGINE_KERNELS_X86, "x86, tuned, separate launches,", 64, .separate = true,
 		 .tuned = true, .when = FULL},
+		{ENGINE_KERNELS_NVIDIA, "nvidia", 64},
+		{ENGINE_KERNELS_NVIDIA, "nvidia, separate launches,", 64, .separate = true},
+		{ENGINE_KERNELS_NVIDIA, "nvidia, longer pages,", 128, .when = FULL},
 	};
+	const char *variant = getenv("VARIANT");
 	struct tuning_table *table;
 	struct err e = {0};
 	struct run answers[ARRAY_SIZE(engines)][REQUESTS];
@@ -230,7 +236,12 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 	memset(answers, 0, sizeof(answers));
 	if (!ok(tuning_parse("cuts", cuts, strlen(cuts), &table, &e) == 0, "a table %s", e.text))
 		return;
-	for (size_t i = 0; i < ARRAY_SIZE(engines); i++) {
+	for (size_t i = 0, first = 0; i < ARRAY_SIZE(engines); i++) {
+		if (variant && strncmp(engines[i].name, variant, strlen(variant)) != 0)
+			continue;
+		if (engines[i].kernels == ENGINE_KERNELS_NVIDIA &&
+		    engines[first].kernels != ENGINE_KERNELS_NVIDIA)
+			first = i;
 		if (!full && (engines[i].when == FULL ||
 			      (engines[i].when == BFLOAT16 && o.dtype != ENGINE_BFLOAT16)))
 			continue;
@@ -240,12 +251,13 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		o.plain_weights = engines[i].plain;
 		o.tuning.table = engines[i].tuned ? table : NULL;
 		ran[i] = test_engine(&o, engines[i].name, full, prompts, answers[i]);
-		if (!i || !ran[0] || !ran[i])
+		if (i == first || !ran[first] || !ran[i])
 			continue;
 		for (size_t k = 0; k < REQUESTS; k++)
-			check(run_same(&answers[0][k], &answers[i][k], "two engines"));
-		ok_all("%s: %s with pages of %u gives the bits of generic with pages of 64",
-		       dtype_name(o.dtype), engines[i].name, engines[i].page_tokens);
+			check(run_same(&answers[first][k], &answers[i][k], "two engines"));
+		ok_all("%s: %s with pages of %u gives the bits of %s with pages of 64",
+		       dtype_name(o.dtype), engines[i].name, engines[i].page_tokens,
+		       engines[first].name);
 	}
 	tuning_free(table);
 }
@@ -258,6 +270,8 @@ int main(int argc, char **argv)
 	if (argc < 3 || !prompts)
 		return 2;
 	o = run_options(argv[1], argv[2], SEATS, PREFILL_MAX);
+	o.synthetic = getenv("SYNTHETIC");
+	o.synthetic_seed = 1;
 	test_engines(o, argc > 3 && !strcmp(argv[3], "full"), prompts);
 	free(prompts);
 	return done();

@@ -132,7 +132,7 @@ static struct roofline_work kernel(const char *name, uint32_t m, uint32_t n, uin
 				   uint32_t experts, const struct roofline_step *s)
 {
 	const struct model_config c = config();
-	const struct kernel_timing l = {name, m, n, k, false, experts};
+	const struct kernel_timing l = {name, m, n, k, .experts = experts};
 	struct roofline_work w = {0};
 
 	ok(roofline_kernel(&c, true, s, &l, &w), "%s is known", name);
@@ -147,9 +147,10 @@ TEST(kernels)
 					     {1023, 1}, {1023, 1}, {1023, 1}, {1023, 1}};
 	const struct roofline_step prefill = {.rows = &prompt, .n_rows = 1, .n_prefill_rows = 1};
 	const struct roofline_step decode = {.rows = rows, .n_rows = 8, .n_logits = 8};
-	static const char *const movers[] = {"embed",	   "combine_norm", "attention_prepare",
-					     "delta_conv", "moe_topk",	   "sample"};
-	const struct kernel_timing strange = {"no_such_kernel", 1, 1, 1, false, 0};
+	static const char *const movers[] = {"embed", "combine_norm", "attention_prepare",
+					     "moe_topk", "sample"};
+	const struct kernel_timing strange = {"no_such_kernel", 1, 1, 1, .experts = 0};
+	const struct kernel_timing split = {"attention", 4, 2, .split = true};
 	struct roofline_work w = kernel("gemm_store", 512, 6176, 1024, 0, &prefill);
 
 	is_int(w.bytes, 26345472, "weights, rows in, floats out");
@@ -179,10 +180,17 @@ TEST(kernels)
 	ok(w.bytes > 8 * 2 * 1114112 && w.bytes < 1.05 * 8 * 2 * 1114112, "states above all");
 	w = kernel("delta_prefill", 2, 1, 0, 0, &prefill);
 	is_int(w.flops, 512ll * 7 * 262144, "as the recurrence");
+	is_int(kernel("delta_conv", 1024, 1, 0, 0, &prefill).bytes, 512ll * (4096 * 8 + 16 * 16),
+	       "inputs in, q, k, v and gates out, however many tokens a group takes");
+	is_int(kernel("delta_norm", 1024, 1, 0, 0, &prefill).bytes, 512ll * 2048 * 10,
+	       "outputs and z in, elements out");
+	ok(!kernel("attention", 4, 2, 0, 0, &prefill).elements, "floats at the peak of floats");
+	ok(roofline_kernel(&c, true, &prefill, &split, &w) && w.elements,
+	   "but at that of elements where they are split for tensor cores");
 	is_int(kernel("rms_norm", 8, 1, 0, 0, &decode).bytes, 8 * 1024 * 10, "a norm moves rows");
 	for (size_t i = 0; i < ARRAY_SIZE(movers); i++) {
-		const struct kernel_timing one = {movers[i], 1, 1, 0, false, 0};
-		const struct kernel_timing eight = {movers[i], 8, 1, 0, false, 0};
+		const struct kernel_timing one = {movers[i], 1, 1, 0, .experts = 0};
+		const struct kernel_timing eight = {movers[i], 8, 1, 0, .experts = 0};
 		struct roofline_work more = {0};
 
 		check(roofline_kernel(&c, true, &decode, &one, &w) && w.bytes > 0 && !w.flops);

@@ -5,8 +5,6 @@
 #include "base/macros.h"
 #include "engine/layers/layer.h"
 
-enum { BUFFER_PARTIAL = BUFFER_MIXER, BUFFER_STATS };
-
 static void shape(const struct model_config *c, struct kernel_shape *k)
 {
 	k->heads = c->n_heads;
@@ -46,9 +44,8 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 					(uint64_t)T * kernels_attention_ld(s) * 4};
 	ret[1] = (struct layer_scratch){AT_MIXED, "mixer outputs", query * (s->bf16 ? 2 : 4)};
 	ret[2] = (struct layer_scratch){AT_Q, "queries", query * 4};
-	ret[3] =
-		(struct layer_scratch){BUFFER_PARTIAL, "attention splits", heads * s->head_dim * 4};
-	ret[4] = (struct layer_scratch){BUFFER_STATS, "attention splits", heads * 2 * 4};
+	ret[3] = (struct layer_scratch){AT_PARTIAL, "attention splits", heads * s->head_dim * 4};
+	ret[4] = (struct layer_scratch){AT_STATS, "attention splits", heads * 2 * 4};
 	return 5;
 }
 
@@ -84,7 +81,7 @@ static void forward(const struct layer_run *r)
 		kernel_attention_decode(r->kernels, all[BUFFER_STEP], t->rows_at, b->splits_at,
 					b->n_splits, b->first_row, b->n_rows, all[AT_PROJ],
 					all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES],
-					all[BUFFER_PARTIAL], all[BUFFER_STATS], all[AT_MIXED]);
+					all[AT_PARTIAL], all[AT_STATS], all[AT_MIXED]);
 	}
 	kernel_gemm_add(r->kernels, all[AT_MIXED], width, own[AT_OUT_PROJ], all[AT_X], D, T, D,
 			width, all[BUFFER_DUMP]);
@@ -98,6 +95,8 @@ static void phases(struct phase_list *l, uint32_t layer)
 
 	phase_add_product(l, OP_ATTENTION_IN, layer, kernels_attention_ld(s), D, blocks);
 	phase_add(l, OP_ATTENTION, layer, s->kv_heads, l->n_tokens, 1);
+	if (l->cut->resident)
+		phase_add(l, OP_ATTENTION_COMBINE, layer, 1, 1, 1);
 	phase_add_product(l, OP_ATTENTION_OUT, layer, D, width, blocks);
 }
 
@@ -105,6 +104,15 @@ static const struct phase_order order[] = {
 	{OP_ATTENTION_IN, 1u << AT_H, 1u << AT_PROJ},
 	{OP_ATTENTION, 1u << AT_PROJ | 1u << AT_ROPE | PHASE_OWN,
 	 1u << AT_Q | 1u << AT_MIXED | PHASE_OWN},
+	{OP_ATTENTION_OUT, 1u << AT_MIXED | 1u << AT_X, 1u << AT_X},
+	{OP_END, 0, 0},
+};
+
+static const struct phase_order resident_order[] = {
+	{OP_ATTENTION_IN, 1u << AT_X, 1u << AT_PROJ},
+	{OP_ATTENTION, 1u << AT_PROJ | 1u << AT_ROPE | PHASE_OWN,
+	 1u << AT_PARTIAL | 1u << AT_STATS | PHASE_OWN},
+	{OP_ATTENTION_COMBINE, 1u << AT_PROJ | 1u << AT_PARTIAL | 1u << AT_STATS, 1u << AT_MIXED},
 	{OP_ATTENTION_OUT, 1u << AT_MIXED | 1u << AT_X, 1u << AT_X},
 	{OP_END, 0, 0},
 };
@@ -145,6 +153,7 @@ const struct layer_ops layer_attention = {
 	.forward = forward,
 	.phases = phases,
 	.order = order,
+	.resident_order = resident_order,
 	.flops = flops,
 	.kernel = kernel,
 };

@@ -125,6 +125,13 @@ static const struct phase_order order[] = {
 	{OP_END, 0, 0},
 };
 
+static const struct phase_order resident_order[] = {
+	{OP_DELTA_IN, 1u << AT_X, 1u << AT_PROJ},
+	{OP_DELTA, 1u << AT_PROJ | PHASE_OWN, 1u << AT_MIXED | PHASE_OWN},
+	{OP_DELTA_OUT, 1u << AT_MIXED | 1u << AT_X, 1u << AT_X},
+	{OP_END, 0, 0},
+};
+
 static double channels(const struct model_config *c)
 {
 	return 2.0 * c->n_key_heads * c->key_head_dim +
@@ -168,10 +175,10 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 		ret->bytes = recurrence_bytes(c, s, rows, rows, s->resumed - s->prefill_resumed);
 		ret->flops = flops(c, &(struct cost_step){.tokens = rows});
 	} else if (!strcmp(l->kernel, "delta_conv")) {
-		/* l->m counts groups, and a group computes one head of q, k or v of one token */
-		double heads = 2.0 * c->n_key_heads + c->n_value_heads;
-
-		ret->bytes = l->m * (channels(c) * 8 + c->n_value_heads * 16.0) / heads;
+		ret->bytes = s->prefill_tokens * (channels(c) * 8 + c->n_value_heads * 16.0);
+	} else if (!strcmp(l->kernel, "delta_norm")) {
+		ret->bytes = s->prefill_tokens * c->n_value_heads * c->value_head_dim *
+			     (4 + 4 + s->element);
 	} else {
 		return false;
 	}
@@ -186,6 +193,7 @@ const struct layer_ops layer_delta = {
 	.forward = forward,
 	.phases = phases,
 	.order = order,
+	.resident_order = resident_order,
 	.flops = flops,
 	.kernel = kernel,
 };

@@ -70,6 +70,12 @@ void mlp_phases(struct phase_list *l, uint32_t layer)
 	uint64_t router = CEIL_DIV(KERNEL_LD(m->experts + 1), l->cut->router_columns);
 	bool topk_apart = l->n_tokens > TOPK_SORT_TOKENS;
 
+	if (l->cut->resident) {
+		phase_add(l, OP_ROUTER, layer, 1, 1, 1);
+		phase_add(l, OP_GATE_UP, layer, 1, 1, 1);
+		phase_add(l, OP_DOWN, layer, 1, 1, 1);
+		return;
+	}
 	phase_add(l, OP_ROUTER, layer, router, l->n_tokens, 1);
 	if (m->experts && topk_apart)
 		phase_add(l, OP_TOPK, layer, 1, l->n_tokens, 1);
@@ -88,6 +94,12 @@ const struct phase_order mlp_order[] = {
 	{OP_GATE_UP, B(H) | B(TASKS) | B(ROWS), B(ACT)},
 	{OP_DOWN, B(ACT) | B(TASKS) | B(ROWS), B(Y)},
 	{OP_COMBINE, B(X) | B(Y) | B(WEIGHTS) | B(ROUTER_LOGITS), B(X) | B(H) | B(H32)},
+	{OP_END, 0, 0},
+};
+const struct phase_order mlp_resident_order[] = {
+	{OP_ROUTER, B(X), B(ROUTER_LOGITS)},
+	{OP_GATE_UP, B(X) | B(ROUTER_LOGITS), B(ACT)},
+	{OP_DOWN, B(X) | B(ACT), B(X)},
 	{OP_END, 0, 0},
 };
 #undef B

@@ -41,5 +41,6 @@ const struct layer_ops layer_moe = {
 	.forward = mlp_forward,
 	.phases = mlp_phases,
 	.order = mlp_order,
+	.resident_order = mlp_resident_order,
 	.kernel = mlp_kernel,
 };

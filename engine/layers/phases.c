@@ -11,17 +11,18 @@ enum { TICKET_BYTES = 64 << 10 };
 void phase_add(struct phase_list *l, int op, uint32_t layer, uint64_t columns, uint64_t rows,
 	       uint64_t take)
 {
+	const bool one = l->cut->resident;
 	const int32_t phase[PHASE_INTS] = {
 		[PHASE_OP] = op,
 		[PHASE_LAYER] = (int32_t)layer,
 		[PHASE_FIRST] = (int32_t)l->tickets,
-		[PHASE_COLUMNS] = (int32_t)columns,
-		[PHASE_TAKE] = (int32_t)take,
+		[PHASE_COLUMNS] = one ? 1 : (int32_t)columns,
+		[PHASE_TAKE] = one ? 1 : (int32_t)take,
 	};
 
 	memcpy(l->phase, phase, sizeof(phase));
 	l->phase += PHASE_INTS;
-	l->tickets += CEIL_DIV(columns, take) * rows;
+	l->tickets += one ? 1 : CEIL_DIV(columns, take) * rows;
 }
 
 void phase_add_product(struct phase_list *l, int op, uint32_t layer, uint64_t N, uint64_t K,

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/step.h"
@@ -13,6 +14,7 @@
 
 /* The sizes of the tiles of products, from the kernels' cut. */
 struct decode_cut {
+	bool resident; /* a GPU's groups, which take no tickets (kernels/step.h); the sizes do not matter */
 	uint32_t columns;	 /* columns of a tile of a product */
 	uint32_t rows;		 /* rows of a tile of a product */
 	uint32_t router_columns; /* columns of a tile of the router */
@@ -26,8 +28,8 @@ struct phase_list {
 	uint64_t tickets;
 };
 
-/* Appends the phase of an operation of columns x rows tiles; a ticket takes up to `take` neighbouring tiles of one
- * row. */
+/* Appends the phase of an operation of columns x rows tiles; a ticket takes up to `take` neighbouring tiles of one row.
+ * Resident groups have one ticket a phase, which stands for all of it. */
 void phase_add(struct phase_list *l, int op, uint32_t layer, uint64_t columns, uint64_t rows,
 	       uint64_t take);
 
@@ -40,9 +42,9 @@ void phase_add_product(struct phase_list *l, int op, uint32_t layer, uint64_t N,
  * fewer. */
 uint64_t phase_row_blocks(const struct phase_list *l, uint32_t n);
 
-/* The buffers that an operation reads and writes. Bit 1 << AT_* stands for a buffer that all layers share, PHASE_OWN
- * for the buffers of the parts (part.h) that the operation's layer keeps. The weights of layers are left out. A test
- * checks work lists with these bits. */
+/* The buffers that an operation reads and writes; in a dense MLP it may use fewer. Bit 1 << AT_* stands for a buffer
+ * that all layers share, PHASE_OWN for the buffers of the parts (part.h) that the operation's layer keeps. The weights
+ * of layers are left out. A test checks work lists with these bits. */
 #define PHASE_OWN (1u << AT_LAYERS)
 struct phase_order {
 	int op;

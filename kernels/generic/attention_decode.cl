@@ -57,19 +57,16 @@ static inline float4 load_4(__global const elem_t *p)
 /* The index in [pages, KV_HEADS] of KV head g in the page of a position. */
 #define HEAD_AT(position) ((ulong)pages[(position) / PAGE] * KV_HEADS + g)
 
-/* Computes scores [SHARERS][SPLIT_TOKENS] of the split's `keys` keys, the first of which is at position `first`. Work
- * space: queries [SHARERS][HD], parts [LANES * 4 * CHUNK]. */
+/* Computes scores [SHARERS][SPLIT_TOKENS] of the split's `keys` keys, the first of which is at position `first`.
+ * queries [SHARERS][HD]: the queries of KV head g. Work space: parts [LANES * 4 * CHUNK]. */
 GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, uint keys,
-				 __global const elem_t *k_pages, __global const float *q, LOCAL float *queries,
-				 LOCAL float *scores, LOCAL float *parts)
+				 __global const elem_t *k_pages, LOCAL const float *queries, LOCAL float *scores,
+				 LOCAL float *parts)
 {
 	uint key = LANE % KEY_QUADS * 4, part = LANE / KEY_QUADS;
 	const float scale = 1.0f / sqrt((float)HD);
 	float4 s[SHARERS];
 
-	FOR_ITEMS (i, SHARERS * HD)
-		queries[i] = q[i];
-	BARRIER();
 #pragma unroll
 	for (uint i = 0; i < SHARERS; i++)
 		s[i] = 0;
@@ -114,14 +111,14 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 		float r;                                                                           \
                                                                                                    \
 		scratch[LANE] = x;                                                                 \
-		barrier(CLK_LOCAL_MEM_FENCE);                                                      \
+		LOCAL_BARRIER();                                                                   \
 		for (uint s = 16; s; s >>= 1) {                                                    \
 			if (i < s)                                                                 \
 				scratch[LANE] = combine(scratch[LANE], scratch[LANE + s]);         \
-			barrier(CLK_LOCAL_MEM_FENCE);                                              \
+			LOCAL_BARRIER();                                                           \
 		}                                                                                  \
 		r = scratch[LANE - i];                                                             \
-		barrier(CLK_LOCAL_MEM_FENCE);                                                      \
+		LOCAL_BARRIER();                                                                   \
 		return r;                                                                          \
 	}
 OF_32(sum_of_32, ADD_)
@@ -200,6 +197,7 @@ GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, 
 	}
 }
 
+#ifndef STEP
 __kernel GROUP_SIZE void attention_split(__global const int *restrict step, int rows_at, int splits_at,
 					 __global const float *restrict q, __global const elem_t *restrict k_pages,
 					 __global const elem_t *restrict v_pages, __global float *restrict partial,
@@ -215,21 +213,24 @@ __kernel GROUP_SIZE void attention_split(__global const int *restrict step, int 
 	uint keys = MIN_((uint)row[ROW_START] + 1 - first, (uint)SPLIT_TOKENS);
 	ulong head = (ulong)slot * HEADS + g * SHARERS; /* the group's first query head in [slots, HEADS] */
 
-	split_scores(pages, g, first, keys, k_pages, q + ((ulong)row[ROW_TOKEN] * HEADS + g * SHARERS) * HD, queries,
-		     weights, parts);
+	FOR_ITEMS (i, SHARERS * HD)
+		queries[i] = q[((ulong)row[ROW_TOKEN] * HEADS + g * SHARERS) * HD + i];
+	BARRIER();
+	split_scores(pages, g, first, keys, k_pages, queries, weights, parts);
 	split_weights(keys, weights, stats + 2 * head, scratch);
 	split_values(pages, g, first, keys, v_pages, weights, partial + head * HD, parts);
 }
+#endif
 
 #define COLUMN_STEPS CEIL_(HD, LANES)
 
-__kernel GROUP_SIZE void attention_combine(__global const int *restrict step, int rows_at, int first_row,
-					   __global const float *restrict proj, __global const float *restrict partial,
-					   __global const float *restrict stats, __global elem_t *restrict out)
+/* Combines the splits of a row and query head. Work space: factors, totals, scratch [LANES] each. */
+GROUP_FUNCTION void attention_combine_group(__global const int *row, uint head, __global const float *proj,
+					    __global const float *partial, __global const float *stats,
+					    __global elem_t *out, LOCAL float *factors, LOCAL float *totals,
+					    LOCAL float *scratch)
 {
-	__local float factors[LANES], totals[LANES], scratch[LANES];
-	__global const int *row = step + rows_at + (first_row + (int)GROUP_X) * ROW_INTS;
-	uint head = GROUP_Y, n = (uint)row[ROW_START] / SPLIT_TOKENS + 1;
+	uint n = (uint)row[ROW_START] / SPLIT_TOKENS + 1;
 	ulong t = (ulong)row[ROW_TOKEN], at = (ulong)row[ROW_SPLITS_AT] * HEADS + head;
 	__global const float *gate = proj + t * ATTENTION_LD + head * QUERY_LD + HD;
 	float o[COLUMN_STEPS], most = -INFINITY, total = 0;
@@ -274,3 +275,15 @@ __kernel GROUP_SIZE void attention_combine(__global const int *restrict step, in
 		}
 	}
 }
+
+#ifndef STEP
+__kernel GROUP_SIZE void attention_combine(__global const int *restrict step, int rows_at, int first_row,
+					   __global const float *restrict proj, __global const float *restrict partial,
+					   __global const float *restrict stats, __global elem_t *restrict out)
+{
+	__local float factors[LANES], totals[LANES], scratch[LANES];
+
+	attention_combine_group(step + rows_at + (first_row + (int)GROUP_X) * ROW_INTS, GROUP_Y, proj, partial, stats,
+				out, factors, totals, scratch);
+}
+#endif

@@ -11,16 +11,16 @@
  * A part is done by the functions of the other kernels. Only the router's product has a function of its own, with the
  * same sums (moe_route.cl). So the bits are those of separate launches.
  *
- * A kernel has far fewer arguments than a model has matrices. So buffers are passed as addresses, which the kernel
- * `address` writes once: at[i] is the address of buffer i. The address of a buffer does not change while it lives.
- * OpenCL 1.2 does not promise that; PoCL and NVIDIA's driver keep it.
+ * A kernel has far fewer arguments than a model has matrices. So buffers are passed as addresses, which address.cl
+ * writes once: at[i] is the address of buffer i. The address of a buffer does not change while it lives. OpenCL 1.2 does
+ * not promise that; PoCL and NVIDIA's driver keep it.
  *
  *     step      the step table (kernels/step.h) with the work list at work_at, whose counters are written; in and out
- *     at        [AT_LAYERS + layers * AT_LAYER_COUNT] ulong, device addresses (kernels/step.h); `address` writes them
+ *     at        [AT_LAYERS + layers * AT_LAYER_COUNT] ulong, device addresses (kernels/step.h)
  *
- * Sums and their precision: as in the files that are included. Global size: any number of groups; `address`: one group.
- * Options: those of the included files (kernels/programs.c). Reference: separate launches, bit by bit
- * (tests/test_invariance.c), and the references of the included files. */
+ * Sums and their precision: as in the files that are included. Global size: any number of groups. Options: those of the
+ * included files (kernels/programs.c). Reference: separate launches, bit by bit (tests/test_invariance.c), and the
+ * references of the included files. */
 #define STEP /* leaves out the __kernels of the included files: only their functions are needed */
 #include "embed.cl"
 #include "norm.cl"
@@ -315,11 +315,4 @@ __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global c
 		if (LANE == 0)
 			atomic_inc(done);
 	}
-}
-
-/* Writes the device address of a buffer to at[i]. */
-__kernel GROUP_SIZE void address(__global uchar *buffer, __global ulong *at, uint i)
-{
-	if (LANE == 0)
-		at[i] = (ulong)buffer;
 }

@@ -1,25 +1,20 @@
 /*
- * The work of Gated DeltaNet on a prompt before its chunks are computed and, on a GPU, after that.
- *
- * delta_conv: the causal convolution with silu, the l2 norm of q and k, and the gates. With s = DK^-1/2 for q, 1 for k:
+ * The work of Gated DeltaNet on a prompt before its chunks are computed, on a CPU (delta_conv_gpu.cl is for GPUs): the
+ * causal convolution with silu, the l2 norm of q and k, and the gates. With s = DK^-1/2 for q, 1 for k:
  *
  *     q, k = s x / sqrt(sum x^2 + 1e-6),  v = x,  x = silu(conv(proj))      (conv: delta.clh)
  *     gates = beta, g                                                        (delta.clh)
  *
- * delta_norm: out = gated norm (delta.clh) of o, the output of the chunks
- *
  *     step      the step table (kernels/step.h): rows at rows_at, token rows at token_rows_at; in
  *     proj      [T, DELTA_LD] float (delta.clh); in
  *     conv_w    [CONV, CHANNELS] float, taps; in
- *     neg_a     [HV] float, -exp(A_log); in       dt_bias [HV] float; in       norm_w [DV] float; in
+ *     neg_a     [HV] float, -exp(A_log); in       dt_bias [HV] float; in
  *     ring      [slots, CONV, CHANNELS] float, inputs of the convolution (delta.clh); in
  *     qs, ks    [T, HK * DK] float; vs [T, HV * DV] float; gates [T, HV, 2] float; out
- *     o         [T, HV * DV] float; in
- *     out       [T, HV * DV] elem_t; out
  *
- * All sums are in float; those of the norms run lane by lane (common.clh). Global size: delta_conv one group for each
- * token and head unit (HK of q, HK of k, HV of v); delta_norm T x HV groups. Options: delta.clh. Reference:
- * reference_conv, reference_l2_norm, reference_delta_gate, reference_gated_norm.
+ * All sums are in float; those of the norms run lane by lane (common.clh). Global size: one group for each token and
+ * head unit (HK of q, HK of k, HV of v). Options: delta.clh. Reference: reference_conv, reference_l2_norm,
+ * reference_delta_gate.
  */
 #include "delta.clh"
 
@@ -71,14 +66,4 @@ __kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_
 		scale *= 1.0f / sqrt((float)DK);
 	FOR_COLUMNS (c, DK)
 		V_STORE(V_LOAD(out + c) * scale, out + c);
-}
-
-__kernel GROUP_SIZE void delta_norm(__global const float *restrict proj, __global const float *restrict o,
-				    __global const float *restrict norm_w, __global elem_t *restrict out)
-{
-	ulong t = GROUP_X;
-	uint h = GROUP_Y;
-	GROUP_SCRATCH(scratch);
-
-	GATED_NORM(o + (t * HV + h) * DV, proj + t * DELTA_LD, h, norm_w, out + (t * HV + h) * DV, scratch);
 }

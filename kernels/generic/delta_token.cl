@@ -39,32 +39,44 @@ GROUP_FUNCTION void add_parts(float4 x, LOCAL float *parts, LOCAL float *sum)
 	BARRIER();
 }
 
-__kernel GROUP_SIZE void delta_decode(__global const int *restrict step, int rows_at, int first_row,
-				      __global const float *restrict proj, __global const float *restrict conv_w,
-				      __global const float *restrict neg_a, __global const float *restrict dt_bias,
-				      __global const float *restrict norm_w, __global float *ring, __global float *state,
-				      __global elem_t *restrict out)
+/* Loads the lane's share of a row's state in value head h. */
+GROUP_FUNCTION void load_state(__global const int *row, uint h, __global const float *state, float4 S[LANE_ROWS])
 {
-	__local float x[2 * DK + DV] QUADS_ALIGNED, parts[D_PARTS * DV] QUADS_ALIGNED, sum[DV] QUADS_ALIGNED, scratch[LANES];
-	LOCAL float *q = x, *k = x + DK, *v = x + 2 * DK;
-	__global const int *row = step + rows_at + (first_row + (int)GROUP_X) * ROW_INTS;
-	uint h = GROUP_Y, t = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START];
 	uint column = LANE % COLUMN_QUADS * 4, part = LANE / COLUMN_QUADS;
-	int src = row[ROW_STATE_SRC], dst = row[ROW_STATE_DST];
-	__global const float *in = proj + (ulong)t * DELTA_LD;
+	int src = row[ROW_STATE_SRC];
 	__global const float *S0 = state + ((ulong)MAX_(src, 0) * HV + h) * DK * DV + column;
-	__global float *S1 = state + ((ulong)dst * HV + h) * DK * DV + column;
-	float beta = delta_beta(in, h), decay = exp(delta_gate(in, neg_a, dt_bias, h));
-	float q2 = 0, k2 = 0, q_scale, k_scale;
-	float4 S[LANE_ROWS], y = 0, u;
 
-	/* The loads of the state are on their way while q, k and v are computed. */
 #pragma unroll
 	for (uint i = 0; i < LANE_ROWS; i++) {
 		uint d = part + i * D_PARTS;
 
 		S[i] = part < D_PARTS && d < DK && src != ROW_STATE_ZERO ? GLOBAL_4(S0 + d * DV) : (float4)0;
 	}
+}
+
+/* Floats of work space for delta_token_group: q, k and v | parts | sum | scratch. */
+#define TOKEN_PARTS_AT	 (2 * DK + DV)
+#define TOKEN_SUM_AT	 (TOKEN_PARTS_AT + D_PARTS * DV)
+#define TOKEN_SCRATCH_AT (TOKEN_SUM_AT + DV)
+#define TOKEN_FLOATS	 (TOKEN_SCRATCH_AT + LANES)
+
+/* Computes value head h of a row. S: the lane's share of its state, from load_state. x: work space. */
+GROUP_FUNCTION void delta_token_group(__global const int *row, uint h, __global const float *proj,
+				      __global const float *conv_w, __global const float *neg_a,
+				      __global const float *dt_bias, __global const float *norm_w, __global float *ring,
+				      __global float *state, __global elem_t *out, float4 S[LANE_ROWS], LOCAL float *x)
+{
+	LOCAL float *q = x, *k = x + DK, *v = x + 2 * DK;
+	LOCAL float *parts = x + TOKEN_PARTS_AT, *sum = x + TOKEN_SUM_AT, *scratch = x + TOKEN_SCRATCH_AT;
+	uint t = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START];
+	uint column = LANE % COLUMN_QUADS * 4, part = LANE / COLUMN_QUADS;
+	int src = row[ROW_STATE_SRC], dst = row[ROW_STATE_DST];
+	__global const float *in = proj + (ulong)t * DELTA_LD;
+	__global float *S1 = state + ((ulong)dst * HV + h) * DK * DV + column;
+	float beta = delta_beta(in, h), decay = exp(delta_gate(in, neg_a, dt_bias, h));
+	float q2 = 0, k2 = 0, q_scale, k_scale;
+	float4 y = 0, u;
+
 	FOR_ITEMS (i, 2 * DK + DV) {
 		uint c = CHANNEL(i, h);
 
@@ -105,3 +117,20 @@ __kernel GROUP_SIZE void delta_decode(__global const int *restrict step, int row
 	add_parts(y, parts, sum);
 	GATED_NORM(sum, in, h, norm_w, out + ((ulong)t * HV + h) * DV, scratch);
 }
+
+#ifndef STEP
+__kernel GROUP_SIZE void delta_decode(__global const int *restrict step, int rows_at, int first_row,
+				      __global const float *restrict proj, __global const float *restrict conv_w,
+				      __global const float *restrict neg_a, __global const float *restrict dt_bias,
+				      __global const float *restrict norm_w, __global float *ring, __global float *state,
+				      __global elem_t *restrict out)
+{
+	__local float x[TOKEN_FLOATS] QUADS_ALIGNED;
+	__global const int *row = step + rows_at + (first_row + (int)GROUP_X) * ROW_INTS;
+	float4 S[LANE_ROWS];
+
+	/* The loads of the state are on their way while q, k and v are computed. */
+	load_state(row, GROUP_Y, state, S);
+	delta_token_group(row, GROUP_Y, proj, conv_w, neg_a, dt_bias, norm_w, ring, state, out, S, x);
+}
+#endif

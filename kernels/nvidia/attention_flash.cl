@@ -6,7 +6,8 @@
  * walks the keys in blocks of 32 at absolute positions, ascending, with online softmax (Dao 2023, arXiv:2307.08691).
  * Keys past a query's own position weigh exactly 0, so a query's bits do not depend on the tile.
  *
- * Both products are by mma.sync m16n8k16, with sums in float. Queries and softmax weights are floats: each goes in as
+ * Both products are by mma.sync m16n8k16, with sums in float; attention_wide.cl includes this file and has them by
+ * wgmma, which gives the same bits (tensor.clh says why). Queries and softmax weights are floats: each goes in as
  * the sum of two bf16 numbers, an upper and a lower half, so that the results are close to those of float arithmetic.
  * (With one bf16 number each the kernel took 47 % of the time, and log-probabilities were off by twice as much.)
  *
@@ -37,8 +38,10 @@
  * chunks. The chunks of a row are permuted so that 8 rows of one column lie in different banks (for values, if HD is a
  * multiple of 64). */
 #define KEY_CHUNK(row, c)   ((row) * 64 + (((c) ^ ((row) >> 1 & 3)) << 4))
+#ifndef VALUE_CHUNK
 #define VALUE_SWAPS	    (MIN_(CHUNKS & -CHUNKS, 8) - 1)
 #define VALUE_CHUNK(row, c) (KEY_BYTES + ((row) * CHUNKS + ((c) ^ ((row) & VALUE_SWAPS))) * 16)
+#endif
 
 #define THREAD ((uint)get_local_id(0))
 
@@ -54,6 +57,10 @@
 			 : "r"(address)                                                            \
 			 : "memory")
 
+/* Makes this lane's writes to local memory visible to the products: attention_wide.cl needs that, mma.sync does not. */
+#ifndef WRITTEN
+#define WRITTEN()
+#endif
 #define MMA(d, a, b0, b1) MMA_BF16(d, (a)[0], (a)[1], (a)[2], (a)[3], b0, b1)
 
 /* Returns the v of the lane whose number differs from this lane's number in `bits`. */
@@ -70,7 +77,7 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 		__global const float *restrict q, __global const elem_t *restrict k_pages,
 		__global const elem_t *restrict v_pages, __global elem_t *restrict out)
 {
-	__local uint4 memory_[2 * KEY_BYTES / 16] __attribute__((aligned(128)));
+	__local uint4 memory_[2 * KEY_BYTES / 16] __attribute__((aligned(1024)));
 	const uint memory = (uint)(ulong)memory_, lane = THREAD % 32, g = (uint)get_group_id(1);
 	__global const int *tile = step + tiles_at + (get_num_groups(0) - 1 - get_group_id(0)) * QUERY_TILE_INTS;
 	__global const int *row = step + rows_at + tile[QUERY_TILE_ROW] * ROW_INTS;
@@ -127,10 +134,14 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 		uint next = MIN_(b + KEYS, last / KEYS * KEYS);
 
 		COPY_WAIT(1);
+		WRITTEN();
 		barrier(CLK_LOCAL_MEM_FENCE); /* the keys are there */
 #pragma unroll
 		for (uint j = 0; j < KEYS / 8; j++)
 			s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
+#ifdef WIDE_SCORES
+		WIDE_SCORES();
+#else
 #pragma unroll
 		for (uint k = 0; k < TERM_STEPS; k++) {
 			uint lower[4];
@@ -151,6 +162,7 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 				MMA(s[2 * j + 1], upper[k], m[2], m[3]);
 			}
 		}
+#endif
 		barrier(CLK_LOCAL_MEM_FENCE); /* no warp needs the keys any more */
 		LOAD_KEYS(next);
 		COPY_END();
@@ -198,7 +210,11 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 			o[i][3] *= shrink[1];
 		}
 		COPY_WAIT(1);
+		WRITTEN();
 		barrier(CLK_LOCAL_MEM_FENCE); /* the values are there */
+#ifdef WIDE_OUTPUTS
+		WIDE_OUTPUTS();
+#else
 #pragma unroll
 		for (uint j = 0; j < KEYS / 16; j++)
 #pragma unroll
@@ -211,6 +227,7 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 				MMA(o[2 * c], p[j], m[0], m[1]);
 				MMA(o[2 * c + 1], p[j], m[2], m[3]);
 			}
+#endif
 		barrier(CLK_LOCAL_MEM_FENCE); /* no warp needs the values any more */
 		LOAD_VALUES(next);
 		COPY_END();

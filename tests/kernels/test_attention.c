@@ -12,7 +12,7 @@
 
 enum { ROWS_MAX = 8, SPARE_PAGES = 3 };
 
-/* One for each ratio of query heads to KV heads, and head size; with an output gate and without. */
+/* Ratios of query heads to KV heads from 1 to 8, head sizes from 16 to 256; with an output gate and without. */
 static const struct heads {
 	uint32_t heads, kv_heads, head_dim, rotary_dim, page_tokens;
 	bool gate;
@@ -31,7 +31,7 @@ struct row {
 static const struct row all_rows[] = {{0, 70}, {64, 131}, {128, 1}, {0, 1},
 				      {62, 1}, {63, 1},	  {64, 1},  {200, 1}};
 static const struct row small_rows[] = {{63, 2}, {0, 1}};
-/* That generate: around the ends of pages and of splits. */
+/* Rows that generate: around the ends of pages and of splits. */
 static const struct row decode_rows[] = {{0, 1},   {63, 1},  {64, 1},  {127, 1},
 					 {128, 1}, {129, 1}, {255, 1}, {600, 1}};
 static const struct row small_decode_rows[] = {{3, 1}, {130, 1}};
@@ -47,7 +47,7 @@ struct setup {
 	uint32_t rows_at, token_rows_at, tiles_at, ints;
 	uint32_t
 		query_ld; /* columns of a query head in the projection: the query and, where there is one, its gate */
-	float *rope, *inv_freq; /* [T, ROT] */
+	float *rope, *inv_freq; /* [T, ROT], [ROT / 2] */
 };
 
 static int32_t *row_of(const struct setup *u, uint32_t r)
@@ -217,7 +217,7 @@ static void prepare(const struct way *w, struct kernels *k, const struct row *ro
 
 /* ---- attention ---- */
 
-/* Random keys and values for every position that a row's tokens may see; all else in the pages is poison. */
+/* Random keys and values for every position that a row's tokens may see; all else in the pages is NaN. */
 static void fill_pages(const struct setup *u, float *keys, float *values)
 {
 	uint64_t n = u->n_pages * page_elements(u);
@@ -318,7 +318,7 @@ static void attention(const struct way *w, struct kernels *k, const struct row *
 
 /* ---- attention of rows that generate ---- */
 
-/* Rows first_row ... as one batch behind a copy of the table: their outputs. */
+/* Runs the rows from first_row on as one batch, with their splits behind a copy of the table. Returns all outputs. */
 static float *decode_batch(const struct way *w, struct setup u, uint32_t first_row, cl_mem P,
 			   cl_mem Q, cl_mem K, cl_mem V)
 {
@@ -412,4 +412,5 @@ static void test(const struct way *w)
 }
 
 const struct kernel_test kernel_test = {
-	.programs = "attention.cl attention_decode.cl attention_flash.cl", .way = test};
+	.programs = "attention.cl attention_decode.cl attention_flash.cl attention_wide.cl",
+	.way = test};

@@ -15,7 +15,7 @@
 
 enum { ROWS_MAX = 8, ZERO = ROW_STATE_ZERO, KEPT_MAX = ROW_SNAPSHOTS_MAX };
 
-/* Head counts with one to three value heads a key head, unequal sizes, two to five taps. */
+/* Head counts with one to three value heads a key head, equal and unequal sizes, two to five taps. */
 static const struct heads {
 	uint32_t key_heads, value_heads, key_dim, value_dim, conv;
 	bool float_only; /* only one store depends on the elements, and each shape takes seconds to compile */
@@ -115,7 +115,7 @@ static struct setup make_setup(const struct way *w, struct kernels *k, const str
 	u.state = case_matrix(SLOTS, slot_floats(&u), slot_floats(&u), -1, 1);
 	/* A large argument of softplus somewhere. */
 	u.proj[u.ld - KERNEL_LD(HV)] = 30;
-	/* Slots that no row may read hold NaN, as recycled memory may. */
+	/* Slots that no row reads hold NaN, as recycled memory may. */
 	for (uint32_t slot = 0; slot < SLOTS; slot++) {
 		bool read = false;
 
@@ -445,8 +445,8 @@ static void prefill_kept(const struct way *w, struct kernels *k, unsigned number
 	near_elements(w, out, want.out, value, CHUNK_BOUND);
 	check_pools(&u, &want, read_floats(p.ring, ring_floats(&u)), state, CHUNK_BOUND);
 	same_as_generic(w, "kept", number, state, SLOTS * slot_floats(&u) * sizeof(*state));
-	/* The same with the row's end at its j-th snapshot, and no snapshots; the last time at its own end: under oclgrind,
-	 * which has seen these chunks, not again. */
+	/* The same rows without snapshots, each up to its j-th snapshot. The last time each goes to its own end; not
+	 * under oclgrind, which has seen these chunks. */
 	v.table = CASE_INTS(u.ints);
 	for (uint32_t j = 0; j <= KEPT_MAX; j++) {
 		bool any = j == KEPT_MAX && !harness_small();
@@ -572,5 +572,5 @@ static void test(const struct way *w)
 
 const struct kernel_test kernel_test = {
 	.programs =
-		"delta_conv.cl delta_prefill.cl delta_chunks.cl delta_tensor.cl delta_decode.cl delta_token.cl",
+		"delta_conv.cl delta_conv_gpu.cl delta_prefill.cl delta_chunks.cl delta_tensor.cl delta_decode.cl delta_token.cl",
 	.way = test};
