@@ -18,8 +18,8 @@ check:
 	@packaging/install-packages check
 	tests/run
 
-# What is too long for `make check`: clients that attack, and endurance. Further runs of the latter add up in a file:
-# tests/soak/endure.py --help.
+# Tests that are too long for `make check`: clients that attack (attack.py), and endurance (endure.py). The results of
+# several runs of endure.py add up in a file: tests/soak/endure.py --help.
 SOAK_SECONDS ?= 60
 SOAK_MINUTES ?= 5
 

@@ -13,7 +13,8 @@
 
 /* Upper bounds of buckets. long_bounds (seconds) are vLLM's for the time to the first token, token_bounds (seconds)
  * vLLM's for the time between tokens. Short bounds are added to both, because a token of a small model takes less than
- * a millisecond. The others are numbers, with vLLM's bounds. */
+ * a millisecond. The other three are vLLM's bounds for numbers: of tokens in a text, of choices, of tokens in a
+ * step. */
 static const double long_bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08,
 				     0.1,   0.25,   0.5,   0.75, 1,    2.5,  5,	   7.5,
 				     10,    20,	    40,	   80,	 160,  640,  2560};
@@ -30,7 +31,7 @@ static const double step_bounds[] = {1,	  8,	16,   32,   64,	  128,	256,
 
 static const struct {
 	const char *name, *help;
-	double unit; /* values are divided by it when they are written */
+	double unit; /* bounds are multiplied by it, and the written sum is divided */
 	const double *bounds;
 	size_t n;
 } histograms[METRICS_DISTRIBUTIONS] = {
@@ -72,7 +73,7 @@ static const struct {
 static_assert(ARRAY_SIZE(long_bounds) <= METRICS_BUCKETS_MAX, "buckets");
 static_assert(ARRAY_SIZE(token_bounds) <= METRICS_BUCKETS_MAX, "buckets");
 
-/* Values that are read for each scrape. */
+/* Values that metrics_write sets at each scrape. */
 struct now {
 	struct process_numbers process;
 	uint64_t started, log_dropped, one;
@@ -97,8 +98,8 @@ struct row {
 	double unit; /* the value is divided by it; 0: it is a whole number, written as it is */
 	/* a label's name and value, such as tier="host"; NULL: there is none, or `labels` writes it */
 	const char *label;
-	/* The row has n numbers, one behind the other in the struct (0: it has one). `labels` writes names and values of
-	 * the labels of number i. */
+	/* The row has n numbers, one behind the other in the struct (0: it has one). `labels` writes names and values
+	 * of the labels of number i. */
 	size_t n;
 	void (*labels)(const struct scrape *s, size_t i, struct buf *out);
 	bool sparse; /* numbers that are 0 are left out */
@@ -262,7 +263,8 @@ static const struct row rows[] = {
 	 STEPS(scheduler.cached_tokens)},
 	{"generation_tokens_total", "counter", "Tokens generated.", LIVE(generation_tokens)},
 	{"requests_not_finite_total", "counter",
-	 "Requests that failed because the model computed NaN or infinite numbers.",
+	 "Requests, and prompts for decode workers, that failed because the model computed NaN or "
+	 "infinite numbers.",
 	 LIVE(not_finite)},
 	{"answer_unread_bytes", "gauge",
 	 "Memory of answers that clients have not read yet, in bytes.", LIVE(unread_bytes)},
@@ -362,7 +364,7 @@ void metrics_response(struct metrics *m, const char *route, unsigned status)
 	snprintf(code, sizeof(code), "%u", status);
 	while (codes[i + 1] && strcmp(codes[i], code) != 0)
 		i++;
-	/* Sequentially consistent, so that a scrape with the count has the route, too. */
+	/* This addition releases the route. So a scrape that reads the count finds the route, too. */
 	atomic_fetch_add(&m->responses[route_index(m, route)][i], 1);
 }
 
@@ -391,8 +393,8 @@ static void write_escaped(struct buf *out, const char *text)
 	}
 }
 
-/* Begins a line of a metric that is not `common`: its name, and {model_name="…", with a comma behind it if `more`
- * labels follow. */
+/* Begins a line of a metric that is not `common`: writes its name and the label model_name, if there is a model's name.
+ * more: further labels follow, so the braces stay open; false: the braces are closed. */
 static void begin_line(const struct metrics *m, const char *name, const char *suffix, bool more,
 		       struct buf *out)
 {

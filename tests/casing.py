@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Prints texts with their upper(), lower(), title() and capitalize(), a line each, in hexadecimal UTF-8, for test_jinja.c.
+"""Prints a line for each of many texts: the text, its upper(), lower(), title() and capitalize(), in hexadecimal UTF-8. For
+test_jinja.c.
 
-Every character that this Python knows is a text; characters that may matter to their neighbours also stand beside letters and
-beside a capital sigma, whose small letter differs at the end of a word.
+Each assigned character is a text, but for NUL, surrogates and those for private use. A character that can change the case of
+its neighbours is also printed beside letters, and beside a capital sigma, whose small letter differs at the end of a word.
 """
 import sys
 import unicodedata
 
-# Unicode counts these as upper or lower case although they are no letters with case; text.h leaves them out.
+# The categories of letters with case. Unicode counts a few signs of other categories as cased, too. text.h leaves those out, so
+# they are not printed beside others here.
 LETTERS_WITH_CASE = {"Lu", "Ll", "Lt"}
 
 

@@ -7,37 +7,11 @@
 #include "base/utf8.h"
 #include "protocol/openai/models.h"
 #include "protocol/openai/response.h"
-#include "protocol/openai/tokenize.h"
 #include "protocol/openai/writer.h"
 #include "base/problem.h"
 #include "tests/quoted.h"
+#include "tests/small_vocabulary.h"
 #include "tests/tap.h"
-
-/* A vocabulary of pieces, halves of characters among them, in place of the real tokenizer. */
-static const struct {
-	const char *bytes;
-	size_t len;
-} vocabulary[] = {
-#define T(s)                     \
-	{                        \
-		s, sizeof(s) - 1 \
-	}
-	T("a"),	       T(" bc"),	T("\xc3"),	    T("\xa9"),	       T("\xa9\xe2"),
-	T("\x82\xac"), T("\xf0\x9f"),	T("\x99"),	    T("\x82"),	       T("\"\\\n"),
-	T("\xff"),     T("<|im_end|>"), T("\xe6\x97\xa5x"), T("\xe2\x80\xa8"), T(""),
-#undef T
-};
-
-enum { A, BC, C3, A9, A9E2, X82AC, F09F, X99, X82, QUOTE, FF, END, DAY, LINE, EMPTY };
-
-const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *len)
-{
-	*len = 0;
-	if (id < 0 || (size_t)id >= ARRAY_SIZE(vocabulary))
-		return NULL;
-	*len = vocabulary[id].len;
-	return vocabulary[id].bytes;
-}
 
 static struct openai_head head(bool chat)
 {
@@ -77,10 +51,10 @@ static void wrote(const char *want, const char *what)
 }
 
 static struct buf pieces;
-static size_t cuts = 2000; /* bytes of a text at which a first call ends */
+static size_t cuts = 2000; /* a text with fewer bytes is cut at every byte (write_out) */
 
-/* Whether `o`, written in calls that append at least `step` bytes each, gives the same text. The first call ends at byte
- * `first`. */
+/* Whether `o`, written in several calls, gives the text `want`. The first call appends at least `first` bytes, and each
+ * further one at least `step`. */
 static bool same_text(struct openai_output o, size_t first, size_t step, const char *want,
 		      size_t len)
 {
@@ -96,8 +70,9 @@ static bool same_text(struct openai_output o, size_t first, size_t step, const c
 	return pieces.len == len && !memcmp(buf_str(&pieces), want, len);
 }
 
-/* Appends all of it to `out`. Checks that it is the same text wherever calls of openai_write end: at every byte of a
- * text with fewer than `cuts`. */
+/* Appends all of an output to `out`. Checks that calls of openai_write which end elsewhere give the same text and leave
+ * the same cursor: the first call ends at every byte of a text with fewer than `cuts`, else at up to four
+ * places. */
 static void write_out(struct openai_output *o, struct openai_cursor *cursor)
 {
 	const struct openai_cursor before = cursor ? *cursor : (struct openai_cursor){0};
@@ -148,7 +123,7 @@ static void body_of(const struct openai_head *h, const struct openai_choice *cho
 	write_out(&o, NULL);
 }
 
-/* Makes a list of tokens, which is good until 8 more are made. */
+/* Makes a list of tokens. It is valid until the eighth call after this one. */
 static const struct openai_tokens *list(const struct openai_token *tokens, size_t n)
 {
 	static struct openai_tokens lists[8];
@@ -162,7 +137,7 @@ static const struct openai_tokens *list(const struct openai_token *tokens, size_
 	return t;
 }
 
-/* A piece of a text; one with its tokens. */
+/* A piece of a text. scored: a piece with its tokens. */
 static struct openai_delta piece(const char *content)
 {
 	return (struct openai_delta){.content = content, .content_len = strlen(content)};
@@ -178,7 +153,7 @@ static struct openai_delta scored(const char *content, const struct openai_token
 	return d;
 }
 
-/* The best tokens of a draw. */
+/* Sets the best tokens of a draw. */
 static void best(struct draw_result *d, uint32_t n, const int32_t *ids, const float *logprobs)
 {
 	d->n_top = n;
@@ -376,7 +351,7 @@ TEST(chat_logprobs)
 	      "reasoning has none");
 }
 
-/* Joins the token texts of a chat choice's content and compares bytes with the vocabulary. */
+/* Writes the tokens of a chat choice's content into `text`: of each its text, "|", its bytes in hexadecimal, a blank. */
 static void join(const char *json, char *text, size_t max)
 {
 	json_t *root = json_loads(json, 0, NULL), *content;
@@ -408,8 +383,8 @@ TEST(split_characters)
 {
 	struct openai_head h = head(true);
 	struct openai_usage u = {1, 1, 0, 0};
-	/* é in two, é and the start of €, €, a 🙂 in four pieces, and half an é at the end
-	 */
+	/* é in two tokens, the second of which begins a €; the rest of the €; a 🙂 in three; a byte that is never valid;
+	 * and half an é. */
 	struct openai_token tokens[] = {token(C3, -1),	 token(A9E2, -1), token(X82AC, -1),
 					token(F09F, -1), token(X99, -1),  token(X82, -1),
 					token(FF, -1),	 token(C3, -1)};
@@ -601,7 +576,7 @@ TEST(token_lists)
 	openai_tokens_release(&t);
 }
 
-/* Every list and text of an answer is longer than what one call writes. */
+/* Every list and text of an answer is longer than a slice of it that openai_write writes at once. */
 TEST(long_answers)
 {
 	enum { N = 3000, BYTES = 40000 };
@@ -716,7 +691,7 @@ enum { TOKENS_MAX = 40 };
 struct made {
 	struct openai_token tokens[TOKENS_MAX];
 	int32_t ids[TOKENS_MAX];
-	size_t n, end[TOKENS_MAX]; /* bytes of text when the token is complete */
+	size_t n, end[TOKENS_MAX]; /* bytes of `raw` up to the token's end */
 	struct buf raw, text;	   /* bytes, and the same as UTF-8 */
 };
 
@@ -999,80 +974,6 @@ TEST(writer)
 	is_str(take(), "[0,-1,2147483647,-2147483648]", "ids");
 	writer_string(&out, "a\0b", 3);
 	is_str(take(), "\"a\\u0000b\"", "a zero byte");
-}
-
-static struct arena arena;
-static struct err err;
-
-static int tokenize(const char *body, struct openai_tokenize *t)
-{
-	body = quoted(body);
-	return openai_parse_tokenize(body, strlen(body), NULL, &arena, t, &err);
-}
-
-static int detokenize(const char *body, uint32_t vocab_size, struct openai_detokenize *d)
-{
-	body = quoted(body);
-	return openai_parse_detokenize(body, strlen(body), NULL, vocab_size, &arena, d, &err);
-}
-
-static bool always(void *arg)
-{
-	return true;
-}
-
-TEST(tokenize)
-{
-	const struct pace over = {always, NULL};
-	int32_t v[] = {BC, DAY, QUOTE, END, C3, A9};
-	const struct ids ids = {v, 6, 6};
-	struct openai_tokenize t;
-	struct openai_detokenize d;
-
-	is_int(openai_body_tokenize(NULL, &ids, 4096, false, NULL, &out, &err), 0, "/tokenize");
-	wrote("{'count':6,'max_model_len':4096,'tokens':[1,12,9,11,2,3],'token_strs':null}",
-	      "tokenize");
-	is_int(openai_body_tokenize(NULL, &ids, 4096, true, NULL, &out, &err), 0,
-	       "with token_strs");
-	wrote("{'count':6,'max_model_len':4096,'tokens':[1,12,9,11,2,3],'token_strs':['\xc4\xa0"
-	      "bc','\xc3\xa6\xc4\xb9\xc2\xa5x','\\'\\\\\xc4\x8a','<|im_end|>','\xc3\x83','\xc2\xa9']}",
-	      "token_strs are spelled as in the vocabulary");
-	is_int(openai_body_tokenize(NULL, &ids, 4096, true, &over, &out, &err), -ECANCELED,
-	       "nobody waits for the answer");
-	out.len = 0;
-	openai_body_detokenize(NULL, v, 6, &out);
-	wrote("{'prompt':' bc\xe6\x97\xa5x\\'\\\\\\n<|im_end|>\xc3\xa9'}",
-	      "detokenize joins bytes");
-	openai_body_detokenize(NULL, v, 5, &out);
-	wrote("{'prompt':' bc\xe6\x97\xa5x\\'\\\\\\n<|im_end|>\xef\xbf\xbd'}",
-	      "half a character becomes U+FFFD");
-
-	arena_init(&arena, 1 << 20);
-	is_int(tokenize("{'prompt':'','add_special_tokens':false,'return_token_strs':true}", &t), 0,
-	       "a prompt");
-	ok(t.prompt && !t.prompt_len && !t.context && t.return_token_strs &&
-		   !t.add_special_tokens && !t.model,
-	   "may be empty");
-	is_int(tokenize("{'model':'m','messages':[{'role':'user','content':'x'}],"
-			"'add_generation_prompt':false}",
-			&t),
-	       0, "messages");
-	ok(!t.prompt && t.add_special_tokens &&
-		   json_array_size(json_object_get(t.context, "messages")) == 1 &&
-		   json_is_false(json_object_get(t.context, "add_generation_prompt")),
-	   "make a context");
-	openai_tokenize_release(&t);
-	is_int(tokenize("{}", &t), -EINVAL, "neither");
-	is_str(err.param, "prompt", "names prompt");
-	is_int(tokenize("{'prompt':[1]}", &t), -EINVAL, "not a string");
-	is_int(detokenize("{'tokens':[0,9],'model':'m'}", 10, &d), 0, "tokens");
-	ok(d.n_ids == 2 && d.ids[1] == 9 && !strcmp(d.model, "m"), "are read");
-	is_int(detokenize("{'tokens':[0,9],'model':'m'}", 9, &d), -EINVAL,
-	       "an id outside of the vocabulary");
-	is_str(err.param, "tokens[1]", "is named");
-	is_int(detokenize("{'tokens':'x'}", 9, &d), -EINVAL, "no list");
-	is_int(detokenize("{}", 9, &d), -EINVAL, "nothing");
-	arena_release(&arena);
 }
 
 TEST(small_bodies)

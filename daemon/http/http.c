@@ -18,7 +18,7 @@ enum {
 	/* The most connections, if there are descriptors for so many. Further clients wait until one is closed. */
 	CONNECTIONS_MAX = 4096,
 	DESCRIPTORS_RESERVED = 64, /* descriptors for everything but connections */
-	ADMIN_CONNECTIONS = 32,	   /* the most connections at --admin-port, in addition */
+	ADMIN_CONNECTIONS = 32, /* the most connections at --admin-port, besides CONNECTIONS_MAX */
 	/* bytes that libmicrohttpd has for a connection: for the headers and some of the body */
 	CONNECTION_MEMORY = 64 << 10,
 	/* libmicrohttpd closes a connection that had no traffic for so long, unless it is suspended */
@@ -27,8 +27,9 @@ enum {
 
 /* ---- called by libmicrohttpd ---- */
 
-/* Decodes what may be decoded before the parts are told from each other: the path, and the names and values of the
- * query, one by one. Values of the query are decoded whole later. */
+/* libmicrohttpd calls this function with the path, and with each name and each value of the query. The function
+ * decodes only escapes of characters that need none (path.h). receive.c decodes the other escapes later, in values of
+ * the query and in the rest of the path behind that of the endpoint. */
 static size_t unescape(void *cls, struct MHD_Connection *mc, char *text)
 {
 	return path_normalise(text);
@@ -56,7 +57,8 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *mc, const char *
 	return exchange_respond(mc, x, path);
 }
 
-/* Whether the client has got an error before all choices of its answer had ended. */
+/* For a call whose answer was sent to its end: whether that was an error while choices may still run. A call that is
+ * ANSWERED has no choices that run. */
 static bool ends_early(const struct exchange *x)
 {
 	return x->news.stage != CALL_ANSWERED && !(x->answer && answer_complete(x->answer));
@@ -72,10 +74,11 @@ static void completed(void *cls, struct MHD_Connection *mc, void **state,
 		return;
 	*state = NULL;
 	watch_idle(x->http->watch, x->connection);
-	/* The engine thread need not compute the rest. */
+	/* Nobody gets the rest of the answer, so the engine thread need not compute it. */
 	if (x->call && (code != MHD_REQUEST_TERMINATED_COMPLETED_OK || ends_early(x)))
 		call_abort(x->call);
-	/* It may also have been cancelled. */
+	/* The call may also have been cancelled (call_cancel). Aborted for either reason, it need not wait for a text
+	 * thread. */
 	if (x->call && atomic_load(&x->call->aborted))
 		text_forget(x->http->server->text, x->call);
 	exchange_end(x);
@@ -99,7 +102,8 @@ static void connected(void *cls, struct MHD_Connection *mc, void **context,
 	*context = info && from ? watch_open(h->watch, info->connect_fd, from->client_addr) : NULL;
 }
 
-/* libmicrohttpd says in no other way that it has refused a request by itself. */
+/* Logs a message of libmicrohttpd at level debug. Also counts the requests that libmicrohttpd refuses by itself:
+ * nothing but such a message tells of them. */
 __attribute__((format(printf, 2, 0))) static void library_log(void *cls, const char *fmt,
 							      va_list ap)
 {
@@ -156,9 +160,9 @@ int http_listen(const char *option, const char *host, uint16_t port, int *ret_fd
 	return 0;
 }
 
-/* Sets the limit of descriptors to what CONNECTIONS_MAX needs, as far as that is allowed. Returns the number of
- * connections of the main port for which the descriptors suffice, but at least DESCRIPTORS_RESERVED and at most
- * CONNECTIONS_MAX. */
+/* Raises the limit of descriptors to what CONNECTIONS_MAX and the connections at --admin-port need, as far as that is
+ * allowed. admin: there is --admin-port. Returns the number of connections of the main port for which the descriptors
+ * suffice, but at least DESCRIPTORS_RESERVED and at most CONNECTIONS_MAX. */
 static unsigned connection_limit(bool admin)
 {
 	const rlim_t reserved = DESCRIPTORS_RESERVED + (admin ? ADMIN_CONNECTIONS : 0);
@@ -166,7 +170,8 @@ static unsigned connection_limit(bool admin)
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return CONNECTIONS_MAX;
-	limit.rlim_cur = MIN(limit.rlim_max, (rlim_t)CONNECTIONS_MAX + reserved);
+	limit.rlim_cur =
+		MAX(limit.rlim_cur, MIN(limit.rlim_max, (rlim_t)CONNECTIONS_MAX + reserved));
 	setrlimit(RLIMIT_NOFILE, &limit);
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
 	    limit.rlim_cur <= DESCRIPTORS_RESERVED + reserved)
@@ -197,7 +202,8 @@ int http_start(struct server *s, struct watch *w, const struct http_listener *l,
 		close(l->fd);
 		return err_no_memory(e);
 	}
-	/* The few of --admin-port come in addition. The watch counts them all, so clients' give way a little sooner. */
+	/* The watch counts the few connections at --admin-port as well, but its limit is that of the main port. So
+	 * connections of clients give way a little sooner. */
 	if (!l->admin)
 		watch_limit(w, most, l->trusted);
 	h->server = s;

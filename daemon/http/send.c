@@ -6,11 +6,12 @@
 #include "daemon/lifecycle.h"
 
 enum {
-	/* A longer answer is sent in pieces. Without a call all answers are short. */
+	/* The body of a call's answer, if it is neither a stream nor an error, is sent in pieces if it is longer.
+	 * Otherwise a body is sent whole. */
 	SHORT = 64 << 10,
-	/* the most bytes of such an answer, or of a stream, that libmicrohttpd asks for at once */
+	/* libmicrohttpd asks for at most so many bytes at once of a body in pieces, or of a stream */
 	BLOCK = 16 << 10,
-	TOKENS_KEPT = 64 << 10, /* a larger buffer of records is freed when they are used */
+	TOKENS_KEPT = 64 << 10, /* a larger buffer of records is freed when all of them are used */
 	/* seconds in Retry-After, with status 503 and with status 429 */
 	RETRY_LOADING = 2,
 	RETRY_BUSY = 1,
@@ -132,7 +133,15 @@ static void suspend(void *connection)
 	MHD_suspend_connection(connection);
 }
 
-/* Counts what is kept of the answer. A buffer takes its memory until all of it is sent. */
+/* Lets libmicrohttpd serve other connections before this one goes on with the rest of its tokens. */
+static void yield(struct MHD_Connection *mc)
+{
+	MHD_suspend_connection(mc);
+	MHD_resume_connection(mc);
+}
+
+/* Tells the call how many bytes http keeps of its answer. `tokens` and `out` count with all of their memory (cap),
+ * which does not shrink while they are sent. */
 static void keep(struct exchange *x)
 {
 	size_t answer = x->answer ? answer_bytes(x->answer) : 0;
@@ -140,7 +149,8 @@ static void keep(struct exchange *x)
 	call_keep(x->call, answer + x->call->http.own_bytes + x->tokens.cap + x->out.cap);
 }
 
-/* Takes the call's news, unless tokens are left of those before. False: there are none, and the connection sleeps. */
+/* Takes the call's news, unless earlier ones are not used up. False: there are none, and the connection is
+ * suspended. */
 static bool take_news(struct exchange *x)
 {
 	if (x->feeding)
@@ -153,7 +163,7 @@ static bool take_news(struct exchange *x)
 	return true;
 }
 
-/* Makes text of some tokens. 1: there is more to do; 0: all are used; -ENOMEM. */
+/* Makes text of some tokens; out as for answer_feed. 1: there is more to do; 0: all tokens are used; -ENOMEM. */
 static int feed(struct exchange *x, struct buf *out)
 {
 	int r = answer_feed(x->answer, &x->tokens, &x->tokens_at, out);
@@ -185,7 +195,8 @@ static size_t drain_out(struct exchange *x, char *to, size_t max)
 	return n;
 }
 
-/* Appends the next bytes of an answer that is no stream to x->out, until it has `enough` or more. */
+/* Appends to x->out the next bytes of an answer that is no stream, until x->out has `enough` bytes or the rest of the
+ * answer. Sets x->over in the latter case. */
 static void extend_body(struct exchange *x, size_t enough)
 {
 	int r;
@@ -199,14 +210,15 @@ static void extend_body(struct exchange *x, size_t enough)
 	x->out.failed |= r < 0;
 }
 
-/* Appends the stream's next bytes to x->out: a comment if one is due, the text of new tokens, and the end of the stream
- * if all choices have ended or the call has failed. */
+/* Appends to x->out the stream's next bytes: a comment if one is due, and the text of some tokens. When all tokens
+ * are used, also appends the end of the stream, if all choices have ended or the call has failed. */
 static void extend_stream(struct exchange *x)
 {
 	struct err failure = x->news.failure;
 	int r;
 
-	/* It is not put between the pieces of a chunk, because there are news only between chunks. */
+	/* The comment never stands within a chunk: news are taken only when all chunks of the earlier ones are
+	 * written. */
 	if (x->news.comment_due)
 		openai_stream_comment(&x->out);
 	x->news.comment_due = false;
@@ -253,6 +265,12 @@ static ssize_t read_answer(void *cls, uint64_t pos, char *to, size_t max)
 			extend_stream(x);
 			if (x->news.closing && !x->over)
 				return MHD_CONTENT_READER_END_WITH_ERROR;
+			/* These tokens gave no bytes, such as scores of a prompt, which are written when all of them
+			 * are known. More tokens follow. */
+			if (x->feeding && !x->out.len && !x->out.failed) {
+				yield(x->call->http.connection);
+				return 0;
+			}
 		} else {
 			extend_body(x, BLOCK);
 		}
@@ -261,7 +279,8 @@ static ssize_t read_answer(void *cls, uint64_t pos, char *to, size_t max)
 	}
 }
 
-/* Begins an answer that read_answer goes on with. size: its bytes, or MHD_SIZE_UNKNOWN. */
+/* Begins an answer whose bytes read_answer hands out. size: the number of the bytes, or MHD_SIZE_UNKNOWN. If the call
+ * was given up before (call_give_up), sends that error instead. */
 static enum MHD_Result send_pieces(struct MHD_Connection *mc, struct exchange *x, const char *type,
 				   uint64_t size) ON(role_http)
 {
@@ -289,8 +308,8 @@ static enum MHD_Result send_stream(struct MHD_Connection *mc, struct exchange *x
 	return send_pieces(mc, x, "text/event-stream; charset=utf-8", MHD_SIZE_UNKNOWN);
 }
 
-/* Sends a body that is JSON: x->out has all of it, or, if it is not `over`, its beginning. A short one is sent at once, and
- * counted until the request is completed. */
+/* Sends a body that is JSON. x->out has all of it if x->over is set, else its beginning. A short body is handed to
+ * libmicrohttpd as a whole, and stays counted (keep) until the request is completed. */
 static enum MHD_Result send_body(struct MHD_Connection *mc, struct exchange *x) ON(role_http)
 {
 	if (!x->over && !x->out.failed)
@@ -319,17 +338,18 @@ static enum MHD_Result send_reply(struct MHD_Connection *mc, struct exchange *x)
 }
 
 /* Whether the headers of a stream are sent now. They have the number of cached tokens, so they wait for the first
- * token. They are sent before it, perhaps without that number, when a comment is due, so that no proxy gives up. They
- * are also sent when the call has ended without a failure. As long as they are not sent, a failure still gets a status
- * of its own. */
+ * token, drawn or scored. They are sent before it, perhaps without that number, when a comment is due, so that no proxy
+ * gives up. They are also sent when the call has ended without a failure. As long as they are not sent, a failure still
+ * gets a status of its own. */
 static bool stream_begins(const struct exchange *x)
 {
 	return x->tokens.len || x->news.comment_due ||
 	       (x->news.stage == CALL_ENDED && !x->news.failure.code);
 }
 
-/* Makes text of some tokens of an answer that is sent whole. Then sends it if it is complete, or an error; if so,
- * returns true, with the result in *ret. False: there is nothing to send yet. */
+/* For an answer that is sent whole: makes text of some tokens. If the answer is complete then, or the call has
+ * failed, sends the answer or the error, and returns true, with the result in *ret. False: there is nothing to send
+ * yet. */
 static bool send_complete(struct MHD_Connection *mc, struct exchange *x, enum MHD_Result *ret)
 	ON(role_http)
 {
@@ -355,8 +375,8 @@ static bool send_complete(struct MHD_Connection *mc, struct exchange *x, enum MH
 	return failure.code;
 }
 
-/* Begins the stream of a call that is RUNNING or ENDED, or sends its answer or its error; if so, returns true, with the
- * result in *ret. False: there is nothing to send yet. */
+/* For a call that is RUNNING or ENDED: begins its stream, or sends its whole answer or its error, if one of these is
+ * ready. Then returns true, with the result in *ret. False: there is nothing to send yet. */
 static bool send_tokens(struct MHD_Connection *mc, struct exchange *x, enum MHD_Result *ret)
 	ON(role_http)
 {
@@ -378,14 +398,6 @@ static bool send_tokens(struct MHD_Connection *mc, struct exchange *x, enum MHD_
 	return failure.code;
 }
 
-/* Lets other connections have their turn before the rest of the tokens. */
-static enum MHD_Result yield(struct MHD_Connection *mc)
-{
-	MHD_suspend_connection(mc);
-	MHD_resume_connection(mc);
-	return MHD_YES;
-}
-
 enum MHD_Result send_call(struct MHD_Connection *mc, struct exchange *x)
 {
 	enum MHD_Result r = MHD_NO;
@@ -402,7 +414,9 @@ enum MHD_Result send_call(struct MHD_Connection *mc, struct exchange *x)
 		/* the stage is RUNNING or ENDED */
 		if (send_tokens(mc, x, &r))
 			return r;
-		if (x->feeding)
-			return yield(mc);
+		if (x->feeding) {
+			yield(mc);
+			return MHD_YES;
+		}
 	}
 }

@@ -27,10 +27,10 @@ enum {
 	TOKENS_MAX = 64 << 20,
 	/* http takes the tokens of an answer that is sent whole whenever they have so many bytes */
 	TOKENS_PLENTY = 1 << 20,
-	LARGE = 1 << 20, /* freeing so many bytes is worth a trim */
+	LARGE = 1 << 20, /* freeing more bytes than that is worth a trim */
 };
 
-/* Counts bytes that are kept for the client, and bytes that are not any more. */
+/* Counts `more` bytes of the answer that are kept for the client now, and `less` that are not kept any more. */
 static void count_kept(struct call *c, size_t more, size_t less)
 {
 	uint64_t was = atomic_fetch_add(&c->kept, more - less);
@@ -116,7 +116,8 @@ bool call_describe_hit(const struct call *c, char *out, size_t size)
 	return true;
 }
 
-/* Writes the tokens of a call that draws some, the time of its first one, and the end, for the log. */
+/* Writes, for the log, numbers of tokens, the time to the first token, and the reasons of the end. For calls that
+ * draw tokens. */
 static void describe_tokens(struct call *c, char *out, size_t size)
 {
 	uint64_t first = atomic_load(&c->report.first_token_ns);
@@ -131,7 +132,8 @@ static void describe_tokens(struct call *c, char *out, size_t size)
 		 c->text.n_prompt, cached, atomic_load(&c->report.n_generated), finish, ttft);
 }
 
-/* Logs the request. Its first token and its end are timed from the arrival of the body, which took `upload`. */
+/* Logs the request. The times `ttft` and `total` begin when the body has arrived; `upload` is the time from the
+ * headers to then. */
 static void log_call(struct call *c)
 {
 	const struct access *a = &c->http.access;
@@ -184,7 +186,7 @@ void call_arrive(struct call *c)
 	c->arrived_ns = clock_now_ns();
 	atomic_fetch_add(&c->server->calls, 1);
 	call_enter(c);
-	/* A visit takes no place in the queue: it does not wait for the scheduler. */
+	/* A visit takes no place in the queue: it waits neither for a text thread nor for the scheduler. */
 	if (c->endpoint->visit)
 		return;
 	atomic_store(&c->queued, 1);
@@ -283,7 +285,7 @@ bool call_wants_tokens(const struct call *c)
 	return c->text.ask.stream || c->text.ask.n_stops || c->engine.plenty;
 }
 
-/* Ends the call with this error, unless it has ended before. Call with the lock held. */
+/* Ends the call with this error. False: it has ended before, and nothing is changed. Call with the lock held. */
 static bool fail_locked(struct call *c, const struct err *e)
 {
 	struct call_shared *s = &c->shared;
@@ -340,15 +342,15 @@ void call_reply(struct call *c, struct buf *body)
 void call_accept(struct call *c)
 {
 	lock(c);
-	if (c->shared.stage == CALL_WORKING) /* else it was cancelled just now */
+	if (c->shared.stage == CALL_WORKING) /* else it has failed meanwhile */
 		c->shared.stage = CALL_RUNNING;
 	if (c->text.ask.stream)
 		wake_locked(c);
 	unlock(c);
 }
 
-/* Appends a record, all of it or nothing: behind half a record all others would be unreadable. -ENOBUFS: there is no
- * room for it; -ENOMEM. Call with the lock held. */
+/* Appends a record, all of it or nothing, because behind half a record all others would be unreadable. -ENOBUFS:
+ * there is no room for it; -ENOMEM. Call with the lock held. */
 static int append_locked(struct call *c, uint32_t of, enum finish_reason finish,
 			 const struct draw_result *draw, uint32_t n_top) ON(role_engine)
 {
@@ -456,8 +458,8 @@ void call_take(struct call *c, struct buf *tokens, void (*suspend)(void *connect
 		suspend(c->http.connection);
 		s->suspended = ret->slept = true;
 	}
-	/* Before RUNNING `ask` belongs to the text thread. */
-	if (s->stage >= CALL_RUNNING && c->text.ask.stream)
+	/* Before RUNNING `ask` belongs to the text thread, and a call that fails there is ANSWERED. */
+	if ((s->stage == CALL_RUNNING || s->stage == CALL_ENDED) && c->text.ask.stream)
 		s->sent_ns = clock_now_ns();
 	unlock(c);
 }

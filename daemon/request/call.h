@@ -7,25 +7,29 @@
  *     engine  scheduler_submit, call_accept                      RUNNING
  *             or call_fail                                       ANSWERED
  *             call_push a token ... call_end                     ENDED
- *             or call_fail (device lost, shutdown)               ENDED, with a failure
+ *             or call_fail (device lost, shutdown, ...)          ENDED, with a failure
  *     http    call_take, text and JSON (answer.c)
  *
  * A call whose endpoint visits the engine thread skips the text thread: http hands it over, and the visit answers it.
  *
  * A *part* of a call is one of its prompts, which is one request of the scheduler and has n choices.
  *
- * The members http, text, engine, report and shared of struct call are divided by owner. `http` and `text` are written
- * by the thread of that name before it hands the call on, and are constant afterwards. There are four exceptions: http
- * moves the body into text.body and links text.node into the queue; http writes http.access when the request is
- * completed, and owns http.kept throughout; the engine thread owns text.parts[].run and text.choices; and a visit may
- * write to *http.own and http.own_bytes. `engine` is the engine thread's. The members of `report` are atomic. `shared`
- * is guarded by its lock.
+ * The members http, text, engine, report and shared of struct call are divided by owner. `http` and `text` are
+ * written by the thread of that name before it hands the call on, and are constant afterwards. There are exceptions:
+ *  - http moves the body into text.body; text_forget (text.h) frees it there.
+ *  - text.node and text.round are guarded by the lock of struct text (text.c).
+ *  - http writes http.access when the request is completed, and owns http.kept throughout.
+ *  - The engine thread owns text.parts[].run and text.choices.
+ *  - A visit may write to *http.own and http.own_bytes. Afterwards http owns *http.own.
+ * `engine` is the engine thread's. The members of `report` are atomic. `shared` is guarded by its lock.
  *
  * References keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
- * completed. The work's lasts from text_submit (of a visit: call_submit) until the engine thread (or the text thread)
- * is done with the call. A control message in the inbox has one of its own, and so has the watch thread while it
- * handles a hang-up. The last call_unref frees everything, on the thread that calls it. Before that it writes the
- * request's line in the log, if http has handed `access` over.
+ * completed. The work's lasts from text_submit (of a visit: call_submit) until a text thread or the engine thread is
+ * done with the call, or the call is dropped while it waits for a text thread (text.h). A control message in the inbox
+ * has one of its own. So have the watch thread while it handles a hang-up, a text thread while it works on the call,
+ * each caller of call_find, and call_check_queue while it cancels the call. The last call_unref frees everything, on
+ * the thread that calls it. Before that it writes the request's line in the log, if http has copied http.access by
+ * then.
  *
  * Sleeping: the http thread suspends the connection when there is nothing to send (call_take). It holds shared.lock
  * from the moment at which it finds nothing until the connection is suspended, so that no wake is lost. A thread with
@@ -62,17 +66,17 @@ struct call_part {
 	struct content_key root_key, *page_keys;
 	uint32_t *boundaries; /* [n_boundaries] in the arena: the ends of turns, see turns.h */
 	uint32_t n_boundaries;
-	const char *
-		echo; /* [echo_len] in the arena: with echo, the prompt's text as the answer shows it */
+	/* [echo_len] in the arena: the prompt's text as the answer shows it; NULL: the request does not want `echo` */
+	const char *echo;
 	size_t echo_len;
 	struct call_run {
 		struct call *call;
 		uint64_t id;	    /* id in the scheduler, 0: not submitted */
 		uint32_t n_running; /* choices that have not ended */
 		uint64_t first_ns;  /* time of the first token, 0: none yet */
-		/* With the first token: when the prompt began to be computed, the end of METRICS_QUEUE. */
+		/* Written with the first token: the time at which METRICS_QUEUE ends (daemon/metrics.h). */
 		uint64_t begun_ns;
-		uint32_t most_tokens; /* generated in one of the choices that have ended */
+		uint32_t most_tokens; /* most tokens of a choice that has ended */
 		bool hit_known;	      /* call_hit was called for this part */
 	} run OWNED_BY(role_engine);
 };
@@ -81,7 +85,7 @@ struct call_part {
 struct call_choice {
 	bool ended;
 	uint32_t n_tokens;	    /* generated */
-	uint64_t first_ns, last_ns; /* times of its first and its newest token, 0: none yet */
+	uint64_t first_ns, last_ns; /* times of its first and its newest token; 0: it has none */
 };
 
 /* A message to the engine thread, in server.inbox. A call has two: `submit` hands the call over; `control` says that a
@@ -96,19 +100,21 @@ struct call_http {
 	void *connection; /* struct MHD_Connection */
 	void (*resume)(void *connection);
 	void *own; /* made by endpoint->ask; the engine thread's while endpoint->visit runs */
-	size_t own_bytes; /* its memory that is worth counting; a visit may set it */
-	size_t kept;	  /* as call_keep was told last */
-	/* of the request; http hands it over when the request is completed (access.ended_ns is not 0) */
+	/* bytes of *own that count as kept (call.kept); a visit may set them */
+	size_t own_bytes;
+	size_t kept; /* the bytes that http keeps, as call_keep was told last */
+	/* Facts of the request for the log. http copies them here when the request is completed; until then
+	 * access.ended_ns is 0. */
 	struct access access;
 };
 
 /* text: the request as the scheduler will get it. The text thread fills it before call_submit. */
 struct call_text {
-	struct list node; /* in one of the lines of struct text (text.c) */
-	uint64_t round;	  /* its place in that line */
-	struct buf body;  /* dropped once parsed */
-	struct polite
-		*polite; /* of the thread that works on a large body; NULL: it is a small one */
+	struct list node; /* while the call waits: in a line of struct text (text.c) */
+	uint64_t round;	  /* its round in that line (struct line in text.c) */
+	struct buf body;  /* until call_drop_body */
+	/* of the text thread for large bodies, if that one took the call; else NULL */
+	struct polite *polite;
 	struct arena arena;
 	struct openai_request ask;
 	bool asked;			/* `ask` was filled and must be released */
@@ -126,8 +132,8 @@ struct call_text {
 struct call_engine {
 	struct list live; /* in live.calls */
 	bool touched;	  /* in live.touched: live_deliver has found an event of this call */
-	/* why the call will fail: ENOMEM or ENOBUFS, a token could not be pushed; EDOM, logits were not finite; 0: it
-	 * will not */
+	/* Why the call will fail. ENOMEM or ENOBUFS: a token could not be pushed. EDOM: logits were not finite. 0: for
+	 * none of these reasons. */
 	int broken;
 	bool plenty;	    /* so many tokens wait that http must take them */
 	uint32_t n_running; /* choices that have not ended; 0: not live */
@@ -169,18 +175,20 @@ struct call {
 	uint64_t arrived_ns; /* when the body had arrived (monotonic); 0: it has not */
 
 	_Atomic uint32_t refs;
-	/* Nobody needs further work: the client has left, its answer ended early, or call_cancel was called. */
+	/* No further work is needed: the client has left, its answer ended early, or call_cancel was called. */
 	_Atomic bool aborted;
 	struct call *older, *newer; /* in server.arrived */
 	/* the client's X-Request-Id, set by http before call_arrive; "": none */
 	char client_id[REQUEST_ID_MAX + 1];
-	/* the client, by its key or address; http sets it before call_arrive; 0: none */
+	/* number of the client: of its key or its address. http sets it before call_arrive. 0: none */
 	uint64_t owner;
-	_Atomic uint32_t queued; /* of its prompts, those that are counted in server.queued */
-	_Atomic bool large;	 /* so many bytes were kept that freeing them is worth a trim */
-	/* bytes of the answer that the client has not read: records, texts, log-probabilities, JSON */
+	_Atomic uint32_t queued; /* how many are counted for it in server.queued */
+	/* so many bytes of the answer were kept at a time that freeing them is worth a trim (server.trim) */
+	_Atomic bool large;
+	/* bytes of the answer that are kept in memory: records, texts, log-probabilities, JSON, *http.own */
 	_Atomic uint64_t kept;
-	/* the time since which more of the answer waits for the client; 0: nothing is ready, or it has not begun */
+	/* the time since which bytes of the answer that are ready wait for the client; 0: none are ready, or the
+	 * answer has not begun */
 	_Atomic uint64_t waits_ns;
 	struct call_message submit, control;
 
@@ -196,48 +204,50 @@ struct call *call_new(struct server *s, const struct endpoint *endpoint);
 struct call *call_ref(struct call *c);
 void call_unref(struct call *c);
 
-/* http: to be called when the body has arrived. Sets the arrival time, and counts the call in server.calls and, unless
- * its endpoint has `visit`, as one prompt in server.queued. */
+/* http: to be called when the body has arrived. Sets the arrival time, puts the call into server.arrived, and counts
+ * it in server.calls. Also counts it once in server.queued, unless its endpoint has `visit`. */
 void call_arrive(struct call *c);
 
 /* Hands the call to the engine thread, together with the work's reference. */
 void call_submit(struct call *c);
 
-/* Takes all prompts of the call, or one of them, out of the count server.queued. Do nothing if none is counted there. */
+/* call_unqueue takes all prompts of the call out of the count server.queued, and call_unqueue_one takes out one.
+ * Neither does anything if none is counted. */
 void call_unqueue(struct call *c);
 void call_unqueue_one(struct call *c);
 
-/* http: says how many bytes http keeps of the call's answer. Records and bodies that it has not taken are counted
- * here. */
+/* http: tells how many bytes http keeps of the call's answer. The functions that add records or a body count these
+ * until http takes them. */
 void call_keep(struct call *c, size_t bytes);
 
-/* http: says whether more of the answer is ready for the client: from now on it is up to the client to take it. */
+/* http: tells whether bytes of the answer are ready for the client. If so, they wait for the client from now on. */
 void call_waits(struct call *c, bool waits);
 
-/* http: begins to send the answer, and says call_waits. False: call_give_up came before it, with the error *ret, which is
- * the answer now. */
+/* http: to be called before an answer in pieces is begun. True: call_waits(c, true) was done. False: the call has
+ * failed with PROBLEM_UNREAD (as call_give_up makes it); that error is in *ret, and is the answer now. */
 bool call_begin_answer(struct call *c, struct err *ret);
 
-/* watch: fails the call like call_fail, so that its client gets the error as its answer. False: the answer is complete
- * or on its way. */
+/* watch: fails the call with this error, which becomes the client's answer or ends its stream. False: bytes of the
+ * answer wait for the client (call_waits), or the call has ended before. Wakes. */
 bool call_give_up(struct call *c, const struct err *e);
 
-/* Frees the body, and subtracts its bytes from server.body_bytes. The text thread calls it when the body is parsed,
- * call_unref in any case. */
+/* Frees the body, and subtracts its bytes from server.body_bytes. Called when a text thread is done with the call, by
+ * text_forget, and by call_unref in any case. */
 void call_drop_body(struct call *c);
 
 /* Notes the reason for which a choice, or the call as a whole, ended: for metrics and the log. */
 void call_count(struct call *c, enum metrics_finish why);
 
-/* Notes that the call as a whole ended with an error. If its status is below 500, the request was refused, and
- * the metric request_success_total leaves it out. */
+/* Notes that the call as a whole ended with the error `code`. If the HTTP status of this code is below 500, the
+ * request was refused, and the metric request_success_total leaves it out. */
 void call_count_error(struct call *c, int code);
 
-/* text, engine: ends the call with this error, unless it has ended before. A WORKING call is ANSWERED with the error; a
- * RUNNING one is ENDED, and the error ends its stream or is its answer. Wakes. */
+/* Any thread: ends the call with this error, unless it has ended before. A WORKING call is ANSWERED with the error; a
+ * RUNNING one is ENDED, and the error ends its stream or is its answer. Wakes, and calls call_unqueue. */
 void call_fail(struct call *c, const struct err *e);
 
-/* text, engine: makes the call ANSWERED, with this body (moved out of *body) and status 200. Wakes. */
+/* text, engine: makes the call ANSWERED, with this body (moved out of *body) and status 200; but if it has failed
+ * before, that error stays the answer. Wakes, and calls call_unqueue. */
 void call_reply(struct call *c, struct buf *body);
 
 /* engine: notes how much of a part's prompt was cached. To be called once for each part. */
@@ -248,8 +258,8 @@ void call_hit(struct call *c, const struct scheduler_hit *hit);
  * False: no hit is known, and nothing was written. */
 bool call_describe_hit(const struct call *c, char *out, size_t size);
 
-/* engine: makes the call RUNNING, because the scheduler has accepted it. Wakes the connection of a stream, so that its
- * silence is measured from now on (sent_ns). */
+/* engine: makes the call RUNNING, because the scheduler has accepted it. A call that has failed meanwhile keeps its
+ * stage. Wakes the connection of a stream, so that its silence is measured from now on (sent_ns). */
 void call_accept(struct call *c);
 
 /* engine: pushes a token of choice `choice`. Does not wake. -ENOMEM; -ENOBUFS: 64 MiB of tokens wait for http, because
@@ -290,7 +300,7 @@ void call_take_reply(struct call *c, struct buf *ret);
  * connection. Repeated calls do nothing. */
 void call_abort(struct call *c);
 
-/* Any thread: ends the call with this error, like call_fail, and its work like call_abort. */
+/* Any thread: ends the call like call_fail, with this error, and then its work like call_abort. */
 void call_cancel(struct call *c, const struct err *why);
 
 /* http: whether nobody waits for the answer any more: the call is aborted, and there is no error to tell. */
@@ -320,18 +330,20 @@ bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_of,
 
 /* The functions below are in queue.c. */
 
-/* http: puts the call into server.arrived, from which call_leave takes it before it is freed. */
+/* call_enter (http) puts the call into server.arrived. call_leave (any thread) takes it out before it is freed. */
 void call_enter(struct call *c);
 void call_leave(struct call *c);
 
-/* Any thread: finds a call whose body has arrived and that is no visit, by its id or by its client's; of several the
- * newest. A new reference; NULL: there is none. */
+/* Any thread: finds a call in server.arrived by its `id` or its `client_id`: of several the newest. It finds no
+ * visits. Returns a new reference; NULL: there is no such call. */
 struct call *call_find(struct server *s, const char *id);
 
-/* http, text: checks whether `more` prompts of this owner may join the queue. make_room: if others have to give way,
- * they do (they are cancelled). 0, or -PROBLEM_QUEUE_FULL with a sentence. */
+/* http, text: checks whether `more` prompts of this owner may join the queue. If calls of another owner have to give
+ * way for them, they are cancelled with make_room, and left alone without. 0, or -PROBLEM_QUEUE_FULL with a
+ * sentence. */
 int call_check_queue(struct server *s, uint64_t owner, uint32_t more, bool make_room,
 		     struct err *e) MUST_CHECK;
 
-/* text: counts all n prompts of the call in server.queued, in place of one. 0, or -PROBLEM_QUEUE_FULL. */
+/* text: counts all n prompts of the call in server.queued, in place of the one that call_arrive counted. 0, or
+ * -PROBLEM_QUEUE_FULL with a sentence. */
 int call_queue_prompts(struct call *c, uint32_t n, struct err *e) MUST_CHECK;

@@ -1,7 +1,8 @@
-/* The calls whose body has arrived: finds one of them, and keeps the queue fair. The queue has the prompts that wait for
- * their first token (server.queued), of all calls at most --max-queued-requests. While other owners (call.owner) have
- * prompts in it, an owner has at most half of it. An owner that was alone may have more; if then the queue is full, the
- * newest calls of this owner give way to those of the others. */
+/* The calls whose body has arrived (server.arrived): finds one of them, and keeps the queue fair. The queue has the
+ * prompts that wait for their first token, and the other calls that server.queued counts. It has room for
+ * --max-queued-requests of them. An owner (call.owner) gets no more than half of the room while other owners have
+ * prompts in the queue. An owner that is alone may get more. When the queue is full after that, the newest calls of
+ * this owner give way to calls of other owners. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ void call_leave(struct call *c)
 	pthread_mutex_unlock(&s->arrived.lock);
 }
 
-/* Takes a reference of a call in the list, unless it has none any more: then it is about to leave. */
+/* Takes a reference to a call in the list. False: the call has no reference left, and is about to leave the list. */
 static bool hold(struct call *c)
 {
 	uint32_t refs = atomic_load(&c->refs);
@@ -39,8 +40,8 @@ static bool hold(struct call *c)
 	return refs;
 }
 
-/* Whether the id names the call. A visit has no name: POST /abort is one, and may have the X-Request-Id of the call that
- * it ends. */
+/* Whether the id is that of the call. A visit counts as having none, because POST /abort is a visit, and its client
+ * may have sent the same X-Request-Id as for the call that it ends. */
 static bool has_id(const struct call *c, const char *id)
 {
 	return !c->endpoint->visit && (!strcmp(c->id, id) || (id[0] && !strcmp(c->client_id, id)));
@@ -51,15 +52,13 @@ struct call *call_find(struct server *s, const char *id)
 	struct call *c;
 
 	pthread_mutex_lock(&s->arrived.lock);
-	for (c = s->arrived.newest; c && !has_id(c, id); c = c->older)
+	for (c = s->arrived.newest; c && !(has_id(c, id) && hold(c)); c = c->older)
 		;
-	if (c && !hold(c))
-		c = NULL;
 	pthread_mutex_unlock(&s->arrived.lock);
 	return c;
 }
 
-/* Returns the prompts of an owner in the queue. Call with the lock held. */
+/* Returns the number of an owner's prompts in the queue. Call with the lock held. */
 static uint64_t queued_of(const struct server *s, uint64_t owner)
 {
 	uint64_t n = 0;
@@ -69,8 +68,8 @@ static uint64_t queued_of(const struct server *s, uint64_t owner)
 	return n;
 }
 
-/* Returns the owner that has more than `half` of the prompts in the queue, if there is one; else any. Call with the lock
- * held. Source: Boyer and Moore, MJRTY: A Fast Majority Vote Algorithm, 1991. */
+/* Returns the owner that has more than half of the prompts in the queue, if there is one; else any owner in it. Call
+ * with the lock held. Source: Boyer and Moore, MJRTY: A Fast Majority Vote Algorithm, 1991. */
 static uint64_t greediest(const struct server *s)
 {
 	uint64_t owner = 0, votes = 0;
@@ -88,8 +87,8 @@ static uint64_t greediest(const struct server *s)
 	return owner;
 }
 
-/* Finds the newest call in the queue of the owner that has more than `half` of it. A new reference; NULL: no owner but
- * this one has so much. Call with the lock held. */
+/* Finds the owner that has more than `half` prompts in the queue, and returns the newest of its calls there, a new
+ * reference. NULL: no owner has so many, or only the owner `but` has. Call with the lock held. */
 static struct call *newest_of_greediest(const struct server *s, uint64_t but, uint64_t half)
 {
 	uint64_t owner = greediest(s);
@@ -102,7 +101,8 @@ static struct call *newest_of_greediest(const struct server *s, uint64_t but, ui
 	return NULL;
 }
 
-/* Whether `more` prompts of this owner fit. *ret_victim: a call that has to give way first, a new reference; or NULL. */
+/* Checks whether `more` prompts of this owner fit: 0, or -PROBLEM_QUEUE_FULL. *ret_victim: a call that has to give
+ * way first, a new reference; NULL: none has to. */
 static int look(struct server *s, uint64_t owner, uint32_t more, struct call **ret_victim,
 		struct err *e)
 {
@@ -152,7 +152,7 @@ int call_queue_prompts(struct call *c, uint32_t n, struct err *e)
 
 	if (r < 0 || n <= 1)
 		return r;
-	/* A call that was cancelled meanwhile has left the queue, and may not come back. */
+	/* A call that was cancelled meanwhile has left the queue, and must not be counted there again. */
 	pthread_mutex_lock(&c->shared.lock);
 	if (!c->shared.failure.code) {
 		atomic_fetch_add(&c->queued, n - 1);

@@ -13,21 +13,22 @@
 
 enum {
 	THREADS = 3,
-	SMALL_THREADS = 2, /* of them, those for small bodies */
+	SMALL_THREADS = 2, /* so many of them are for small bodies */
 };
 
-/* One of the threads. */
+/* One of the text threads. */
 struct worker {
 	struct text *text;
 	pthread_t thread;
-	bool small;	      /* it takes small bodies; else large ones */
-	struct polite polite; /* for large ones */
+	bool small;	      /* it takes small bodies; false: large ones */
+	struct polite polite; /* used if it takes large bodies */
 	struct call *call;    /* the call that it works on, or NULL; guarded by text.lock */
 };
 
-/* Calls that wait for one kind of worker, round after round. An owner (call.owner) has one call in each round, and the
- * calls of a round stand in the order in which they came. So a client that sends many bodies delays each one of another
- * client by one of its own, beside those that workers have already. */
+/* Calls that wait for one kind of worker, round after round. A round has at most one call of each owner (call.owner),
+ * and its calls stand in the order in which they joined it. So a client that sends many bodies does not delay the
+ * next one of another client by more than two of its own, beside those that workers have already: one of the present
+ * round and one of the round after it. */
 struct line {
 	struct list calls; /* by call.text.node */
 	uint64_t round;	   /* of the call that was taken last */
@@ -63,7 +64,7 @@ static int open_template(struct server *s, const struct checkpoint *k, struct er
 	int r = checkpoint_read(k, CHECKPOINT_TEMPLATE, &text, e);
 
 	if (r == -ENOENT) {
-		log_warning("%s; /v1/chat/completions will not work", e->text);
+		log_warning("%s; requests with messages will not work", e->text);
 		r = 0;
 	} else if (r == 0) {
 		r = template_parse(text.name, buf_str(&text.bytes), text.bytes.len, &s->template,
@@ -102,12 +103,14 @@ static int answer_now(struct call *c, struct err *e)
 	if (!r)
 		call_reply(c, &out);
 	buf_release(&out);
-	/* Copies of the body's texts: the answer may wait for its client for long. */
+	/* The arena has copies of the body's texts. They are freed now, because the answer may wait for its client
+	 * for long. */
 	arena_release(&c->text.arena);
 	return r;
 }
 
-/* Drops a call whose client left. It is neither refused nor a failure of the server, so no error is noted. */
+/* Drops the work's reference to a call that was aborted. Such a call counts neither as refused nor as a failure of
+ * the server. */
 static void drop_aborted(struct call *c)
 {
 	if (c->endpoint->parse)
@@ -143,7 +146,7 @@ static void prepare_or_answer(struct call *c) ON(role_text)
 	call_unref(c);
 }
 
-/* Puts a call behind the calls of its round. */
+/* Puts a call into a line, behind the calls of its round and of earlier rounds. Call with the lock held. */
 static void line_place(struct line *l, struct call *c)
 {
 	struct list *next = &l->calls;
@@ -154,8 +157,8 @@ static void line_place(struct line *l, struct call *c)
 	list_append(next, &c->text.node);
 }
 
-/* Adds a call to a line. Its round follows the newest one in which its owner has a call, or else the present one. Call
- * with the lock held. */
+/* Gives a call its round, and adds it to the line. The round is the one after the last in which its owner has a call.
+ * If the owner has none in the line, it is the one after the present round (l->round). Call with the lock held. */
 static void line_add(struct line *l, struct call *c)
 {
 	c->text.round = l->round + 1;
@@ -165,8 +168,8 @@ static void line_add(struct line *l, struct call *c)
 	line_place(l, c);
 }
 
-/* Takes out a call that no worker has taken. The later calls of its owner come a round earlier. Call with the lock
- * held. */
+/* Takes a call out of the line before a worker has taken it. The later calls of its owner each move up by a round.
+ * Call with the lock held. */
 static void line_remove(struct line *l, struct call *c)
 {
 	list_remove(&c->text.node);
@@ -183,7 +186,8 @@ static struct line *line_of(struct text *t, const struct call *c)
 	return c->text.body.len <= SMALL_BODY ? &t->small : &t->large;
 }
 
-/* The next call for this worker, with its reference; NULL: there is none. Call with the lock held. */
+/* Takes the next call for this worker out of its line, with the work's reference. NULL: there is none. Call with the
+ * lock held. */
 static struct call *next_call(struct worker *w)
 {
 	struct line *l = w->small ? &w->text->small : &w->text->large;
@@ -196,7 +200,7 @@ static struct call *next_call(struct worker *w)
 	return c;
 }
 
-/* Waits for the next call; NULL: the thread ends. */
+/* Waits for the next call, and takes it with the work's reference. NULL: the thread has to end. */
 static struct call *wait_for_call(struct worker *w)
 {
 	struct text *t = w->text;
@@ -220,7 +224,8 @@ static void *text_main(void *arg)
 	struct call *c;
 
 	role_begin(&role_text);
-	/* No call comes before the server is ready. */
+	/* The first thread opens tokenizer and template. The others need not wait for that, because no call comes
+	 * before the server is ready. */
 	if (w == w->text->workers) {
 		if (open_texts(s, &e) < 0)
 			lifecycle_fail(s->lifecycle, &e);
@@ -228,7 +233,8 @@ static void *text_main(void *arg)
 			lifecycle_loaded(s->lifecycle);
 	}
 	while ((c = wait_for_call(w))) {
-		/* A reference of its own: text_fail_all may look at the call until the worker has another. */
+		/* prepare_or_answer hands the work's reference on or drops it. So the worker has one of its own:
+		 * text_fail_all may use the call as long as it is w->call. */
 		call_ref(c);
 		if (!w->small) {
 			polite_begin(&w->polite);
@@ -272,7 +278,7 @@ void text_submit(struct text *t, struct call *c)
 	call_ref(c);
 	pthread_mutex_lock(&t->lock);
 	line_add(line_of(t, c), c);
-	/* All, because a worker that a signal wakes alone may be one for the other kind. */
+	/* Wakes all workers: if only one were woken, it might be one for the other kind of bodies. */
 	pthread_cond_broadcast(&t->ready);
 	pthread_mutex_unlock(&t->lock);
 }
@@ -292,8 +298,8 @@ void text_forget(struct text *t, struct call *c)
 	drop_aborted(c);
 }
 
-/* Drops the calls of a list. They fail with *e; NULL: nobody waits for their answers any more. Call with the lock
- * held. */
+/* Drops the work's references to the calls of a list. The calls fail with *e. e NULL: they do not, because nobody waits
+ * for their answers any more. Call with the lock held. */
 static void drop_calls(struct list *calls, const struct err *e)
 {
 	list_for_each (c, calls, struct call, text.node) {

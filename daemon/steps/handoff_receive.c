@@ -66,11 +66,16 @@ static void fail_request(struct handoff_receive *h, uint64_t request, bool again
 	scheduler_receive_failed(h->config->scheduler, request, again);
 }
 
-/* Ends an order, and counts it as missed: this worker computes the prompt. */
-static void give_up(struct handoff_receive *h, struct order *o)
+/* Has this worker compute the prompt, and counts it as missed. */
+static void compute_here(struct handoff_receive *h, uint64_t request)
 {
 	atomic_fetch_add(&h->config->server->metrics.prompts_missed, 1);
-	fail_request(h, o->request, false);
+	fail_request(h, request, false);
+}
+
+static void give_up(struct handoff_receive *h, struct order *o)
+{
+	compute_here(h, o->request);
 	free_order(o);
 }
 
@@ -145,7 +150,7 @@ void handoff_receive_ask(struct handoff_receive *h)
 			log_warning("transfer: %s", e.text);
 			give_up(h, o);
 		} else {
-			fail_request(h, p.request, false);
+			compute_here(h, p.request);
 		}
 		/* the scheduler may plan the prompt here now */
 		queue_wake(h->config->inbox);

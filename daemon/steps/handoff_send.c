@@ -232,8 +232,13 @@ void handoff_send_deliver(struct handoff_send *h, const struct scheduler_event *
 	struct err e = {0};
 
 	if (ev->draw->token < 0) {
+		/* The scheduler has ended the request and given its memory back: no further reads. */
+		shipping_drop(h->shipping, s->attempt);
 		err_set(&e, PROBLEM_INTERNAL, "the model computed NaN or infinite numbers");
 		transfer_fail(h->transfer, s->attempt, &e);
+		log_error("transfer: prompt %u tokens for a decode worker: %s", s->n_prompt,
+			  e.text);
+		atomic_fetch_add(&h->config->server->metrics.not_finite, 1);
 		return;
 	}
 	s->n_cached = ev->hit.n_cached;

@@ -53,7 +53,7 @@ def skip_all(why):
 
 
 def sanitized():
-    """Whether a sanitizer is compiled into the daemon: it is several times as slow then, and keeps what is freed."""
+    """Whether AddressSanitizer or ThreadSanitizer is compiled into the daemon. Both make it slow and keep freed memory."""
     with open(TIGOND, "rb") as f:
         return bool(re.search(b"__[at]san_init", f.read()))
 
@@ -68,7 +68,7 @@ class Server:
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env={**os.environ, **(env or {})})
         atexit.register(self.kill)
         self.port = self.admin_port = None
-        self.headers = {}  # of requests for /metrics
+        self.headers = {}  # sent with each request for /metrics
         deadline = time.time() + timeout
         while self.port is None:
             self.port = self._port_of_log()
@@ -168,7 +168,7 @@ class Server:
             c.close()
 
     def metrics(self):
-        """Names (with labels, but for the model's name) to values."""
+        """A dictionary from names of metrics, with all labels but model_name, to values."""
         values = {}
         c = http.client.HTTPConnection("127.0.0.1", self.admin_port or self.port, timeout=60)
         c.request("GET", "/metrics", headers=self.headers)

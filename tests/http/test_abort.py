@@ -102,7 +102,7 @@ s = Server("--max-num-seqs", "1", env={"FAKE_STEP_US": "5000"})
 first = start({})
 ok(s.wait_metric("num_requests_running", 1) is not None, "one runs")
 waiting = []
-for n in range(1, 6):  # one after the other, because two text threads prepare them
+for n in range(1, 6):  # each once the one before waits: two text threads could change their order
     waiting.append(start({"stream": True}))
     s.wait_metric("num_requests_waiting", n)
 ok(s.metrics()["num_requests_waiting"] == 5, "five wait")

@@ -1,4 +1,4 @@
-"""What the daemon says of each request: its line in the log, X-Request-Id, and what /metrics counts."""
+"""Reports about each request: its line in the log, X-Request-Id, and the counts of /metrics."""
 import json
 import re
 import time
@@ -16,7 +16,7 @@ def lines(ending):
 
 
 def ask(method, path, body=None, headers=None):
-    """Status, headers and the request's line of the log, which may come after the answer."""
+    """The answer's status and headers, and the request's line of the log. The line may be written after the answer has come."""
     global n_ids
     n_ids += 1
     ending = f", X-Request-Id test {n_ids:03}"
@@ -66,7 +66,7 @@ ok(status == 404 and line.startswith("GET /xxx") and len(line) < 300, "a long pa
 _, _, line = ask("OPTIONS", CHAT)
 matches(line, f"OPTIONS {CHAT} {PEER}: 200, total .*", "OPTIONS")
 
-# requests without an end
+# requests that end without an answer
 c = raw_connection(s.port)
 c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\nX-Request-Id: half\r\n\r\n{")
 time.sleep(0.1)
@@ -118,7 +118,7 @@ same({k: grown[f"{k}_sum"] for k in ("request_prompt_tokens", "request_generatio
       "request_params_n": 3, "request_params_max_tokens": 18}, "numbers of requests")
 same((grown["request_generation_tokens_count"], grown["request_params_n_count"]), (3, 2), "for each choice, and for each prompt")
 same(grown["prompt_tokens_cached_total"], 128, "cached tokens")
-# 130 and 2 tokens of the prompts, and each choice's tokens but the last, which no step computes
+# Steps computed 130 tokens of the first prompt, 2 of the second, and the tokens of each choice but its last one.
 same(grown["iteration_tokens_total_sum"], 132 + 3 * 8, "tokens of steps")
 ok(grown["iteration_tokens_total_count"] == grown["device_steps_total"], "as many as there were steps", grown)
 ok(0 < grown["request_inference_time_seconds_sum"] < grown["e2e_request_latency_seconds_sum"]

@@ -168,7 +168,7 @@ p.stop()
 
 
 def events(name):
-    """Of each delivery the events of its lines, in their order."""
+    """The deliveries of a trace, each with its events in their order."""
     found = {}
     with open(f"{folder.name}/{name}") as f:
         for line in f:

@@ -533,7 +533,7 @@ ok(victim.wait_metric("transfer_peers", 0, 10) is not None and "tokens of a page
 # ---- prefill workers that are silent: they answer every PING, and no prompt ----
 
 def answered(server, i, salt):
-    """Whether the answer is right, and how long it took."""
+    """Whether the answer is right, and the seconds that it took."""
     begin = time.time()
     try:
         got = plain(server.complete(**body(i, salt)))
@@ -569,8 +569,8 @@ ok(all(right and took < 4 for right, took in rest) and mum.prepares == 1 and bot
 for s in (d, both):
     s.stop()
 
-# Its PONGs count the prompts that wait there, as those of a worker do whose engine hangs. A prompt's deadline must not recede
-# with each prompt that follows.
+# This peer's PONGs report 500 more queued tokens for each prompt that it was sent, like those of a worker whose engine hangs.
+# The deadline of a prompt must not become later with each prompt that follows.
 mum = silent_peer()
 
 
@@ -595,7 +595,7 @@ d.stop()
 # ---- a connection that breaks behind many messages ----
 
 def last_words(c, p):
-    """900 PONGs, a STATUS and the end come at once, to a decode worker that is stopped meanwhile."""
+    """Sends 900 PONGs and a STATUS, and breaks the connection, while the decode worker is stopped: it finds all of it at once."""
     frames = [message(zmtp.PONG, struct.pack("<Q", 0) + liar.pong)] * 900 + [status(p.delivery, zmtp.FAILED, 5, text=b"enough")]
     d.process.send_signal(signal.SIGSTOP)
     threading.Timer(1, lambda: d.process.send_signal(signal.SIGCONT)).start()

@@ -1,4 +1,4 @@
-"""Details of the API that clients of other servers rely on: names of the model, paths, usage all along, old roles and parts."""
+"""Details of the API that clients of other servers rely on: the model's names, paths, usage in every chunk, old roles, parts."""
 import json
 import signal
 import time
@@ -30,7 +30,7 @@ same([s.get(p)[0] for p in ("/v1", "/v1/v1/models", "/v1/health", "/modelsx", "/
 same([s.get(p) for p in ("/ping", "/livez", "/readyz")], [s.get("/health")] * 3, "/ping, /livez and /readyz")
 same(s.request("HEAD", "/ping")[0], 200, "HEAD /ping")
 
-# usage all along
+# usage in every chunk
 for path, body in (CHAT, HELLO), (COMPLETE, {"prompt": "define river", "max_tokens": 3, "n": 2, "temperature": 0}):
     *chunks, last, end = s.stream(path, {**body, "ignore_eos": True, "stream_options": {
         "include_usage": True, "continuous_usage_stats": True}})
@@ -41,7 +41,7 @@ for path, body in (CHAT, HELLO), (COMPLETE, {"prompt": "define river", "max_toke
 chunks = s.stream(CHAT, {**HELLO, "stream_options": {"include_usage": True}})[:-2]
 same({c["usage"] for c in chunks}, {None}, "only with continuous_usage_stats")
 
-# refused, not ignored
+# parameters that are refused, and not ignored
 TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {}}}]
 for member, body in (
         ("tool_choice", {"tools": TOOLS, "tool_choice": "required"}),
@@ -87,7 +87,7 @@ same(s.complete([5] * 100, max_tokens=100000)[1]["error"]["code"], "context_leng
 same(json.loads(s.get("/v1/models/gpt-4o")[1])["id"], "lexis", "/v1/models/NAME of any name")
 s.stop()
 
-# While the model is loaded, and while it ends, the process lives and is not ready.
+# While the model is loaded, and while the daemon drains, /livez says that it lives and /readyz that it is not ready.
 def probes():
     return s.get("/livez")[0], s.get("/readyz")[0]
 

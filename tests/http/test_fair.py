@@ -1,4 +1,5 @@
-"""While others wait, one client (a key or an address) has at most half of the queue and of the seats, and 429 is for it alone."""
+"""While others wait, a client (a key or an address) has at most half of the queue and of the seats.
+Only requests beyond a half get 429."""
 import json
 import os
 import re
@@ -12,7 +13,7 @@ SEATS, QUEUE = 4, 8
 
 
 class Ask:
-    """A streamed request of a client, which is an address, a key, or what a proxy says."""
+    """A streamed request. client: the address that it comes from, and further lines of headers, such as a key."""
 
     def __init__(self, s, client, tokens=4000, prompt="a", port=None):
         address, extra = client
@@ -23,7 +24,7 @@ class Ask:
         self.got = b""
 
     def status(self):
-        """None while nothing has come."""
+        """The status of the answer; None: it has not come yet."""
         self.socket.setblocking(False)
         try:
             self.got += self.socket.recv(65536)
@@ -39,7 +40,7 @@ class Ask:
 
 
 def share(name, a, b, *args):
-    """The client a is greedy, b is not."""
+    """Checks queue and seats with two clients: a, which asks for more than its half, and b. args: options of the daemon."""
     s = Server("--max-num-seqs", str(SEATS), "--max-queued-requests", str(QUEUE), *args, env={"FAKE_STEP_US": "3000"})
     s.headers = {"x-api-key": "one"}
 
@@ -92,7 +93,7 @@ def share(name, a, b, *args):
         q.close()
     ok(metric("num_requests_running", 0), "all leave")
 
-    # prompts count, not requests
+    # A request of several prompts counts as so many places in the queue.
     running = [Ask(s, client) for client in (a, b) for _ in range(SEATS // 2)]
     ok(all(q.waits_for(200) for q in running), "all seats are taken")
     many = Ask(s, a, prompt=["a"] * (QUEUE - 1))
@@ -122,7 +123,7 @@ share("keys", ("127.0.0.2", "x-api-key: two\r\n"), ("127.0.0.2", "Authorization:
 share("clients of a proxy", ("127.0.0.1", "X-Forwarded-For: 10.0.0.2, 10.0.0.3\r\n"),
       ("127.0.0.1", "X-Forwarded-For: 10.0.0.3\r\nX-Forwarded-For: 10.0.0.2\r\n"))
 
-# what an untrusted address says does not count
+# X-Forwarded-For counts only from a trusted proxy.
 s = Server("--max-num-seqs", "1", "--max-queued-requests", "2", "--trusted-proxy", "127.0.0.1", env={"FAKE_STEP_US": "3000"})
 first = Ask(s, ("127.0.0.2", ""))
 first.waits_for(200)
@@ -132,7 +133,7 @@ ok(Ask(s, ("127.0.0.2", "X-Forwarded-For: 10.0.0.9\r\n")).waits_for(429) and not
    "an address that is no trusted proxy is one client, whatever it says")
 s.stop()
 
-# the first key of clients, and that of --admin-port
+# The first key of --api-key-file and the first of --admin-key-file are two clients.
 s = Server("--max-num-seqs", "1", "--max-queued-requests", "2", "--api-key-file", keys, "--admin-port", "0",
            "--admin-key-file", admins, env={"FAKE_STEP_US": "3000"})
 s.admin_port = int(re.search(r"--admin-port: \S+ port (\d+)", s.text())[1])

@@ -1,4 +1,4 @@
-"""Headers that two programs could read in two ways are refused, and the connection is closed (RFC 9112)."""
+"""Requests that two programs could read in two ways (RFC 9112) are refused, and their connection is closed."""
 import json
 
 from harness import Server, done, ok, raw_connection, same
@@ -10,7 +10,7 @@ CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
 
 
 def answer(data):
-    """(status, body, whether the connection was closed)"""
+    """(status, body, whether the server closed the connection within a second of silence)"""
     c = raw_connection(s.port)
     c.sendall(data)
     c.settimeout(1)
@@ -67,7 +67,7 @@ refused("GET, too", b"GET /version HTTP/1.1\r\nHost: localhost\r\nHost: [::1]\r\
 refused("OPTIONS, too", b"OPTIONS /version HTTP/1.1\r\n\r\n", "0 Host")
 refused("an unknown path, too", b"GET /nothing HTTP/1.1\r\n\r\n", "0 Host")
 
-# what libmicrohttpd refuses by itself
+# requests that libmicrohttpd itself refuses
 before = s.metrics()["http_malformed_requests_total"]
 for name, data in (("NUL in a name", request(b"X-\0K: x\r\n" + LENGTH)), ("no colon", request(b"foo\r\n" + LENGTH)),
                    ("a length that is no number", request(b"Content-Length: +3\r\n")),

@@ -1,4 +1,4 @@
-"""A daemon that loads files needs hardly more memory than one that has loaded them: lexis with 96 layers, 0.35 GB of weights."""
+"""While a daemon loads files it needs hardly more memory than afterwards. The model: lexis with 96 layers, 0.35 GB of weights."""
 import json
 import os
 import re
@@ -23,7 +23,7 @@ with tempfile.TemporaryDirectory() as folder:
     out = subprocess.run([TIGON, "export", "--model", shape, "--synthetic-weights", "1", "--tokenizer", MODEL, "--out", model],
                          capture_output=True, text=True)
     ok(out.returncode == 0, "a checkpoint is written", out)
-    Server(*OPTIONS, model=model).stop("kernels are compiled")  # which takes memory, too
+    Server(*OPTIONS, model=model).stop("kernels are compiled")  # before, because compiling takes memory, too
 
     s = Server(*OPTIONS, model=model)
     answer = s.complete("a", max_tokens=4, ignore_eos=True)

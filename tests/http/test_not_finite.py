@@ -1,12 +1,12 @@
-"""A model that computes NaN: the request fails with a status or an error in its stream, and nothing of it is kept."""
+"""A model that computes NaN: the request fails with status 500, or with an error in its stream; other requests go on."""
 from harness import Server, done, ok, parallel, prefill_worker, decode_worker, same
 
-NAN = {"FAKE_NAN_SEED": "1300", "FAKE_STEP_US": "3000"}  # with seed 1300 + n token n fails
+NAN = {"FAKE_NAN_SEED": "1300", "FAKE_STEP_US": "3000"}  # With seed 1300 + n the draw of token n fails; n counts from 0.
 PATH = "/v1/completions"
 
 
 def ask(length, **more):
-    """A prompt of so many tokens."""
+    """A request with a prompt of `length` tokens."""
     return {"prompt": list(range(100, 100 + length)), "max_tokens": 9, "ignore_eos": True, "temperature": 1, **more}
 
 
@@ -39,11 +39,15 @@ same(s.post(PATH, ask(100, seed=7))[1]["usage"]["prompt_tokens_details"]["cached
      "pages of the prompts that were right are used again")
 s.stop()
 
-# apart: the prefill worker's draw fails, and so do the further tries
+# Prefill and decode apart: the prefill worker's draw fails, and so does each further try.
 p = prefill_worker(env=NAN)
 d = decode_worker([p.endpoint], "--disaggregation-min-tokens", "16", env=NAN)
+ok(d.wait_metric("transfer_peers", 1, 30) is not None, "the workers have met")
 fails(d, ask(100, seed=1300), "a prompt that another worker computed")
 same(d.post(PATH, ask(100, seed=7))[0], 200, "another request goes on")
+failed = p.metrics()["requests_not_finite_total"]
+ok(failed > 0, "the prefill worker counts the prompt, too", failed)
+same(p.text().count("for a decode worker: the model computed NaN"), failed, "and says so in its log")
 d.stop("the decode worker ends with status 0")
 p.stop("the prefill worker, too")
 done()

@@ -1,4 +1,4 @@
-"""What packaging/ runs: the hook preStop of kubernetes.yaml, and the check of haproxy.cfg."""
+"""Two parts of packaging/ that are run here: the hook preStop of kubernetes.yaml, and the check of workers in haproxy.cfg."""
 import os
 import re
 import shutil
@@ -13,7 +13,7 @@ from harness import ROOT, Server, done, ok, same, wait_for
 folder = tempfile.TemporaryDirectory(prefix="tigon-packaging-")
 keys = os.path.join(folder.name, "admin.keys")
 with open(keys, "w") as f:
-    f.write("# the operator's\nad-min\n")
+    f.write("\n  # the operator's\n ad-min \nanother\n")
 os.chmod(keys, 0o600)
 
 
@@ -37,11 +37,11 @@ block = re.search(r"preStop:.*?- \|\n(.*?)\n {10}\w", read("kubernetes.yaml"), r
 indent = len(block) - len(block.lstrip())
 script = replaced("\n".join(line[indent:] for line in block.splitlines()),
                   ("sleep 5\n", "sleep 0.1\n"), ("sleep 1\n", "sleep 0.1\n"), ("/run/tigon/admin.keys", keys),
-                  ("http://127.0.0.1:8081/", f"http://127.0.0.1:{admin}/"))
+                  ("http://127.0.0.1:8081/", "http://127.0.0.1:@PORT@/"), ("-m 5 ", "-m 2 "))
 
 
-def pre_stop():
-    return subprocess.Popen(["/bin/sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+def pre_stop(port=admin):
+    return subprocess.Popen(["/bin/sh", "-c", script.replace("@PORT@", port)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True)
 
 
@@ -58,6 +58,16 @@ if shutil.which("curl"):
     ok(p.poll() is None and t.is_alive(), "while a stream runs it waits", (p.poll(), t.is_alive()))
     t.join()
     same((p.wait(30), p.stdout.read(), events[-1]), (0, "", "[DONE]"), "until the stream has ended")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        p = pre_stop(str(silent.getsockname()[1]))
+        silent.settimeout(10)
+        first = silent.accept()[0]
+        time.sleep(1)
+        ok(p.poll() is None, "a /metrics that is slow to answer is asked again", p.poll())
+        first.close()
+        again = silent.accept()[0]
+    again.close()
+    same((p.wait(30), p.stdout.read()), (0, ""), "until nothing listens there")
 else:
     print("# no curl here: preStop is not run", flush=True)
 
@@ -75,7 +85,7 @@ def ask_haproxy(path, command):
 
 
 def states(path):
-    """Worker -> its state by the check, and why."""
+    """Each worker with the state that HAProxy's check found, and the reason."""
     rows = [line.split(",") for line in ask_haproxy(path, "show stat").splitlines() if line]
     names = [n.strip("# ") for n in rows[0]]
     found = [dict(zip(names, r)) for r in rows[1:]]

@@ -1,4 +1,5 @@
-"""Large answers: sent in pieces beside streams, the same bytes as ever, bounded while they are not read, and given back."""
+"""Large answers are sent in pieces, beside streams, and have the same bytes each time. The memory of answers that clients have
+not read is bounded, and given back."""
 import json
 import os
 import re
@@ -10,7 +11,8 @@ from harness import Server, TIGOND, done, ok, parallel, raw_connection, raw_post
 FAKE = "fake" in os.path.basename(TIGOND)
 MB = 1 << 20
 WORDS = "the violin is a bowed stringed instrument and the highest member of its family " * 20
-# 3 prompts of some 300 tokens, each listed once with 20 others: about 1.5 MB of JSON, and so with each further prompt
+# Three prompts of some 320 tokens. Each token is listed with the 20 best ones (prompt_logprobs), so each prompt has some 0.5 MB
+# of JSON.
 LARGE = {"prompt": [WORDS] * 3, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 20, "logprobs": 5, "echo": True,
          "return_token_ids": True}
 PATH = "/v1/completions"
@@ -26,13 +28,13 @@ def ask(s, body, headers=None):
 
 
 def rss(s):
-    """MB of memory that the process has."""
+    """The daemon's resident memory in MiB."""
     with open(f"/proc/{s.process.pid}/status") as f:
         return int(re.search(r"VmRSS:\s+(\d+)", f.read())[1]) // 1024
 
 
 def slow_connection(s):
-    """A connection into which the system takes few bytes before its client reads."""
+    """A connection with a small buffer: the system takes few bytes of an answer before the client reads."""
     c = socket.socket()
     c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     c.settimeout(60)
@@ -59,7 +61,7 @@ def read_all(c):
 
 s = Server("--answer-memory", "8M")
 
-# the form
+# short answers have a length, large ones come in chunks
 status, headers, small = ask(s, {"prompt": "a", "max_tokens": 2, "temperature": 0})
 ok(status == 200 and int(headers["Content-Length"]) == len(small), "a short answer has a length", headers)
 status, headers, body = ask(s, LARGE)
@@ -74,7 +76,7 @@ same(masked(alone[0]), masked(alone[1]), "and each time the same")
 same([c["logprobs"] for c in parsed["choices"]], json.loads(alone[0])["choices"][0:1][0:1] and
      [json.loads(alone[0])["choices"][0]["logprobs"]] * 3, "three prompts in one answer read like one")
 
-# HTTP/1.0 has no pieces: the end of the connection is the end of the answer
+# HTTP/1.0 has no chunks: the end of the connection is the end of the answer.
 c = raw_connection(s.port)
 c.sendall(raw_post(PATH, LARGE).replace(b"HTTP/1.1", b"HTTP/1.0"))
 head = read_head(c)
@@ -83,7 +85,7 @@ ok("chunked" not in head.lower() and len(rest) > MB and masked(rest) == masked(b
    (head, len(rest), len(body)))
 c.close()
 
-# tokens and texts that are large replies
+# Large answers of /tokenize and /detokenize have a length, since all of each is known when it is sent.
 text = WORDS * 200
 status, headers, tokens = s.request("POST", "/tokenize", json.dumps({"prompt": text}))
 ok(status == 200 and int(headers["Content-Length"]) == len(tokens) > 64 << 10, "a reply that is known has a length", headers)
@@ -91,7 +93,7 @@ ids = json.loads(tokens)["tokens"]
 status, headers, back = s.request("POST", "/detokenize", json.dumps({"tokens": ids}))
 same(json.loads(back)["prompt"], text, "and is whole")
 
-# so are many nodes of the cache
+# A large answer of /cache comes in chunks.
 parallel([lambda i=i: s.complete(token_ids(i, 300), max_tokens=1) for i in range(60)])
 status, headers, tree = s.request("GET", "/cache?tokens=1&limit=10000")
 tree = json.loads(tree)
@@ -99,7 +101,7 @@ ok(headers["Transfer-Encoding"] == "chunked" and not tree["truncated"] and
    tree["totals"]["nodes"] == len(tree["nodes"]) == len({n["id"] for n in tree["nodes"]}) and
    tree["totals"]["tokens"] == sum(len(n["token_ids"]) for n in tree["nodes"]) > 10000, "the cache's nodes come in pieces", tree["totals"])
 
-# a stream that echoes a long prompt has the same text
+# A stream with an echo has, in all, the text and the log-probabilities of a whole answer.
 status, _, streamed = ask(s, {**LARGE, "prompt": WORDS, "stream": True, "prompt_logprobs": None})
 chunks = [json.loads(line[6:]) for line in streamed.decode().splitlines() if line.startswith("data: {")]
 whole = json.loads(alone[0])["choices"][0]
@@ -108,7 +110,8 @@ lists = {k: [v for c in chunks if c["choices"] and c["choices"][0]["logprobs"] f
          for k in whole["logprobs"]}
 same(lists, whole["logprobs"], "and its log-probabilities")
 
-# beside a large answer that is not read, streams and /health go on: the answer is made as far as it is read
+# Beside a large answer that its client does not read, streams and /health go on. The daemon makes only little more of the
+# answer than is read.
 slow = slow_connection(s)
 slow.sendall(raw_post(PATH, {**LARGE, "prompt": [WORDS] * 8}))
 ok(" 200 " in read_head(slow), "a large answer has begun")
@@ -128,14 +131,14 @@ slow.close()
 wait_for(lambda: s.metrics()["answer_unread_bytes"] == 0, 10)
 same(s.metrics()["answer_unread_bytes"], 0, "nothing is left")
 
-# a client that leaves midway
+# a client that leaves within its answer
 gone = raw_connection(s.port)
 gone.sendall(raw_post(PATH, LARGE))
 read_head(gone)
 gone.close()
 ok(wait_for(lambda: s.metrics()["answer_unread_bytes"] == 0, 10), "a client left: nothing is kept")
 
-# all that is not read is bounded: the slowest clients are cut off, others are not hurt
+# The memory of answers that are not read is bounded. The slowest clients are cut off, and a client that reads is not.
 before = rss(s)
 hoarders = []
 for _ in range(40):
@@ -150,13 +153,13 @@ ok(wait_for(lambda: s.metrics()["answer_unread_bytes"] <= 8 * MB, 10), "the rest
 for c in hoarders:
     c.close()
 ok(wait_for(lambda: s.metrics()["answer_unread_bytes"] == 0, 10), "all is freed")
-if not sanitized():  # their allocators keep what is freed
+if not sanitized():  # a sanitizer's allocator keeps freed memory
     ok(wait_for(lambda: rss(s) < before + 16, 10), "and given back to the system", f"{before} MB before, {rss(s)} MB now")
 
-# of a text whose tokens are not read, only these are kept
+# While a client does not read the tokens of its text, the daemon keeps the tokens and not the text.
 s.stop()
 s = Server()
-# A sanitizer is slow, and memory is not measured with it.
+# With a sanitizer the daemon is slow, and its memory is not checked, so the text is shorter.
 text = "the violin is a bowed stringed instrument " * ((1 if sanitized() else 8) * MB // 42)
 ask_tokens = lambda: s.request("POST", "/tokenize", json.dumps({"prompt": text}), timeout=300)
 size = len(ask_tokens()[2])
@@ -173,13 +176,13 @@ if not sanitized():
 for c in readers:
     c.close()
 
-# one request alone that would keep too much is refused before it is computed
+# A request is refused before it is computed if the log-probabilities of its prompts need more than --answer-memory.
 s.stop()
 s = Server("--answer-memory", "1M")
 status, _, answer = ask(s, {**LARGE, "prompt": [WORDS] * 30})
 ok(status == 400 and "--answer-memory" in json.loads(answer)["error"]["message"], "log-probabilities that never fit: 400", answer)
 
-# a stream whose client does not read: its records are counted, too
+# Tokens of a stream whose client does not read are counted, too.
 if FAKE:
     c = slow_connection(s)
     c.sendall(raw_post(PATH, {"prompt": "a", "max_tokens": 4000, "n": 8, "stream": True, "ignore_eos": True, "logprobs": 20}))
@@ -187,7 +190,8 @@ if FAKE:
     ok(wait_for(lambda: s.metrics()["num_requests_running"] == 0, 10), "and no longer computed")
     c.close()
 
-    # and so are short answers: each connection has one of 60 KB that the system does not take any more
+    # So are short answers. Each client sends 80 requests at once and reads nothing: the system takes the first answers, and
+    # the daemon keeps the next one, of some 60 KB.
     hoarders = [slow_connection(s) for _ in range(25)]
     for c in hoarders:
         c.settimeout(0.05)

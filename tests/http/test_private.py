@@ -1,4 +1,5 @@
-"""Who may ask for what: spellings of paths, names of hosts, pages of web sites, keys, the admin listener."""
+"""Which requests are allowed: spellings of paths, names of hosts, pages of web sites, keys, the admin listener, /abort. Also
+files and directories that other users can read or write."""
 import http.client
 import json
 import os
@@ -201,7 +202,7 @@ same([status(s, "POST", "/abort"), status(s, "GET", "/abort?id=x"), status(s, "P
       status(s, "POST", "/abort?id=x", {"Sec-Fetch-Site": "cross-site"})], [400, 405, 403, 403], "wrong ways to ask")
 s.stop()
 
-# ---- files and directories of others ----
+# ---- files and directories that other users can read or write ----
 
 
 def refused(name, *args):

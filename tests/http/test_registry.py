@@ -171,7 +171,7 @@ peers(decode, 1, "another one at its address is found")
 works(decode, "and used")
 asker.end("meanwhile")
 
-# ---- a worker that dies: its entry goes after three heartbeats, on either side ----
+# ---- a worker that dies: the registry forgets it after three heartbeats, and decode workers with the next list ----
 
 seldom = ("--transfer-heartbeat", "1500")
 other_registry = Registry()

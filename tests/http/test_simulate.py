@@ -228,7 +228,8 @@ changed = lines[:]
 changed[at] = '{"plan":"%016x"}' % (int(json.loads(lines[at])["plan"], 16) ^ 1)
 c = simulate("--replay", place("changed", "\n".join(changed) + "\n"))
 ok(c.returncode == 1 and f"line {at + 1}:" in c.stderr and "another here" in c.stderr, "another hash: names the line", c.stderr)
-# A request whose client left while it waited is in no plan, so its prompt would change none.
+# A request that was aborted may be in no plan, and then another prompt of it would change no plan. So the request that gets
+# another prompt here is one that was not aborted.
 left = {json.loads(line).get("abort") for line in lines}
 at = next(i for i, line in enumerate(lines)
           if "submit" in line and i > len(lines) // 3 and json.loads(line)["submit"] not in left)

@@ -1,4 +1,5 @@
-"""What is wrong is refused in one sentence, before the model is loaded; what does no harm is a warning."""
+"""A wrong option, or a wrong file of the model, ends the start with one sentence. Most options are checked before the model is
+loaded. A default program cache that cannot be used is only a warning."""
 import os
 import shutil
 import subprocess
@@ -8,7 +9,7 @@ import time
 from harness import MODEL, TIGOND, Server, done, ok, same
 
 folder = tempfile.TemporaryDirectory()
-LATE = 8  # seconds that the model takes to be loaded
+LATE = 8  # seconds that loading takes where `early` is checked
 
 
 def path(*parts):
@@ -16,7 +17,7 @@ def path(*parts):
 
 
 def refused(name, want, *args, model=MODEL, early=True, env=None):
-    """Ends with status 1 and one sentence; early: before the model is loaded."""
+    """Checks that tigond ends with status 1 and one sentence that has `want`; early: before the model is loaded."""
     begin = time.time()
     try:
         out = subprocess.run([TIGOND, "--model", model, "--port", "0", *args], capture_output=True, text=True, timeout=60,
@@ -57,7 +58,7 @@ s.stop()
 
 # the model's files
 def model(name, change):
-    """A copy of the model, in which a function of its path has changed something."""
+    """Makes a directory with links to the model's files, and calls change(its path), which replaces one. Returns the path."""
     where = path(name)
     os.mkdir(where)
     for entry in os.listdir(MODEL):

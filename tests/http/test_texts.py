@@ -1,4 +1,4 @@
-"""Long texts: they delay no short one, are not read further than is useful, and end when their clients leave."""
+"""Long texts: they delay no short one, are not read further than is useful, and the work on one ends when its client leaves."""
 import json
 import os
 import random
@@ -14,12 +14,12 @@ from harness import MODEL, Server, done, ok, parallel, raw_connection, raw_post,
 MB = 1 << 20
 WORDS = "the violin is a bowed stringed instrument and the highest member of its family "
 LONG = WORDS * (15 * MB // len(WORDS))
-# Texts that have to take some time are shorter where a sanitizer makes the daemon slow.
+# Some texts are made long so that the daemon is busy with them for a time. With a sanitizer it is slow, and they are shorter.
 SLOWER = 4 if sanitized() else 1
 
 s = Server()
 
-# threads are left for short bodies
+# Long texts leave threads for short ones.
 finished = []
 
 
@@ -57,7 +57,7 @@ status, answer = s.complete("word " * 5000, max_tokens=1)
 ok(status == 400 and "5001" in answer["error"]["message"].replace(",", " ").split(), "a prompt that is a little too long is counted",
    answer)
 
-# JSON that costs more than it says
+# bounds of JSON: the number of values, which take much more memory than their text, and the levels
 for name, body, want in (
         ("five million objects", b"[" + b"{}," * (5 * MB) + b"{}]", "more than 500000 values"),
         ("1.9 million numbers in a tool", json.dumps({"messages": [], "tools": [{"function": {"enum": [1] * 1900000}}]}).encode(),
@@ -68,7 +68,7 @@ for name, body, want in (
 status, answer = s.post("/v1/completions", {"prompt": [[7] * 1000] * 499, "max_tokens": 1, "n": 3})
 ok(status == 400 and "answers" in answer["error"]["message"], "500,000 values are read", answer)
 
-# where little is expected, less is read
+# endpoints that need little take only small bodies
 status, answer = s.post("/detokenize", b'{"tokens":[' + b"1," * (5 * MB // 2) + b"1]}")
 ok(status == 413 and "at most 4194304" in answer["error"]["message"], "/detokenize takes at most 4 MiB", answer)
 same(len(s.post("/detokenize", {"tokens": [73] * 300000})[1]["prompt"]), 300000, "which is enough")
@@ -87,7 +87,7 @@ except OSError:
 same(answer, b"", "but none of 16 MB")
 c.close()
 
-# clients take turns, whatever the number of their texts
+# Clients take turns, however many texts each of them has sent.
 def post_from(address, path, body):
     c = socket.create_connection(("127.0.0.1", s.port), source_address=(address, 0), timeout=300)
     c.sendall(raw_post(path, body))
@@ -110,7 +110,7 @@ for size, count in (60000, MANY), (100000, MANY // 2):
     for c in [*first, second]:
         c.close()
 
-# work ends when its client has left
+# The work on a text ends when its client has left.
 def processor_time():
     with open(f"/proc/{s.process.pid}/stat") as f:
         return sum(int(x) for x in f.read().rsplit(")", 1)[1].split()[11:13]) / os.sysconf("SC_CLK_TCK")
@@ -135,7 +135,7 @@ def ask_and_leave():
     same(s.post("/tokenize", WORD, timeout=300)[0], 200, "a long word behind six whose clients left")
 
 
-# a body whose client left takes no memory while another one's text is read
+# A body that waits behind another client's text is dropped when its client leaves, and takes no memory from then on.
 busy = raw_connection(s.port)
 busy.sendall(raw_post("/tokenize", {"prompt": "".join(r.choices("etaoinshrdlu", k=15 * MB))}))
 time.sleep(0.5)
@@ -166,7 +166,7 @@ seven = takes(ask_and_leave)
 ok(seven < 4 * one, f"these take {seven - one:.2f} s of processor time, one alone {one:.2f}")
 s.stop()
 
-# the end does not wait for texts
+# A second signal ends the daemon without waiting for texts.
 s = Server()
 connections = [raw_connection(s.port) for _ in range(12)]
 for c in connections:
@@ -178,7 +178,7 @@ s.process.send_signal(signal.SIGINT)
 same(s.process.wait(25), 1, "a second signal while texts are read: status 1")
 ok(time.time() - begin < 5, "at once")
 
-# a pattern that looks at the rest of the text for every character
+# a tokenizer's pattern that reads the rest of the text at each character
 folder = tempfile.mkdtemp(prefix="tigon-texts-")
 for name in os.listdir(MODEL):
     if name != "tokenizer.json" and os.path.isfile(os.path.join(MODEL, name)):

@@ -1,11 +1,11 @@
-"""Clients that do not finish their requests: they leave, stall, or are too many."""
+"""Clients that do not finish their requests: clients that leave or stall, and too many connections."""
 import resource
 import socket
 import time
 
 from harness import Server, done, ok, raw_connection, same, wait_for
 
-# The daemon takes 64 descriptors fewer for connections, and one address may have an eighth of these waiting.
+# The daemon keeps 64 descriptors for other uses than connections. An eighth of its connections may wait from one address.
 DESCRIPTORS = 600
 MOST = DESCRIPTORS - 64
 SHARE = MOST // 8
@@ -13,7 +13,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
 
 
 def sockets(s):
-    """Number of the server's connections, by /proc/net/tcp."""
+    """The number of connections that the server has, as /proc/net/tcp shows them."""
     with open("/proc/net/tcp") as f:
         rows = [line.split() for line in f.readlines()[1:]]
     # 01: established, 08: the client has shut down its half
@@ -21,7 +21,7 @@ def sockets(s):
 
 
 def received(s):
-    """Whether the server has read all that was sent, by /proc/net/tcp."""
+    """Whether the server has read all bytes that clients sent, as /proc/net/tcp shows the queues of both sides."""
     with open("/proc/net/tcp") as f:
         rows = [line.split() for line in f.readlines()[1:]]
     return all(row[4] == "00000000:00000000" for row in rows
@@ -63,9 +63,9 @@ c.shutdown(socket.SHUT_WR)
 ok(c.recv(1000).startswith(b"HTTP/1.1 200"), "a whole request whose client shuts down its half is answered")
 c.close()
 
-# bodies that come but for one byte: large ones are refused, small ones are not, and the memory comes back soon
+# Bodies that lack their last byte: further large ones are refused, small ones are not, and memory is free again soon.
 stalled = []
-for n in (8, 9):  # there is memory for eight
+for n in (8, 9):  # large bodies have memory for eight times --max-body
     stalled += [connect(s) for _ in range(n)]
     for c in stalled[-n:]:
         c.sendall(head(256 << 10) + b" " * ((256 << 10) - 1))
@@ -85,7 +85,7 @@ ok(wait_for(lambda: s.post("/v1/completions", b" " * 200000)[0] == 400) and time
 ok(wait_for(lambda: sockets(s) == 0, 60), "bodies that stall are cut", sockets(s))
 same(s.post("/v1/completions", b" " * 200000)[0], 400, "and a large body is read again")
 
-# bodies that begin while there is memory, and then grow together beyond it: eight of 256 KiB are kept
+# Bodies that begin while there is memory, and together grow beyond it. There is memory for eight of 256 KiB.
 growing = [connect(s) for _ in range(24)]
 codes = {c: "sending" for c in growing}
 for data in (head(256 << 10) + b" " * 70000, b" " * ((256 << 10) - 70001), b" "):
@@ -93,7 +93,7 @@ for data in (head(256 << 10) + b" " * 70000, b" " * ((256 << 10) - 70001), b" ")
         try:
             c.sendall(data)
         except OSError:
-            codes[c] = "cut"  # on a slow machine
+            codes[c] = "cut"  # may happen on a slow machine
     time.sleep(0.5)
 for c in growing:
     try:
@@ -104,7 +104,7 @@ for c in growing:
 ok(list(codes.values()).count(b"400") <= 9, "bodies that grow together are refused, too", list(codes.values()))
 ok(wait_for(lambda: s.post("/v1/completions", b" " * 200000)[0] == 400), "and make room")
 
-# a body that comes slowly, but comes
+# a body that comes byte by byte
 c = connect(s)
 body = b'{"prompt": "a", "max_tokens": 1}'
 c.sendall(head(len(body) + 30))
@@ -125,9 +125,9 @@ for c in crowd:
     c.close()
 wait_for(lambda: sockets(s) == 0)
 
-# too many connections at all, of a trusted address
+# too many connections altogether, from a trusted address
 crowd = [connect(s) for _ in range(MOST - 50)]
-# The system completes some connections late, when more are made at once than wait to be accepted.
+# When more connections are made at once than the listener's queue holds, the system completes some of them late.
 reached = wait_for(lambda: sockets(s) == MOST - 50)
 time.sleep(0.5)
 ok(reached and sockets(s) == MOST - 50, "a trusted address may have more", (reached, sockets(s)))

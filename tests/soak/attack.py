@@ -1,17 +1,18 @@
-"""All attacks at once (attackers.py) beside eight good streams: what the streams and a probe of /livez notice of them.
+"""Measures how much eight good streams, and a probe of /livez, suffer from all attacks of attackers.py at once.
 
     attack.py TIGOND [--model DIR] [--seconds N] [--quiet N] [--tokens N] [--scale X] [--seed N] [--svg FILE] [--bytes-only] [OPTION...]
 
-The streams run alone until each has had its answer, then alone for --quiet seconds, which are measured, then beside the
-attacks, all with the same process; OPTIONs go to it. The daemon has the last processor that this process may use, load and
-attacks the first. Beside the attacks nobody reads the daemon's log. All requests are greedy or have a seed, so that every
-answer must have the bytes that it had alone.
+The streams run alone until each has had an answer. Then they run alone for --quiet seconds, which are measured, and then
+beside the attacks. All of it is with one daemon, which gets the OPTIONs. The daemon has the last processor that this process
+may use; load and attacks share the first. During the attacks nobody reads the daemon's log. All requests are greedy or have
+a seed, so that every answer must have the bytes that it had alone.
 
-The longest answer has --tokens tokens, and the shortest half as many. They are long because a prompt beside streams delays
-each of them by a step: with fewer than some 1,000 tokens an answer the prompts, and not the attacks, are the 99th percentile
-of the time between two tokens. "stolen" is the share of the daemon's processor that the machine below a virtual one took.
+The longest answer has --tokens tokens, and the shortest half as many. Answers are long because each new prompt delays all
+streams by a step: with fewer than some 1,000 tokens an answer, the prompts and not the attacks would decide the 99th
+percentile of the time between two tokens. "stolen" is the share of the daemon's processor that the host of a virtual machine
+took away.
 
---bytes-only does not look at times and memory: for busy machines and sanitizers. Results are TAP; the figures are in comments.
+--bytes-only checks no times and no memory, for busy machines and sanitizers. Results are TAP; the figures are in its comments.
 """
 import argparse
 import gc
@@ -35,8 +36,8 @@ from harness import MODEL, TIGOND, done, ok  # noqa: E402
 
 STREAMS = 8
 LIVE_EVERY = 0.1  # seconds between two probes of /livez
-RAMP = 15  # seconds until all idle connections are there; they count
-AFTER = 10  # seconds behind the attacks, after which descriptors and memory are as before
+RAMP = 15  # seconds, beyond --seconds, until all idle connections are there; they are measured, too
+AFTER = 10  # seconds from the end of the attacks to the count of descriptors and memory
 GIB, MIB = 1 << 30, 1 << 20
 
 p = argparse.ArgumentParser()
@@ -57,7 +58,7 @@ def raise_limit():
 
 
 class Daemon:
-    """A tigond whose log is read until `reading` is False."""
+    """A tigond on processor `core`. Its log is read until `reading` is False."""
 
     def __init__(self, core):
         with socket.socket() as free:
@@ -97,10 +98,10 @@ class Daemon:
 
 
 def requests(seed):
-    """One for each stream, which asks it again and again."""
+    """Yields the request of each stream, which sends it again and again."""
     r = random.Random(seed)
     for i in range(STREAMS):
-        # Of different lengths, so that the prompts do not come at the same time.
+        # Answers differ in length, so that the next prompts do not come at the same time.
         n = o.tokens // 2 + i * o.tokens // 2 // (STREAMS - 1)
         body = json.dumps({"prompt": [r.randrange(300, 8000) for _ in range(48)], "max_tokens": n, "ignore_eos": True,
                            "stream": True, "return_token_ids": True, "temperature": i % 2, "seed": i, "top_p": 0.9}).encode()
@@ -109,22 +110,22 @@ def requests(seed):
 
 
 def content(answer):
-    """A hash of an answer's body without its id and time, or None if it is not a whole stream."""
+    """A hash of an answer's body without its id and time; None: its status is not 200, or it has an error."""
     head, _, rest = answer.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):
         return None
-    # without the sizes of pieces, which have lines of their own
+    # also without the sizes of HTTP's chunks, which have lines of their own
     body = re.sub(rb'\r\n[0-9A-Fa-f]+\r\n|"id":"[^"]*"|"created":\d+', b"", b"\r\n" + rest)
     return hashlib.sha256(body).hexdigest() if b'"error"' not in body else None
 
 
 class Load:
-    """The streams and the probe, in one loop. A phase is one run of it."""
+    """The streams and the probe, in one event loop. `phase` runs the loop for some time and keeps the figures of that time."""
 
     def __init__(self, port):
         self.port = port
         self.requests = list(requests(o.seed))
-        self.answers = {}  # stream -> hash
+        self.answers = {}  # number of a stream -> hash of its first answer
         self.epoll = select.epoll()
         self.by_fd = {}
 
@@ -221,7 +222,7 @@ class Probe:
         load.epoll.register(self.fd, select.EPOLLOUT)
 
     def event(self, now):
-        """True: it has ended."""
+        """Handles an event of the socket. True: the probe has ended."""
         try:
             if not self.sent:
                 self.socket.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -242,7 +243,7 @@ class Probe:
 
 
 class Samples(threading.Thread):
-    """Memory and descriptors of the daemon, each second."""
+    """Notes memory and descriptors of the daemon once a second."""
 
     def __init__(self, daemon):
         super().__init__(daemon=True)
@@ -256,7 +257,7 @@ class Samples(threading.Thread):
 
 
 class Processor:
-    """What /proc/stat says of a processor since this object was made."""
+    """The times of a processor in /proc/stat since this object was made."""
 
     def __init__(self, number):
         self.number = number
@@ -288,7 +289,7 @@ def summary(name, load, processor):
 
 
 def draw(path, quiet, load, rows):
-    """Three panels over the time beside the attacks: of each second the p99 and the largest gap, the slowest probe, memory."""
+    """Draws three panels over the time of the attacks. Of each second: p99 and largest gap; slowest probe; memory."""
     seconds = int(max([t for t, _ in load.gaps] + [1])) + 1
 
     def each(points, choose):
@@ -330,10 +331,10 @@ def main():
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[0]})
     raise_limit()
-    gc.disable()  # it would delay the load by milliseconds
+    gc.disable()  # a collection would delay the load by milliseconds
     daemon = Daemon(cores[-1])
     load = Load(daemon.port)
-    load.phase(0, want_all=True)  # PoCL compiles more for the first steps
+    load.phase(0, want_all=True)  # not measured: PoCL still compiles kernels in the first steps
     first = load.wrong
     processor = Processor(cores[-1])
     load.phase(o.quiet)
@@ -345,8 +346,8 @@ def main():
     daemon.forget_peak()
 
     daemon.reading = False
-    # Behind the load on their processor, so that what is measured is the daemon's delay and not the load's own; that they
-    # come to all they are to do is checked.
+    # Where times are measured, attackers have the lowest priority (chrt -i) on the processor that they share with the load. So
+    # the load is not delayed itself, and measures the daemon's delays. Whether the attackers do all their work is checked below.
     behind = [] if o.bytes_only else ["chrt", "-i", "0"]
     attackers = subprocess.Popen([*behind, sys.executable, os.path.join(HERE, "attackers.py"), str(daemon.port), str(o.scale), str(o.seed)],
                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)

@@ -1,16 +1,16 @@
-"""All attacks at once: attackers.py PORT SCALE SEED, until it is ended. It prints a line when each kind has begun, and at the
-end, as JSON, how long it attacked, how many of each kind were to begin by then, and what became of them.
+"""All attacks at once, until SIGTERM: attackers.py PORT SCALE SEED. It prints a line when every kind of attack has begun. At
+the end it prints, as JSON, how long it attacked, how many of each kind were to begin by then, and how many ended in which way.
 
-They come from 127.0.0.2 to 127.0.0.9. SCALE multiplies their numbers: with 1 there are, at any time or in each second,
+Connections come from 127.0.0.2 to 127.0.0.9. SCALE multiplies the numbers. With 1 there are, at any time or in each second,
 
-    IDLE        4,096 connections, a third of which have begun a request; those that the server closes come back, 50 a second
+    IDLE        4,096 connections, a third of which have begun a request; those that the server closes come back, some 60 a second
     SLOW        100 clients that read 4 KiB of a large answer a second
-    UNREAD      8 clients that ask for answers of some megabytes and read nothing
+    UNREAD      8 clients that ask for answers of some megabytes and read only the beginning
     UNFINISHED  10 requests a second that never end: in their headers, or within a body of up to 1 MB
     MALFORMED   20 requests a second that are refused
     HOSTILE     2 bodies a second of 16 MB, of kinds that cost much to read
 
-None of them makes the model compute a long prompt: a client that does is a client like others.
+No attack makes the model compute a long prompt, which every client may ask for.
 """
 import asyncio
 import collections
@@ -23,8 +23,8 @@ import sys
 import time
 
 IDLE, SLOW, UNREAD, UNFINISHED, MALFORMED, HOSTILE = 4096, 100, 8, 10, 20, 2
-RAMP = 12  # seconds in which they come, 500 in each
-AGAIN = 50  # afterwards so many come back in a second
+RAMP = 12  # seconds at the beginning, in which idle connections come, some 500 a second
+AGAIN = 50  # after that about so many come back in a second
 MB = 1 << 20
 BODY = 16 * MB - 1000
 WORDS = "the violin is a bowed stringed instrument and the highest member of its family "
@@ -54,7 +54,7 @@ async def connect(small=False):
 
 
 async def send(s, data):
-    """In small pieces, because the system keeps others from the processor during each."""
+    """Sends in pieces of 16 KiB: while the system takes one piece, no other program gets the processor."""
     for at in range(0, len(data), 1 << 14):
         await asyncio.get_running_loop().sock_sendall(s, memoryview(data)[at:at + (1 << 14)])
         await asyncio.sleep(0)
@@ -75,7 +75,7 @@ def post(path, body, extra=""):
 
 
 async def status_of(s, seconds):
-    """The status of the answer, which is read to its head only; "closed", or "nothing"."""
+    """The status in the answer's first line; "closed": the server closed the connection; "nothing": none came in time."""
     data = b""
     try:
         async with asyncio.timeout(seconds):
@@ -90,7 +90,7 @@ async def status_of(s, seconds):
 
 
 async def one(name, work):
-    """Counts the client, and what came of it: what it returns, or "closed" when the server closes the connection."""
+    """Counts that a client began, and how it ended: the result of work(), or "closed" if its connection failed."""
     seen[name]["began"] += 1
     try:
         seen[name][str(await work())] += 1
@@ -99,7 +99,7 @@ async def one(name, work):
 
 
 async def each_second(name, n, work):
-    """Begins `work` so many times a second, unless too many of them have not ended."""
+    """Begins `work` n times a second, but not while more than 60 n of them have not ended."""
     running, due = set(), time.monotonic()
     while True:
         due += 1 / n
@@ -118,7 +118,7 @@ async def forever(name, work):
         await asyncio.sleep(1 + 4 * rng.random())
 
 
-# ---- what they do ----
+# ---- the clients of each kind ----
 
 async def idle():
     s = await connect()
@@ -160,7 +160,7 @@ async def unread():
         status = await status_of(s, 60)
         for _ in range(120):
             await asyncio.sleep(1)
-            await send(s, b" ")  # fails when the connection is closed
+            await send(s, b" ")  # fails if the server has closed the connection
         return status
 
 
@@ -215,7 +215,7 @@ BODIES = [
     (CHAT, repeated(b'{"messages":[{"role":"user"}],"tools":[{"function":{"name":"f","parameters":{"enum":[1', b",1234567", b"]}}}]}")),
     (CHAT, repeated(b'{"max_tokens":1,"messages":[{"role":"user","content":"b"}', b',{"role":"user","content":"' + b"a" * 60 + b'"}', b"]}")),
     (CHAT, repeated(b'{"max_tokens":1,"messages":[{"role":"user","content":"', rb"\u00e9\n", b'"}]}')),
-    # 1,023 prompts and one that is too long
+    # 1,023 short prompts, and one that is too long
     (COMPLETE, repeated(b'{"max_tokens":1,"prompt":[' + (json.dumps(WORDS) + ",").encode() * 1023 + b'"', WORDS.encode(), b'"]}')),
 ]
 
@@ -230,7 +230,7 @@ async def hostile():
 
 
 def due(seconds):
-    """How many of each kind are to begin in this time, at least."""
+    """The least number of each kind that has to begin within this time."""
     return {"idle": amount(IDLE), "slow": amount(SLOW), "unread": amount(UNREAD), "unfinished": UNFINISHED * scale * seconds,
             "malformed": MALFORMED * scale * seconds, "hostile": HOSTILE * scale * seconds}
 

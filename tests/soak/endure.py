@@ -3,13 +3,13 @@
     endure.py TIGOND [--minutes N] [--restarts N] [--clients N] [--seed N] [--state FILE] [OPTION...]
 
 Each request is one of 400, chosen by chance: chats that begin alike, several choices, streams, log-probabilities, stop
-strings, penalties, seeds. A third daemon, alone and with memory for everything, says before what is right. The two have so
-little memory that requests are retracted, and that pages are evicted to host memory and to disk. Some clients leave. In the
-first part of the time the daemons are ended by SIGTERM and started again, in turn; no request may fail through that. In the
-rest memory must not grow.
+strings, penalties, seeds. Before, another daemon, alone and with more memory, answers each of the 400. Its answers are the
+right ones. The two behind HAProxy have so little memory that they retract requests, and evict pages to host memory and to
+disk. Some clients leave. In the first part of the time the two are ended by SIGTERM and started again, in turn, and no request
+may fail because of that. In the rest of the time their memory must not grow.
 
---state FILE adds up several runs, which may be of different length, and says what is missing of 1,000 retractions, 12
-restarts and 100,000 requests. OPTIONs go to every daemon. Results are TAP.
+--state FILE keeps the results of several runs, which may differ in length, and prints their sums beside the goals: 1,000
+retractions, 12 restarts and 100,000 requests. Every daemon gets the OPTIONs. Results are TAP.
 """
 import argparse
 import http.client
@@ -31,8 +31,9 @@ from harness import ROOT, Server, done, goldens, ok, parallel, parse_events, ski
 
 KINDS, BASES = 400, 25  # requests, and beginnings that they share
 GOALS = {"requests": 100000, "retractions": 1000, "restarts": 12}
-STEADY = 10000  # requests after which growth is judged
-# lexis: PAGES of KV in 64 KiB, and a state of 430 KiB for each seat; half as much again for checkpoints.
+STEADY = 10000  # memory must be watched over so many requests before its growth is judged
+# For lexis: a page of KV has 64 KiB, and a state 432 KiB. There are PAGES pages, and a state for each seat and one more. Half
+# as much again is for the cache.
 SEATS, PAGES = 16, 40
 MEMORY = (SEATS + 1) * 442368 * 3 // 2 + PAGES * 65536 * 3 // 2
 HOST, DISK = "24M", "64M"
@@ -58,12 +59,12 @@ def text(r, n):
 
 
 def request(i):
-    """(path, body) of one of the KINDS."""
+    """(path, body) of request number i of KINDS."""
     base, r = random.Random(f"base {i % BASES}"), random.Random(f"request {i}")
     body = {"temperature": r.choice((0, 0, 0.7, 1)), "seed": i, "max_tokens": r.choice((5, 20, 40, 60, 150, 300)),
             "return_token_ids": True, "stream": r.random() < 0.5}
     if i % 4 == 0:
-        # Short prompts whose answers together are longer than the memory: some of them are retracted.
+        # Short prompts with long answers, which together need more pages than there are: some requests are retracted.
         body.update(prompt=text(r, 4), max_tokens=400, ignore_eos=True)
         return "/v1/completions", body
     if r.random() < 0.15:
@@ -89,7 +90,7 @@ def request(i):
 
 
 def essence(choices):
-    """What must be the same each time, of the choices of an answer or of the chunks of a stream."""
+    """The parts of an answer that must be the same each time, as JSON. choices: those of the answer, or of a stream's chunks."""
     found = {}
     for c in choices:
         message = c.get("message") or c.get("delta") or {"content": c.get("text")}
@@ -104,11 +105,12 @@ def essence(choices):
 
 
 class Left(Exception):
-    """The client left on purpose."""
+    """The client has left on purpose."""
 
 
 def ask(port, i, leave=None, address="127.0.0.1", connection=None):
-    """(essence, None) or (None, what is wrong). leave: a random number generator that says when the client leaves."""
+    """(essence, None), or (None, a sentence about the failure). leave: random numbers that decide when the client leaves; then
+    the call raises Left."""
     path, body = request(i)
     c = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=300, source_address=(address, 0))
     try:
@@ -137,7 +139,7 @@ def ask(port, i, leave=None, address="127.0.0.1", connection=None):
 
 
 class Worker:
-    """One of the two daemons, over all its lives."""
+    """One of the two daemons, across its restarts."""
 
     def __init__(self, number, port, admin_port):
         self.number, self.retractions, self.server = number, 0, None
@@ -194,7 +196,7 @@ def start_proxy(port, workers):
 
 
 class Load:
-    """The clients."""
+    """The clients: o.clients threads, which ask until stop()."""
 
     def __init__(self, port, right):
         self.port, self.right, self.over = port, right, False
@@ -236,7 +238,7 @@ class Load:
 
 
 def growth(samples):
-    """Share by which memory grows in 10,000 requests: a line through (requests, MiB), as least squares have it."""
+    """The share by which memory grows in 10,000 requests: the slope of the least-squares line through samples (requests, MiB)."""
     n = len(samples)
     if n < 3 or samples[-1][0] - samples[0][0] < 100:
         return 0.0
@@ -247,20 +249,20 @@ def growth(samples):
 
 
 def restart_in_turn(workers, until):
-    """Restarts, spread over the time; their number, and how many daemons did not end with status 0."""
+    """Restarts the daemons in turn, spread over the time until `until`. Returns how many did not end with status 0."""
     bad = 0
     for k in range(o.restarts):
         time.sleep(max(0.0, (until - time.time()) / (o.restarts - k) - 3))
         bad += not workers[k % 2].end()
         time.sleep(random.Random(o.seed + k).random() * 2)
         workers[k % 2].start()
-        time.sleep(3)  # HAProxy looks each second
+        time.sleep(3)  # HAProxy checks a daemon that was down each second
     return bad
 
 
 def watch_memory(workers, load, until):
-    """Of each worker its samples since pools and host memory are full, without the first fifth, in which threads and
-    libraries get their memory: requests of both, MiB."""
+    """Samples of each worker from the time when its host memory is full: (requests to both workers, MiB). The first fifth is
+    left out, because threads and libraries still get their memory then."""
     samples = [[], []]
     while time.time() < until:
         for k, w in enumerate(workers):
@@ -271,7 +273,7 @@ def watch_memory(workers, load, until):
 
 
 def add_up(run):
-    """Adds this run to the state file, and says what is missing."""
+    """Adds this run to the state file, and prints the sums beside the goals."""
     runs = []
     if os.path.exists(o.state):
         with open(o.state) as f:
