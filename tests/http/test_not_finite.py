@@ -1,5 +1,5 @@
 """A model that computes NaN: the request fails with status 500, or with an error in its stream; other requests go on."""
-from harness import Server, done, ok, parallel, prefill_worker, decode_worker, same
+from harness import Server, done, ok, parallel, prefill_worker, decode_worker, same, wait_for
 
 NAN = {"FAKE_NAN_SEED": "1300", "FAKE_STEP_US": "3000"}  # With seed 1300 + n the draw of token n fails; n counts from 0.
 PATH = "/v1/completions"
@@ -32,9 +32,9 @@ ok(len(events) > 2 and "NaN" in events[-2]["error"]["message"] and events[-1] ==
 answers = parallel([lambda: s.post(PATH, ask(101, seed=1305, max_tokens=60)), lambda: s.post(PATH, ask(101, seed=7, max_tokens=60))])
 same([status for status, _ in answers], [500, 200], "a request beside one that fails goes on")
 same(answers[1][1]["usage"]["completion_tokens"], 60, "to its end")
-m = s.metrics()
-ok(m["requests_not_finite_total"] == 9 and m["num_requests_running"] == 0, "/metrics counts them", m)
-ok(s.text().count(" error: cmpl-") == 9, "and the log names them", s.text()[-2000:])
+ok(s.wait_metric("num_requests_running", 0) is not None, "no request is left")  # counted behind the answers
+same(s.metrics()["requests_not_finite_total"], 9, "/metrics counts the requests that failed")
+ok(wait_for(lambda: s.text().count(" error: cmpl-") == 9), "and the log names them", s.text()[-2000:])
 same(s.post(PATH, ask(100, seed=7))[1]["usage"]["prompt_tokens_details"]["cached_tokens"], 64,
      "pages of the prompts that were right are used again")
 s.stop()
@@ -47,7 +47,8 @@ fails(d, ask(100, seed=1300), "a prompt that another worker computed")
 same(d.post(PATH, ask(100, seed=7))[0], 200, "another request goes on")
 failed = p.metrics()["requests_not_finite_total"]
 ok(failed > 0, "the prefill worker counts the prompt, too", failed)
-same(p.text().count("for a decode worker: the model computed NaN"), failed, "and says so in its log")
+ok(wait_for(lambda: p.text().count("for a decode worker: the model computed NaN") == failed), "and says so in its log",
+   (p.text()[-2000:], failed))
 d.stop("the decode worker ends with status 0")
 p.stop("the prefill worker, too")
 done()
