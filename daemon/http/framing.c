@@ -1,6 +1,7 @@
 #include "daemon/http/framing.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <string.h>
 #include <strings.h>
 
@@ -38,7 +39,7 @@ void framing_add(struct framing *f, const char *name, size_t name_len, const cha
 	bool unused = false;
 
 	f->bytes += name_len + value_len;
-	f->bad_name |= !is_token(name, name_len);
+	f->bad_name |= !is_token(name, name_len) || (uintptr_t)value < (uintptr_t)name;
 	f->n_hosts += is_name(name, name_len, "Host", &unused);
 	f->n_lengths += is_name(name, name_len, "Content-Length", &f->bad_name);
 	if (is_name(name, name_len, "Content-Encoding", &unused))

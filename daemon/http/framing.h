@@ -3,9 +3,11 @@
  * could take the last part of one client's body for a request of another client (request smuggling). libmicrohttpd
  * hands such headers on, so they are checked here.
  *
- * Of a header that is folded over several lines libmicrohttpd makes a wrong name: "Content-Length: 1" with a second
- * line " 2" becomes the header "Content-Length2: 1". So a longer name that begins with "Content-Length" or
- * "Transfer-Encoding" is refused. */
+ * A header may not be folded over several lines. libmicrohttpd does not tell of such a header, and makes a wrong name
+ * of it: "Content-Length: 1" with a second line " 2" becomes the header "Content-Length2: 1". It writes the longer name
+ * behind all lines that have arrived. So the header is folded if its value stands in front of its name, because
+ * otherwise the value stands behind it. In rare cases there is room to lengthen the name where it stands, and this test
+ * finds nothing. So a longer name that begins with "Content-Length" or "Transfer-Encoding" is always refused. */
 #pragma once
 
 #include <stdbool.h>
@@ -25,7 +27,8 @@ struct framing {
 	bool content_encoding; /* a Content-Encoding is not "identity" */
 };
 
-/* Adds a header. The texts are borrowed until the function returns. */
+/* Adds a header. The texts are borrowed until the function returns, and are compared by where they stand: both must be
+ * in the memory into which libmicrohttpd has read the request. */
 void framing_add(struct framing *f, const char *name, size_t name_len, const char *value,
 		 size_t value_len);
 

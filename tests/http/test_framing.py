@@ -35,7 +35,7 @@ def refused(name, data, want, status=400):
     got, body, closed = answer(data)
     try:
         message = json.loads(body)["error"]["message"]
-    except ValueError:
+    except (ValueError, KeyError):
         message = body.decode()
     ok(got == status and closed and want in message, f"{name}: {status} and closed", (got, message, closed))
 
@@ -58,10 +58,16 @@ for name in (b"Content-Length ", b"Content-Length\t", b" Content-Length", b"Tran
     refused(f"the name {name!r}", request(name + b": 3\r\n"), "name")
 refused("a folded length", request(b"Content-Length: 3\r\n 2\r\n"), "several lines")
 refused("a folded coding", request(b"Transfer-Encoding:\r\n chunked\r\n", CHUNKED), "several lines")
+for name, lines in (("a word more", b"X-A: a\r\n b\r\n"), ("a blank more", b"X-A: a\r\n \r\n"), ("three lines", b"X-A: a\r\n\tb\r\n c\r\n"),
+                    ("blanks before", b"X-A:      a\r\n b\r\n"), ("no value before", b"X-A:\r\n b\r\n")):
+    for more in (b"", b"X-B: b\r\n" * 500):
+        refused(f"a folded header, {name}, {len(more)} bytes behind", request(lines + LENGTH + more), "several lines")
+        refused(f"the last header, {len(more)} bytes before", request(LENGTH + more + lines), "several lines")
 refused("no host", request(LENGTH, host=b""), "0 Host")
 refused("two hosts", request(LENGTH, host=b"Host: localhost\r\nHost: [::1]\r\n"), "2 Host")
 refused("gzip", request(b"Content-Encoding: gzip\r\n" + LENGTH), "Content-Encoding", 415)
-refused("33 KiB of headers", request(b"X-A: " + b"a" * (33 << 10) + b"\r\n" + LENGTH), "at most 32768", 431)
+for n in (33, 40, 48):
+    refused(f"{n} KiB of headers", request(b"X-A: " + b"a" * (n << 10) + b"\r\n" + LENGTH), "at most 32768", 431)
 same(answer(request(b"X-A: " + b"a" * (31 << 10) + b"\r\n" + LENGTH))[0], 200, "31 KiB of headers")
 refused("GET, too", b"GET /version HTTP/1.1\r\nHost: localhost\r\nHost: [::1]\r\n\r\n", "2 Host")
 refused("OPTIONS, too", b"OPTIONS /version HTTP/1.1\r\n\r\n", "0 Host")
