@@ -4,28 +4,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/utf8.h"
 #include "protocol/openai/models.h"
-#include "protocol/openai/response.h"
 #include "protocol/openai/writer.h"
 #include "base/problem.h"
+#include "tests/openai_pieces.h"
 #include "tests/quoted.h"
 #include "tests/small_vocabulary.h"
-#include "tests/tap.h"
-
-static struct openai_head head(bool chat)
-{
-	return (struct openai_head){.id = chat ? "chatcmpl-1" : "cmpl-1",
-				    .model = "lex\"is",
-				    .fingerprint = "tigon-1",
-				    .created = 1700000000,
-				    .shape = chat ? &openai_chat : &openai_completion};
-}
-
-static struct openai_token token(int32_t id, float logprob)
-{
-	return (struct openai_token){.draw = {.token = id, .logprob = logprob}};
-}
 
 #define CHAT                                                                        \
 	"{'id':'chatcmpl-1','object':'chat.completion.chunk','created':1700000000," \
@@ -33,8 +17,6 @@ static struct openai_token token(int32_t id, float logprob)
 #define TEXT                                                                                 \
 	"{'id':'cmpl-1','object':'text_completion','created':1700000000,'model':'lex\\'is'," \
 	"'system_fingerprint':'tigon-1','choices':["
-
-static struct buf out;
 
 static const char *take(void)
 {
@@ -50,52 +32,6 @@ static void wrote(const char *want, const char *what)
 	is_str(take(), quoted(want), "%s", what);
 }
 
-static struct buf pieces;
-static size_t cuts = 2000; /* a text with fewer bytes is cut at every byte (write_out) */
-
-/* Whether `o`, written in several calls, gives the text `want`. The first call appends at least `first` bytes, and each
- * further one at least `step`. */
-static bool same_text(struct openai_output o, size_t first, size_t step, const char *want,
-		      size_t len)
-{
-	size_t enough = first;
-	bool over = false;
-
-	buf_reset(&pieces);
-	while (!over) {
-		over = openai_write(&o, enough, &pieces);
-		check(over || (pieces.len >= enough && pieces.len - enough < 25000));
-		enough = pieces.len + step;
-	}
-	return pieces.len == len && !memcmp(buf_str(&pieces), want, len);
-}
-
-/* Appends all of an output to `out`. Checks that calls of openai_write which end elsewhere give the same text and leave
- * the same cursor: the first call ends at every byte of a text with fewer than `cuts`, else at up to four
- * places. */
-static void write_out(struct openai_output *o, struct openai_cursor *cursor)
-{
-	const struct openai_cursor before = cursor ? *cursor : (struct openai_cursor){0};
-	const struct openai_output begun = *o;
-	struct openai_cursor behind;
-	size_t from = out.len, len;
-	bool same = true;
-
-	check(openai_write(o, SIZE_MAX, &out));
-	len = out.len - from;
-	behind = cursor ? *cursor : before;
-	for (size_t first = 1; first <= len; first += len < cuts ? 1 : 1 + len / 4) {
-		for (size_t step = 1; step < 200; step = len < cuts ? step * 3 + 1 : step * 100) {
-			if (cursor)
-				*cursor = before;
-			same = same && same_text(begun, first, step, out.data + from, len);
-			check(!cursor ||
-			      (cursor->offset == behind.offset && cursor->n_held == behind.n_held));
-		}
-	}
-	check(same);
-}
-
 static void stream_role(const struct openai_head *h, uint32_t index, const int32_t *ids, size_t n)
 {
 	const struct ids prompt = {(int32_t *)(uintptr_t)ids, n, n};
@@ -104,37 +40,6 @@ static void stream_role(const struct openai_head *h, uint32_t index, const int32
 
 	openai_chunks(&o, h, &d, true, &prompt);
 	write_out(&o, NULL);
-}
-
-static void stream_delta(const struct openai_head *h, const struct openai_delta *d)
-{
-	struct openai_output o;
-
-	openai_chunks(&o, h, d, false, NULL);
-	write_out(&o, d->cursor);
-}
-
-static void body_of(const struct openai_head *h, const struct openai_choice *choices, size_t n,
-		    const struct ids *prompts, size_t n_prompts, const struct openai_usage *u)
-{
-	struct openai_output o;
-
-	openai_body(&o, h, choices, n, prompts, n_prompts, u);
-	write_out(&o, NULL);
-}
-
-/* Makes a list of tokens. It is valid until the eighth call after this one. */
-static const struct openai_tokens *list(const struct openai_token *tokens, size_t n)
-{
-	static struct openai_tokens lists[8];
-	static size_t next;
-	struct openai_tokens *t = &lists[next++ % ARRAY_SIZE(lists)];
-
-	openai_tokens_release(t);
-	openai_tokens_init(t);
-	for (size_t i = 0; i < n; i++)
-		check(openai_tokens_add(t, &tokens[i]) == 0);
-	return t;
 }
 
 /* A piece of a text. scored: a piece with its tokens. */
@@ -628,234 +533,6 @@ TEST(long_answers)
 		ok(out.len > 400000, "and so are chunks of %zu bytes", out.len);
 		buf_reset(&out);
 	}
-}
-
-/* A client's view of a stream: all pieces of one choice added up. */
-struct sum {
-	struct buf content, reasoning;
-	json_t *tokens, *ids; /* arrays: log-probability entries, token ids */
-	json_t *lists[4];
-	char finish[16];
-	int finishes;
-};
-
-static const char *const list_names[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
-
-static void add_choice(struct sum *s, const json_t *choice, const char *part)
-{
-	const json_t *message = json_object_get(choice, part), *logprobs, *v;
-
-	v = part ? json_object_get(message, "content") : json_object_get(choice, "text");
-	if (json_string_value(v))
-		buf_puts(&s->content, json_string_value(v));
-	v = json_object_get(message, "reasoning_content");
-	if (json_string_value(v))
-		buf_puts(&s->reasoning, json_string_value(v));
-	logprobs = json_object_get(choice, "logprobs");
-	if (json_is_object(logprobs) && part)
-		json_array_extend(s->tokens, json_object_get(logprobs, "content"));
-	for (int i = 0; json_is_object(logprobs) && !part && i < 4; i++)
-		json_array_extend(s->lists[i], json_object_get(logprobs, list_names[i]));
-	json_array_extend(s->ids, json_object_get(choice, "token_ids"));
-	v = json_object_get(choice, "finish_reason");
-	if (json_string_value(v)) {
-		snprintf(s->finish, sizeof(s->finish), "%s", json_string_value(v));
-		s->finishes++;
-	}
-}
-
-static void sum_init(struct sum *s)
-{
-	memset(s, 0, sizeof(*s));
-	buf_init(&s->content, 1 << 20);
-	buf_init(&s->reasoning, 1 << 20);
-	s->tokens = json_array();
-	s->ids = json_array();
-	for (int i = 0; i < 4; i++)
-		s->lists[i] = json_array();
-}
-
-static void sum_release(struct sum *s)
-{
-	buf_release(&s->content);
-	buf_release(&s->reasoning);
-	json_decref(s->tokens);
-	json_decref(s->ids);
-	for (int i = 0; i < 4; i++)
-		json_decref(s->lists[i]);
-}
-
-enum { TOKENS_MAX = 40 };
-
-/* A made-up choice: drawn tokens, and the text of a detokenizer. */
-struct made {
-	struct openai_token tokens[TOKENS_MAX];
-	int32_t ids[TOKENS_MAX];
-	size_t n, end[TOKENS_MAX]; /* bytes of `raw` up to the token's end */
-	struct buf raw, text;	   /* bytes, and the same as UTF-8 */
-};
-
-static void make(struct made *m)
-{
-	m->n = (size_t)(rand() % TOKENS_MAX);
-	buf_init(&m->raw, 1 << 16);
-	buf_init(&m->text, 1 << 16);
-	for (size_t i = 0; i < m->n; i++) {
-		int32_t id = rand() % (int)ARRAY_SIZE(vocabulary);
-
-		m->tokens[i] = token(id, -(float)(rand() % 1000) / 7);
-		m->tokens[i].draw.n_top = (uint32_t)(rand() % 4);
-		for (uint32_t k = 0; k < m->tokens[i].draw.n_top; k++) {
-			m->tokens[i].draw.top_ids[k] = rand() % (int)ARRAY_SIZE(vocabulary);
-			m->tokens[i].draw.top_logprobs[k] = -(float)k;
-		}
-		m->ids[i] = id;
-		buf_append(&m->raw, vocabulary[id].bytes, vocabulary[id].len);
-		m->end[i] = m->raw.len;
-	}
-}
-
-/* Streams a choice in pieces of random size: a token rides with the piece that covers its bytes. */
-static void stream(const struct openai_head *h, struct made *m, const char *reasoning,
-		   struct sum *s)
-{
-	struct openai_cursor cursor = {.n_held = 0};
-	size_t sent = 0, token_at = 0, id_at = 0, raw = 0;
-	struct buf piece;
-
-	buf_init(&piece, 1 << 16);
-	for (bool last = false; !last;) {
-		size_t from = token_at, ids_from = id_at;
-		struct openai_delta d = {.cursor = &cursor, .index = 5};
-		bool cut = false;
-
-		buf_reset(&piece);
-		for (int k = rand() % 6; raw < m->raw.len && k > 0; k--) {
-			const char *p = m->raw.data + raw;
-			int n = utf8_sequence(p, m->raw.len - raw, &cut);
-
-			if (cut)
-				break; /* it is held back to the end */
-			if (n < 0)
-				buf_puts(&piece, "\xef\xbf\xbd");
-			else
-				buf_append(&piece, p, (size_t)n);
-			raw += (size_t)abs(n);
-		}
-		last = cut || raw == m->raw.len;
-		if (cut)
-			buf_puts(&piece, "\xef\xbf\xbd");
-		while (token_at < m->n && (last || m->end[token_at] <= raw))
-			token_at++;
-		while (id_at < m->n && (last || rand() % 3))
-			id_at++;
-		d.content = piece.data;
-		d.content_len = piece.len;
-		d.tokens = h->logprobs ? list(m->tokens + from, token_at - from) : NULL;
-		d.token_ids = m->ids + ids_from;
-		d.n_token_ids = id_at - ids_from;
-		if (!sent && reasoning) {
-			d.reasoning = reasoning;
-			d.reasoning_len = strlen(reasoning);
-		}
-		sent++;
-		d.finish_reason = last ? "stop" : NULL;
-		buf_append(&m->text, piece.data, piece.len);
-		stream_delta(h, &d);
-	}
-	buf_release(&piece);
-	for (char *p = out.data, *end; p && *p; p = end + 2) {
-		json_t *chunk, *choice;
-
-		end = strstr(p, "\n\n");
-		check(end && !strncmp(p, "data: ", 6) && !memchr(p, '\n', (size_t)(end - p)));
-		chunk = json_loadb(p + 6, (size_t)(end - p) - 6, JSON_REJECT_DUPLICATES, NULL);
-		check(chunk && json_array_size(json_object_get(chunk, "choices")) == 1);
-		choice = json_array_get(json_object_get(chunk, "choices"), 0);
-		check(json_integer_value(json_object_get(choice, "index")) == 5);
-		add_choice(s, choice, h->shape == &openai_chat ? "delta" : NULL);
-		json_decref(chunk);
-	}
-	buf_reset(&out);
-}
-
-static bool same(const struct sum *a, const struct sum *b)
-{
-	bool lists = true;
-
-	for (int i = 0; i < 4; i++)
-		lists = lists && json_equal(a->lists[i], b->lists[i]);
-	return lists && !strcmp(buf_str(&a->content), buf_str(&b->content)) &&
-	       !strcmp(buf_str(&a->reasoning), buf_str(&b->reasoning)) &&
-	       json_equal(a->tokens, b->tokens) && json_equal(a->ids, b->ids) &&
-	       !strcmp(a->finish, b->finish) && a->finishes == b->finishes;
-}
-
-static void joined_is_content(const struct sum *s, bool chat, const struct made *m)
-{
-	const json_t *list = chat ? s->tokens : s->lists[0];
-	struct buf joined;
-
-	buf_init(&joined, 1 << 16);
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const json_t *t = json_array_get(list, i);
-
-		buf_puts(&joined, json_string_value(chat ? json_object_get(t, "token") : t));
-	}
-	check(json_array_size(list) == m->n);
-	check(!strcmp(buf_str(&joined), buf_str(&s->content)));
-	buf_release(&joined);
-}
-
-TEST(sums)
-{
-	struct openai_usage u = {1, 1, 0, 0};
-	struct ids prompt = {0};
-
-	srand(42);
-	cuts = 0;
-	for (int round = 0; round < 3000; round++) {
-		struct openai_head h = head(round & 1);
-		const char *reasoning = h.shape == &openai_chat && rand() % 2 ? "hm\xc3\xa9" : NULL;
-		struct openai_choice c;
-		struct sum streamed, whole;
-		struct made m;
-		json_t *body;
-
-		h.logprobs = rand() % 4;
-		h.n_logprobs = (uint32_t)(rand() % 4);
-		h.return_token_ids = rand() % 2;
-		h.include_usage = rand() % 2;
-		make(&m);
-		sum_init(&streamed);
-		sum_init(&whole);
-		stream(&h, &m, reasoning, &streamed);
-		c.all = (struct openai_delta){.index = 5,
-					      .content = m.text.data,
-					      .content_len = m.text.len,
-					      .reasoning = reasoning,
-					      .reasoning_len = reasoning ? strlen(reasoning) : 0,
-					      .tokens = list(m.tokens, m.n),
-					      .token_ids = m.ids,
-					      .n_token_ids = m.n,
-					      .finish_reason = "stop"};
-		body_of(&h, &c, 1, &prompt, 1, &u);
-		body = json_loadb(buf_str(&out), out.len, JSON_REJECT_DUPLICATES, NULL);
-		check(body && !out.failed);
-		add_choice(&whole, json_array_get(json_object_get(body, "choices"), 0),
-			   h.shape == &openai_chat ? "message" : NULL);
-		check(same(&streamed, &whole) && whole.finishes == 1);
-		if (h.logprobs)
-			joined_is_content(&whole, h.shape == &openai_chat, &m);
-		json_decref(body);
-		buf_reset(&out);
-		sum_release(&streamed);
-		sum_release(&whole);
-		buf_release(&m.raw);
-		buf_release(&m.text);
-	}
-	cuts = 2000;
-	ok_all("3000 random streams add up to their bodies, and tokens to their content");
 }
 
 TEST(errors)
