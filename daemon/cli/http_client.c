@@ -76,6 +76,7 @@ void stream_init(struct stream *s, void (*event)(struct stream *, const char *, 
 	buf_init(&s->out, BODY_MAX);
 	buf_init(&s->in, HEADERS_MAX + READ_SIZE);
 	buf_init(&s->body, BODY_MAX);
+	buf_init(&s->data, BODY_MAX);
 }
 
 static void disconnect(struct stream *s)
@@ -92,6 +93,7 @@ void stream_release(struct stream *s)
 	buf_release(&s->out);
 	buf_release(&s->in);
 	buf_release(&s->body);
+	buf_release(&s->data);
 }
 
 static int dial(struct stream *s, const struct target *t, struct err *e)
@@ -127,6 +129,7 @@ int stream_send(struct stream *s, const struct target *t, const char *method, co
 	buf_reset(&s->out);
 	buf_reset(&s->in);
 	buf_reset(&s->body);
+	buf_reset(&s->data);
 	buf_printf(&s->out, "%s %s%s HTTP/1.1\r\nHost: %s%s%s:%s\r\n", method, t->prefix, path,
 		   v6 ? "[" : "", t->host, v6 ? "]" : "", t->port);
 	if (t->key[0])
@@ -141,7 +144,7 @@ int stream_send(struct stream *s, const struct target *t, const char *method, co
 	}
 	s->sent = 0;
 	s->status = 0;
-	s->chunked = s->has_length = s->chunked_end = false;
+	s->chunked = s->has_length = s->chunked_end = s->has_events = s->after_cr = false;
 	s->left = 0;
 	s->keep_alive = true;
 	s->reused = !fresh;
@@ -189,11 +192,16 @@ static int send_out(struct stream *s, struct err *e)
 
 static void take_header(struct stream *s, const char *line)
 {
+	static const char type[] = "text/event-stream";
+
 	if (!strncasecmp(line, "Transfer-Encoding:", 18) && strcasestr(line + 18, "chunked")) {
 		s->chunked = true;
 	} else if (!strncasecmp(line, "Content-Length:", 15)) {
 		s->has_length = true;
 		s->left = strtoull(line + 15, NULL, 10);
+	} else if (!strncasecmp(line, "Content-Type:", 13)) {
+		line += 13 + strspn(line + 13, " \t");
+		s->has_events = !strncasecmp(line, type, sizeof(type) - 1);
 	} else if (!strncasecmp(line, "Connection:", 11) && strcasestr(line + 11, "close")) {
 		s->keep_alive = false;
 	}
@@ -228,23 +236,48 @@ static int take_headers(struct stream *s, struct err *e)
 	return 0;
 }
 
-/* Takes the complete events out of the front of s->body and calls s->event for each one that begins with "data:". */
+/* Takes one line of the events, without its end. A line is "field: value", where the blank may be missing, or a field
+ * alone; a comment has an empty field. An empty line ends an event, which counts only if it has data. Source: the HTML
+ * standard, section 9.2.6. */
+static void take_line(struct stream *s, const char *line, size_t len)
+{
+	const char *colon = memchr(line, ':', len), *value = colon ? colon + 1 : line + len;
+	size_t field_len = colon ? (size_t)(colon - line) : len, value_len;
+
+	if (!len && s->data.len) {
+		s->data.data[--s->data.len] = 0; /* the LF behind the last data line */
+		s->event(s, s->data.data, s->data.len);
+		buf_reset(&s->data);
+	}
+	if (field_len != 4 || memcmp(line, "data", 4) != 0)
+		return;
+	value_len = (size_t)(line + len - value);
+	if (value_len && *value == ' ') {
+		value++;
+		value_len--;
+	}
+	buf_append(&s->data, value, value_len);
+	buf_putc(&s->data, '\n');
+}
+
+/* Takes the complete lines out of the front of s->body and calls s->event for each event that they complete. A line
+ * ends with CR LF, LF or CR. */
 static void take_events(struct stream *s)
 {
-	size_t at = 0;
-	char *end;
+	size_t line = 0; /* where the line begins that is being read */
 
-	while (s->body.len && (end = strstr(s->body.data + at, "\n\n"))) {
-		char *data = s->body.data + at;
+	for (size_t at = 0; at < s->body.len; at++) {
+		const char c = s->body.data[at];
+		const bool crlf = c == '\n' && s->after_cr;
 
-		*end = 0;
-		if (!strncmp(data, "data:", 5)) {
-			data += data[5] == ' ' ? 6 : 5;
-			s->event(s, data, (size_t)(end - data));
-		}
-		at = (size_t)(end - s->body.data) + 2;
+		s->after_cr = c == '\r';
+		if (c != '\r' && c != '\n')
+			continue;
+		if (!crlf)
+			take_line(s, s->body.data + line, at - line);
+		line = at + 1;
 	}
-	buf_consume(&s->body, at);
+	buf_consume(&s->body, line);
 }
 
 /* Moves up to s->left bytes from s->in to s->body. */
@@ -307,11 +340,9 @@ static int take_body(struct stream *s, struct err *e)
 		s->left = s->in.len;
 		move(s);
 	}
-	if (s->body.failed)
-		return err_no_memory(e);
-	if (r >= 0 && s->event)
+	if (r >= 0 && s->event && s->has_events)
 		take_events(s);
-	return r;
+	return s->body.failed || s->data.failed ? err_no_memory(e) : r;
 }
 
 /* Reads the answer from the received bytes. 1: the answer is complete. */

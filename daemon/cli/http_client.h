@@ -38,6 +38,8 @@ struct stream {
 	enum stream_state state;
 	int fd; /* -1 when CLOSED */
 	struct buf out, in, body;
+	/* of the event that is being read: the values of its data lines, with an LF behind each */
+	struct buf data;
 	size_t sent;
 	int status;
 	bool chunked, keep_alive, chunked_end;
@@ -47,8 +49,10 @@ struct stream {
 	/* the answer has Content-Length; an answer with neither this nor chunks ends when the server closes the
 	 * connection */
 	bool has_length;
-	/* Called for each server-sent event that begins with "data:", with the text behind that, ended by a 0. NULL:
-	 * the body is kept whole. */
+	bool has_events; /* the answer's Content-Type is text/event-stream */
+	bool after_cr; /* the last line of the events ended with a CR; an LF behind it belongs to that end */
+	/* Called for each server-sent event that has data, with its data lines joined by LF, ended by a 0. The event's
+	 * type and id are not told. NULL: the body is kept whole, as it is of any other Content-Type. */
 	void (*event)(struct stream *s, const char *data, size_t len);
 	void *user;
 };
@@ -62,7 +66,8 @@ void stream_release(struct stream *s);
 int stream_send(struct stream *s, const struct target *t, const char *method, const char *path,
 		const char *body, bool *ret_new, struct err *e) MUST_CHECK;
 
-/* Sends and reads as far as possible. 1: the answer is complete, in s->status and s->body (events are not kept there);
+/* Sends and reads as far as possible. 1: the answer is complete, in s->status and s->body (of a stream of events,
+ * s->body has at most an incomplete last line);
  * 0: more will come; < 0: the connection or the answer is broken, or memory is short, and the stream is CLOSED. */
 int stream_io(struct stream *s, struct err *e) MUST_CHECK;
 
