@@ -33,7 +33,7 @@ static int open_private(const char *path, FILE **ret, struct err *e)
 		r = err_set(e, EPERM, "%s: others may read it (mode %03o); chmod 600 it", path,
 			    (unsigned)(st.st_mode & 0777));
 	else if (!(*ret = fdopen(fd, "r")))
-		r = err_no_memory(e);
+		r = err_set(e, errno, "%s: %s", path, strerror(errno));
 	if (r < 0)
 		close(fd);
 	return r;

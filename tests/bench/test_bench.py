@@ -168,6 +168,10 @@ with tempfile.TemporaryDirectory() as folder:
                                         0.05, 1), "the share is that of reading at its peak", one)
     lines = xml.etree.ElementTree.parse(plot).getroot().findall("{*}polyline")
     same([len(x.get("points").split()) for x in lines], [2, 2, 2], "prompts, one stream, three streams")
+    out = bench("steps", "--prefill", "64", "--decode", "2", "--context", "0", "--steps", str(MOST + 1), "--repeat", "1")
+    head, rows = table(out, STEPS)
+    left_out = f"# decode of 2 streams at 0 tokens left out: the model goes to {MOST} tokens, fewer than --steps {MOST + 1}"
+    ok(left_out in head and [r["step"] for r in rows] == ["prefill"], "more steps than the model has positions", head)
 
 for args, want in ((["steps", "--repeat", "0"], "--repeat"), (["steps", "--decode", "1,x"], "--decode"),
                    (["steps", "--decode", "1,,2"], "--decode"), (["steps", "--only", "embed"], "--only"),

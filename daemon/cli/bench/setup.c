@@ -315,15 +315,21 @@ int bench_run(int argc, char **argv, const struct bench_defaults *own,
 	return r;
 }
 
-/* Shortens *context so that it and the generated tokens fit into the model's length together. False: the engine has too
- * few pages, and a line that says so was printed. */
+/* Shortens *context so that it and the generated tokens fit into the model's length together. False: the model is too
+ * short for the generated tokens alone, or the engine has too few pages; a line that says which was printed. */
 static bool fit_context(const struct bench *b, uint32_t streams, uint32_t *context)
 {
 	uint32_t longest = load_longest(b->load, streams), steps = b->options->steps;
 	uint32_t model = engine_info(b->engine)->max_model_len;
 
-	*context = MIN(*context, model - MIN(steps, model));
-	if ((uint64_t)*context + steps <= longest)
+	if (steps > model) {
+		printf("# decode of %u streams at %u tokens left out: the model goes to %u tokens, fewer "
+		       "than --steps %u\n",
+		       streams, *context, model, steps);
+		return false;
+	}
+	*context = MIN(*context, model - steps);
+	if (*context + steps <= longest)
 		return true;
 	printf("# decode of %u streams at %u tokens left out: there are KV pages for %u tokens each\n",
 	       streams, *context, longest);
