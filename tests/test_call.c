@@ -359,20 +359,38 @@ TEST(giving_up)
 	}
 }
 
+static int wait_for_end(const struct pace *pace, struct err *e)
+{
+	atomic_fetch_add(&n_busy, 1);
+	while (!pace_gives_up(pace))
+		usleep(100);
+	return err_set(e, ECANCELED, "given up");
+}
+
 /* A reply that is never ready: it ends when its pace gives up. */
 static int endless(struct call *c, struct buf *out, struct err *e)
 {
 	const struct pace pace = prepare_pace(c);
 
-	atomic_fetch_add(&n_busy, 1);
-	while (!pace_gives_up(&pace))
-		usleep(100);
-	return err_set(e, ECANCELED, "given up");
+	return wait_for_end(&pace, e);
 }
 
-TEST(texts)
+/* The same for a body with a prompt. */
+static int parse_endlessly(const char *body, size_t len, const struct pace *pace,
+			   const struct openai_limits *limits, struct arena *arena,
+			   struct openai_request *ret, struct err *e)
 {
-	static const struct endpoint slow = {.id = "slow-", .reply = endless};
+	return wait_for_end(pace, e);
+}
+
+static uint64_t n_finished(enum metrics_finish why)
+{
+	return atomic_load(&server.metrics.finished[why]);
+}
+
+/* Two text threads are busy with calls of this endpoint, and the others wait, when all fail. */
+static void fail_texts(const struct endpoint *slow)
+{
 	enum { CALLS = 9, THREADS = 2 };
 	struct connection_double connection[CALLS] = {0};
 	struct call *calls[CALLS];
@@ -381,10 +399,11 @@ TEST(texts)
 	struct err e = {0}, why = {0};
 
 	buf_init(&tokens, 1 << 20);
+	atomic_store(&n_busy, 0);
 	check(text_start(&server, &e) == 0);
 	for (int i = 0; i < CALLS; i++) {
 		calls[i] = new_call(&connection[i]);
-		calls[i]->endpoint = &slow;
+		calls[i]->endpoint = slow;
 		text_submit(server.text, calls[i]);
 	}
 	for (int i = 0; i < 2000 && atomic_load(&n_busy) < THREADS; i++)
@@ -402,6 +421,21 @@ TEST(texts)
 	ok_all("and every client gets the error");
 	wait_for_calls(0);
 	ok_all("none is left");
+}
+
+TEST(texts)
+{
+	static const struct endpoint replies = {.id = "slow-", .reply = endless},
+				     parses = {.id = "slow-", .parse = parse_endlessly};
+	uint64_t errors = n_finished(METRICS_ERROR), aborts = n_finished(METRICS_ABORT);
+
+	fail_texts(&replies);
+	ok(n_finished(METRICS_ERROR) == errors && n_finished(METRICS_ABORT) == aborts,
+	   "texts that draw no tokens are not counted");
+	fail_texts(&parses);
+	is_int((long long)(n_finished(METRICS_ERROR) - errors), 7, "those that waited are errors");
+	is_int((long long)(n_finished(METRICS_ABORT) - aborts), 2,
+	       "the two that were read are aborted");
 }
 
 TEST(text_of_a_client_that_left)

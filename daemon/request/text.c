@@ -118,6 +118,15 @@ static void drop_aborted(struct call *c)
 	call_unref(c);
 }
 
+/* Drops the work's reference to a call that fails with *e. */
+static void drop_failed(struct call *c, const struct err *e)
+{
+	call_fail(c, e);
+	if (c->endpoint->parse)
+		call_count_error(c, e->code);
+	call_unref(c);
+}
+
 /* Does the text thread's work on a call. Takes the work's reference: hands it on to the engine thread, or drops it. */
 static void prepare_or_answer(struct call *c) ON(role_text)
 {
@@ -138,12 +147,10 @@ static void prepare_or_answer(struct call *c) ON(role_text)
 		call_submit(c);
 		return;
 	}
-	if (r < 0) {
-		call_fail(c, &e);
-		if (c->endpoint->parse)
-			call_count_error(c, e.code);
-	}
-	call_unref(c);
+	if (r < 0)
+		drop_failed(c, &e);
+	else
+		call_unref(c);
 }
 
 /* Puts a call into a line, behind the calls of its round and of earlier rounds. Call with the lock held. */
@@ -298,15 +305,16 @@ void text_forget(struct text *t, struct call *c)
 	drop_aborted(c);
 }
 
-/* Drops the work's references to the calls of a list. The calls fail with *e. e NULL: they do not, because nobody waits
- * for their answers any more. Call with the lock held. */
+/* Drops the work's references to the calls of a list. The calls fail with *e, but for those that were aborted. e NULL:
+ * none fails, because nobody waits for their answers any more. Call with the lock held. */
 static void drop_calls(struct list *calls, const struct err *e)
 {
 	list_for_each (c, calls, struct call, text.node) {
 		list_remove(&c->text.node);
-		if (e)
-			call_fail(c, e);
-		call_unref(c);
+		if (!e || atomic_load(&c->aborted))
+			drop_aborted(c);
+		else
+			drop_failed(c, e);
 	}
 }
 
