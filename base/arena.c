@@ -35,9 +35,11 @@ void *arena_alloc(struct arena *a, size_t size)
 	struct arena_block *b = a->head;
 	void *p;
 
-	if (size > a->max || a->used > a->max - size)
+	if (size > PTRDIFF_MAX)
 		return NULL;
 	size = ROUND_UP(MAX(size, (size_t)1), alignof(max_align_t));
+	if (size > a->max || a->used > a->max - size)
+		return NULL;
 	if (!b || b->size - b->used < size) {
 		size_t step = b ? MIN(b->size * 2, (size_t)LARGEST_STEP) : (size_t)FIRST_BLOCK;
 		size_t n = MAX(size, step);

@@ -16,7 +16,7 @@ void arena_init(struct arena *a, size_t max);
 void arena_release(struct arena *a);
 
 /* Return zeroed memory, of size bytes or of n * size, which lives as long as the arena. NULL: out of memory, or `used`
- * and these bytes, not rounded, would exceed max. */
+ * would exceed max. */
 void *arena_alloc(struct arena *a, size_t size);
 void *arena_array(struct arena *a, size_t n, size_t size);
 

@@ -61,6 +61,14 @@ TEST(arena)
 	ok(!arena_alloc(&a, 2 << 20), "past the maximum gives NULL");
 	ok(!arena_array(&a, SIZE_MAX / 2, 16), "array does not overflow");
 	arena_release(&a);
+	arena_init(&a, 100);
+	ok(!arena_alloc(&a, 97) && a.used == 0, "the limit counts the rounded size");
+	ok(arena_alloc(&a, 96) && !arena_alloc(&a, 1) && a.used == 96, "and all below it is there");
+	arena_release(&a);
+	arena_init(&a, SIZE_MAX);
+	ok(!arena_alloc(&a, SIZE_MAX) && !arena_alloc(&a, SIZE_MAX - 8),
+	   "rounding does not overflow");
+	arena_release(&a);
 }
 
 TEST(err)
