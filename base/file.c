@@ -89,8 +89,10 @@ int file_draft_open(struct file_draft *d, const char *path, struct err *e)
 			       path);
 	if (asprintf(&d->partial, "%s.partial", path) < 0)
 		return err_set(e, ENOMEM, "%s: out of memory", path);
-	/* Without O_NONBLOCK, open would wait for a reader if there is a FIFO of that name. */
-	d->fd = open(d->partial, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
+	/* Without O_NONBLOCK, open would wait for a reader if there is a FIFO of that name. Without O_NOFOLLOW, it would
+	 * empty the file to which a link of that name leads. */
+	d->fd = open(d->partial, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC,
+		     0666);
 	if (d->fd >= 0)
 		return 0;
 	r = err_set(e, errno, "%s: cannot create: %s", d->partial, strerror(errno));

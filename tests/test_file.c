@@ -69,6 +69,10 @@ TEST(refused)
 	   "nothing is left of them");
 	check(mkfifo(scratch_path("taken.partial"), 0600) == 0);
 	refused("taken", -ENXIO, "a FIFO in the temporary file's place");
+	scratch_write("other", "text", 4);
+	check(symlink(scratch_path("other"), scratch_path("linked.partial")) == 0);
+	refused("linked", -ELOOP, "a link there");
+	ok(!strcmp(content("other"), "text"), "and where it leads nothing is changed");
 }
 
 TEST_MAIN()
