@@ -248,16 +248,25 @@ bool kernels_compiled(const struct kernels *k)
 	return k->compiled;
 }
 
+/* Releases the kernels from `first` on and before `end`, and all programs but the first n_programs. */
+static void release(struct kernels *k, size_t first, size_t end, uint32_t n_programs)
+{
+	for (size_t cut = 0; cut < CUTS_MAX; cut++)
+		for (size_t id = first; id < end; id++) {
+			if (k->kernels[cut][id])
+				clReleaseKernel(k->kernels[cut][id]);
+			k->kernels[cut][id] = NULL;
+		}
+	while (k->n_programs > n_programs)
+		clReleaseProgram(k->programs[--k->n_programs]);
+}
+
 void kernels_close(struct kernels *k)
 {
 	if (!k)
 		return;
 	profile_free(k->profile);
-	for (size_t i = 0; i < CUTS_MAX * K_COUNT; i++)
-		if (k->kernels[i / K_COUNT][i % K_COUNT])
-			clReleaseKernel(k->kernels[i / K_COUNT][i % K_COUNT]);
-	for (size_t i = 0; i < k->n_programs; i++)
-		clReleaseProgram(k->programs[i]);
+	release(k, 0, K_COUNT, 0);
 	free(k);
 }
 
@@ -268,6 +277,7 @@ int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group, 
 		.variant = kernels_variant_name(instruction ? k->variant : KERNELS_GENERIC),
 		.cache_dir = cache_dir,
 	};
+	const uint32_t n_programs = k->n_programs;
 	int r;
 
 	if (k->int8 && k->int8_group == group)
@@ -284,8 +294,10 @@ int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group, 
 	k->int8_group = group;
 	k->int8 = k->tuning->lanes > 1 ? &int8_gpu : instruction ? &int8_vpdpbusd : &int8_cpu;
 	r = kernels_add_programs(k, &library, true, e);
-	if (r < 0)
+	if (r < 0) {
+		release(k, K_QUANTIZE_ROWS, K_GEMM_INT8_ADD + 1, n_programs);
 		k->int8 = NULL;
+	}
 	return r;
 }
 

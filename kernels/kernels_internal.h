@@ -39,6 +39,7 @@ enum kernel_id {
 	K_SYNTHESIZE_ROWS,
 	K_ADDRESS,
 	K_DECODE_STEP,
+	/* those of kernels_open_int8 */
 	K_QUANTIZE_ROWS,
 	K_QUANTIZE_FLOAT_ROWS,
 	K_GEMM_INT8_STORE,

@@ -311,7 +311,9 @@ static int add_program(struct kernels *k, struct library *l, const struct progra
 		return err_set(e, E2BIG, "more than %zu programs", ARRAY_SIZE(k->programs));
 	buf_init(&options, 4096);
 	offer_options(k, p, mlp, cut, &options);
-	r = library_program(l, p->file, buf_str(&options), program, e);
+	r = options.failed
+		    ? err_set(e, ENOMEM, "options of kernel program %s: out of memory", p->file)
+		    : library_program(l, p->file, buf_str(&options), program, e);
 	buf_release(&options);
 	if (r < 0)
 		return r;

@@ -1,4 +1,5 @@
 /* gemm_int8.cl: every tile and remainder of a tile; the reference's bits, for any numbers. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
 
@@ -217,6 +218,54 @@ static void test_set(const struct way *w, struct kernels *k, uint32_t group)
 	ok_way(w, "groups of %u: from floats to floats", group);
 }
 
+static unsigned kernel_countdown; /* the kernel that is not made: 1 is the next; 0: none */
+static unsigned released[2];	  /* kernels, programs */
+
+/* These three stand before the functions of OpenCL. */
+cl_kernel clCreateKernel(cl_program program, const char *name, cl_int *code)
+{
+	static cl_kernel (*real)(cl_program, const char *, cl_int *);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "clCreateKernel");
+	if (!kernel_countdown || --kernel_countdown)
+		return real(program, name, code);
+	*code = CL_OUT_OF_HOST_MEMORY;
+	return NULL;
+}
+
+cl_int clReleaseKernel(cl_kernel kernel)
+{
+	static cl_int (*real)(cl_kernel);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "clReleaseKernel");
+	released[0]++;
+	return real(kernel);
+}
+
+cl_int clReleaseProgram(cl_program program)
+{
+	static cl_int (*real)(cl_program);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "clReleaseProgram");
+	released[1]++;
+	return real(program);
+}
+
+/* The second kernel of the second program is not made. */
+static void test_partial(const struct way *w, struct kernels *k)
+{
+	struct err e = {0};
+
+	memset(released, 0, sizeof(released));
+	kernel_countdown = 4;
+	check(kernels_open_int8(k, NULL, 32, &e) < 0 && kernel_countdown == 0);
+	check(released[0] == 3 && released[1] == 2);
+	ok_way(w, "what fails in the middle leaves no kernels and programs");
+}
+
 static void test(const struct way *w)
 {
 	static const uint32_t groups[] = {32, 128, 96, INT8_GROUP_MAX};
@@ -233,6 +282,8 @@ static void test(const struct way *w)
 		if (!k)
 			return;
 		check(kernels_open_int8(k, NULL, 100, &e) == -EINVAL);
+		if (i == 0)
+			test_partial(w, k);
 		if (kernels_open_int8(k, NULL, groups[i], &e) == 0) {
 			check(kernels_open_int8(k, NULL, groups[i], &e) == 0);
 			check(kernels_open_int8(k, NULL, 64, &e) == -EINVAL);
