@@ -18,6 +18,7 @@
 #include "engine/model.h"
 #include "engine/profile.h"
 #include "engine/runner.h"
+#include "kernels/library.h"
 
 /* The share of a device's memory that the engine takes unless an option says how much. */
 #define DEFAULT_SHARE 0.9
@@ -79,6 +80,7 @@ static int prepare_cache(const char *dir, struct err *e)
 		err_prefix(e, "--program-cache");
 		return r;
 	}
+	library_clean(dir);
 	snprintf(pocl, sizeof(pocl), "%s/pocl", dir);
 	mkdir(pocl, 0755);
 	engine_settle_environment(dir);

@@ -1,12 +1,15 @@
 #include "kernels/library.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +27,7 @@ enum {
 	BINARY_MAX = 256 << 20,
 	LOCK_SECONDS = 300,
 	LOCK_TRIES = 20, /* tries a second */
+	TEMPORARY_SECONDS = 24 * 60 * 60,
 };
 
 static const char magic[8] = "TIGONCL1";
@@ -110,10 +114,12 @@ static void fill_header(struct binary_header *h, const char *path, const void *b
 	memcpy(h->magic, magic, sizeof(magic));
 }
 
-static bool read_header(FILE *f, struct binary_header *ret)
+/* Reads the header of a file of so many bytes. False: it is damaged. Its number of bytes is checked against the file
+ * before memory is allocated for them. */
+static bool read_header(FILE *f, uint64_t file_bytes, struct binary_header *ret)
 {
 	return fread(ret, sizeof(*ret), 1, f) == 1 && !memcmp(ret->magic, magic, sizeof(magic)) &&
-	       ret->bytes && ret->bytes <= BINARY_MAX;
+	       ret->bytes && ret->bytes <= BINARY_MAX && ret->bytes == file_bytes - sizeof(*ret);
 }
 
 /* Reads the rest of the file behind its header into data, and checks it. */
@@ -121,7 +127,7 @@ static bool read_content(FILE *f, const char *path, const struct binary_header *
 {
 	struct binary_header want;
 
-	if (fread(data, 1, h->bytes, f) != h->bytes || fgetc(f) != EOF)
+	if (fread(data, 1, h->bytes, f) != h->bytes)
 		return false;
 	fill_header(&want, path, data, h->bytes);
 	return !memcmp(h, &want, sizeof(want));
@@ -143,7 +149,7 @@ static void *read_binary(const char *path, size_t *ret_bytes)
 			close(fd);
 		return NULL;
 	}
-	if (read_header(f, &h)) {
+	if (read_header(f, (uint64_t)size, &h)) {
 		data = malloc(h.bytes);
 		short_of_memory = !data;
 		good = data && read_content(f, path, &h, data);
@@ -153,12 +159,11 @@ static void *read_binary(const char *path, size_t *ret_bytes)
 		*ret_bytes = h.bytes;
 		return data;
 	}
-	if (short_of_memory) {
+	/* A damaged file is not deleted here: another process may have replaced it by a good one meanwhile. */
+	if (short_of_memory)
 		log_info("program cache: %s is not used: out of memory", path);
-	} else {
+	else
 		log_info("program cache: %s is damaged and will be replaced", path);
-		unlink(path);
-	}
 	free(data);
 	return NULL;
 }
@@ -177,8 +182,10 @@ static void write_binary(const char *path, const void *binary, size_t bytes)
 	f = fd < 0 ? NULL : fdopen(fd, "wb");
 	if (!f) {
 		log_warning("program cache: cannot write %s: %s", path, strerror(errno));
-		if (fd >= 0)
+		if (fd >= 0) {
 			close(fd);
+			unlink(temporary);
+		}
 		return;
 	}
 	fill_header(&h, path, binary, bytes);
@@ -256,6 +263,28 @@ static int probe_cache(const char *dir)
 	close(fd);
 	unlink(path);
 	return r;
+}
+
+/* Whether a name is that of a temporary file of write_binary or probe_cache. */
+static bool is_temporary(const char *name)
+{
+	return !fnmatch("*.clbin.??????", name, 0) || !fnmatch("probe.??????", name, 0);
+}
+
+void library_clean(const char *dir)
+{
+	time_t now = time(NULL);
+	struct dirent *entry;
+	struct stat st;
+	DIR *d = opendir(dir);
+
+	while (d && (entry = readdir(d)))
+		if (is_temporary(entry->d_name) &&
+		    fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    st.st_mtime < now - TEMPORARY_SECONDS)
+			unlinkat(dirfd(d), entry->d_name, 0);
+	if (d)
+		closedir(d);
 }
 
 static int build_error(const struct library *l, cl_program program, const char *file, cl_int code,

@@ -5,10 +5,11 @@
  *
  * Cache file: DIR/<hash>.clbin = "TIGONCL1" | u64 bytes | u64[2] FNV-1a 128 of the file's name and the binary | binary.
  * <hash> covers the device's name, vendor and version, the driver's version, the whole source with its includes, and
- * the options, so that a change of any of them gives another file. A file is written under a temporary name and
- * renamed; a damaged one is replaced by a newly compiled program. Of several processes that need the same program at
- * the same time one compiles it, and the others wait for its file (five minutes at most). The process that compiles
- * locks the byte of DIR/lock whose offset is the first 15 digits of <hash> (F_OFD_SETLK; DIR/lock stays empty). */
+ * the options, so that a change of any of them gives another file. A file is written under a temporary name,
+ * <hash>.clbin.XXXXXX with six other characters, and renamed; a damaged one is replaced by a newly compiled program. Of
+ * several processes that need the same program at the same time one compiles it, and the others wait for its file (five
+ * minutes at most). The process that compiles locks the byte of DIR/lock whose offset is the first 15 digits of <hash>
+ * (F_OFD_SETLK; DIR/lock stays empty). */
 #pragma once
 
 #include <CL/cl.h>
@@ -28,6 +29,10 @@ struct library {
 /* Returns the text of an embedded file. `file` is its name in the variant's folder, or else in generic/, or it has the
  * folder with it ("generic/gemm.cl"). NULL: there is none. */
 const char *library_text(const char *variant, const char *file);
+
+/* Deletes the temporary files in a cache directory that are older than a day. Processes that were killed left them
+ * there. Failures are ignored. */
+void library_clean(const char *dir);
 
 /* Makes a program, which the caller releases, from its binary in the cache or else by compiling. offered: options.
  * A " -DNAME=VALUE" is left out if NAME is not in the source, so models share a program's binary if they differ only in

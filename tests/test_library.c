@@ -1,13 +1,15 @@
 /* kernels/library.c: of processes that start at the same time one compiles a program. A FIFO in place of a file of the
- * cache stops none of them.
+ * cache stops none of them. Old temporary files are deleted.
  *
  *     test_library              the tests
  *     test_library child DIR    makes one program with the cache in DIR; prints the number that it compiled: 0 or 1 */
 #include "kernels/library.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "engine/device.h"
 #include "tests/scratch.h"
@@ -85,6 +87,35 @@ TEST(fifo)
 	is_int(run(scratch_dir, 1), 0, "and is replaced");
 	check(remove(scratch_path("lock")) == 0 && mkfifo(scratch_path("lock"), 0600) == 0);
 	is_int(run(scratch_dir, 1), 0, "nor is one that should be the lock");
+}
+
+/* Writes a file whose last change was so many hours ago. */
+static void write_old(const char *name, int hours)
+{
+	const struct timespec then = {.tv_sec = time(NULL) - hours * 3600};
+
+	scratch_write(name, "x", 1);
+	check(utimensat(AT_FDCWD, scratch_path(name), (struct timespec[]){then, then}, 0) == 0);
+}
+
+static bool there(const char *name)
+{
+	return access(scratch_path(name), F_OK) == 0;
+}
+
+TEST(leftovers)
+{
+	write_old("0123456789abcdef0123456789abcdef.clbin.a1B2c3", 25);
+	write_old("0123456789abcdef0123456789abcdef.clbin.new000", 23);
+	write_old("probe.a1B2c3", 25);
+	write_old("0123456789abcdef0123456789abcdef.clbin", 2500);
+	write_old("notes.text", 2500);
+	library_clean(scratch_dir);
+	ok(!there("0123456789abcdef0123456789abcdef.clbin.a1B2c3") && !there("probe.a1B2c3"),
+	   "what a killed process left behind is deleted");
+	ok(there("0123456789abcdef0123456789abcdef.clbin.new000"), "a day later");
+	ok(there("0123456789abcdef0123456789abcdef.clbin") && there("notes.text"),
+	   "and nothing else");
 }
 
 int main(int argc, char **argv)

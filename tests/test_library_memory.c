@@ -1,9 +1,10 @@
 /* kernels/library.c: a program is compiled once, and then read from the cache. If its file is damaged, it is compiled
  * again. If memory is too short to read the file, this is not taken for damage: the file is kept, and read again under
- * the lock. */
+ * the lock. A file that cannot be written leaves nothing behind. */
 #include "tests/short_memory.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,58 @@ static void attempt_read(void *arg, unsigned long n)
 	n_unread += strstr(said, "is not used: out of memory") != NULL;
 }
 
+static bool fdopen_fails;
+
+/* Stands before the function of libc. */
+FILE *fdopen(int fd, const char *mode)
+{
+	static FILE *(*real)(int, const char *);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "fdopen");
+	errno = ENOMEM;
+	return fdopen_fails ? NULL : real(fd, mode);
+}
+
+static unsigned files(void)
+{
+	DIR *d = opendir(cache);
+	unsigned n = 0;
+
+	while (d && readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static void test_unwritten(const char *path)
+{
+	struct err e = {0};
+	unsigned n = files();
+
+	check(unlink(path) == 0);
+	fdopen_fails = true;
+	is_int(take_program(&e), 0, "a program whose file cannot be written is there all the same");
+	fdopen_fails = false;
+	ok(strstr(logged(), "cannot write"), "the log says so");
+	is_int(files(), n - 1, "and nothing is left of the file");
+}
+
+/* The header of the file names more bytes than the file has. */
+static void attempt_header(void *path, unsigned long n)
+{
+	const uint64_t bytes = 200 << 20;
+	FILE *f = fopen(path, "r+");
+	struct err e = {0};
+
+	check(f && fseek(f, 8, SEEK_SET) == 0 && fwrite(&bytes, sizeof(bytes), 1, f) == 1 &&
+	      fclose(f) == 0);
+	short_from(n);
+	check(take_program(&e) == 0 || short_failed);
+	short_end();
+	check(!strstr(logged(), "is not used: out of memory"));
+}
+
 static void test_cache(void)
 {
 	char path[1024] = "";
@@ -95,6 +148,9 @@ static void test_cache(void)
 	   "a byte is changed");
 	is_int(take_program(&e), 0, "the program is there all the same");
 	ok(strstr(logged(), "is damaged and will be replaced"), "and the log says why");
+	each_allocation(attempt_header, path);
+	ok_all("no memory is taken for bytes that a file does not have");
+	test_unwritten(path);
 }
 
 int main(void)
