@@ -1,5 +1,7 @@
 /* The store over a directory that is damaged, shared, moved, deleted, full, or left by a killed writer: it hands out
  * right bytes, or a miss with a reason. */
+#include <dlfcn.h>
+#include <gnutls/crypto.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -22,6 +24,7 @@ static void check_miss(struct fixture *f, const char *dir, const struct item *it
 	check(r == (vanished ? -ENOENT : -EBADMSG));
 	check(f->last.type == STORE_GOT && f->last.why.text[0] && !f->last.block);
 	check(f->gone == gone + 1);
+	wait_while(there(file_of(dir, it, 1)));
 	check(!there(file_of(dir, it, 1)));
 	check(!store_has(f->store, &it->item));
 	check(item_put(f->store, it) == 0 && settle(f) && gets_right(f, it));
@@ -100,6 +103,50 @@ static void test_damage(const char *dir)
 	close_store(&f);
 }
 
+static atomic_bool hold, held; /* whether the reader thread is to wait, and whether it does */
+
+/* Stands before the function of GnuTLS, which the reader thread calls for the bytes of a file that it has read. */
+int gnutls_hash_fast(gnutls_digest_algorithm_t algorithm, const void *data, size_t len, void *ret)
+{
+	static int (*real)(gnutls_digest_algorithm_t, const void *, size_t, void *);
+	char thread[16] = "";
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "gnutls_hash_fast");
+	pthread_getname_np(pthread_self(), thread, sizeof(thread));
+	while (!strcmp(thread, "cache-read") && atomic_load(&hold)) {
+		atomic_store(&held, true);
+		pause_ms(1);
+	}
+	return real(algorithm, data, len, ret);
+}
+
+/* While the reader checks a damaged file, the item is forgotten and written anew under the same name. */
+static void test_replaced(const char *dir)
+{
+	struct fixture f;
+	struct item it;
+
+	item_make(&it, 4, 0, TIER_PAGE);
+	open_dir(&f, dir);
+	check(puts_one(&f, &it));
+	flip(file_of(dir, &it, 1), (off_t)page_file_bytes() - 1);
+	atomic_store(&hold, true);
+	check(store_get(f.store, &it.item, &f) == 0);
+	wait_while(!atomic_load(&held));
+	store_clear(f.store);
+	check(puts_one(&f, &it));
+	atomic_store(&hold, false);
+	wait_while((drain(&f), !f.got));
+	is_int(f.last.error, -EBADMSG, "the damage is found");
+	pause_ms(20);
+	ok(there(file_of(dir, &it, 1)) && store_has(f.store, &it.item),
+	   "the file that was written meanwhile stays");
+	ok(gets_right(&f, &it), "and is read");
+	is_int(stats_of(&f).damaged, 0, "nor does it count as damaged");
+	close_store(&f);
+}
+
 static void test_foreign(const char *dir)
 {
 	struct identity_arg other = {.first = 2};
@@ -163,7 +210,8 @@ static void test_owners(const char *dir)
 	pause_ms(20);
 	ok(gets_right(&one, &it[1]), "clearing there deletes nothing");
 	is_int(get(&one, &it[0]), -EBADMSG, "the owner deletes what is damaged");
-	ok(!there(file_of(dir, &it[0], 1)), "at once");
+	wait_while(there(file_of(dir, &it[0], 1)));
+	ok(!there(file_of(dir, &it[0], 1)), "soon");
 	close_store(&one);
 	close_store(&two);
 	open_dir(&one, dir);
@@ -199,6 +247,12 @@ static void test_in_the_way(const char *dir)
 	   "a directory in the file's place: the item is given up, and told");
 	check(puts_one(&f, &it[1]));
 	ok(gets_right(&f, &it[1]) && there(file_of(dir, &it[1], 1)), "the next one is written");
+	store_clear(f.store);
+	wait_while(count_files(dir, ".kv"));
+	snprintf(path, sizeof(path), "%s.partial", file_of(dir, &it[1], 1));
+	check(mkfifo(path, 0600) == 0);
+	ok(puts_one(&f, &it[1]) && gets_right(&f, &it[1]),
+	   "a FIFO in place of the temporary file is not waited for");
 	close_store(&f);
 	open_config(&f, &c);
 	ok(settle(&f) && f.found == 1, "the listing passes it over");
@@ -487,6 +541,7 @@ int main(void)
 		    getenv("CACHE_KILLS") ? (uint32_t)strtoul(getenv("CACHE_KILLS"), NULL, 10)
 					  : 10);
 	test_damage(scratch_path("damage"));
+	test_replaced(scratch_path("replaced"));
 	test_foreign(scratch_path("foreign"));
 	test_owners(scratch_path("owners"));
 	test_in_the_way(scratch_path("in-the-way"));

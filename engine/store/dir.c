@@ -241,14 +241,19 @@ static int make_directories(struct store_dir *d, const char *path)
 	return mkdirat(d->fd, part, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
+/* Creates a file, and its directories if they are missing. Replaces whatever has its name: to open that could wait for
+ * ever (a FIFO), or change another file (a link). */
 static int create(struct store_dir *d, const char *path)
 {
-	int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
+	int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
 	int fd = openat(d->fd, path, flags, 0600), r;
 
-	if (fd >= 0 || errno != ENOENT)
+	if (fd >= 0 || (errno != ENOENT && errno != EEXIST))
 		return fd < 0 ? -errno : fd;
-	r = make_directories(d, path);
+	if (errno == ENOENT)
+		r = make_directories(d, path);
+	else
+		r = unlinkat(d->fd, path, 0) < 0 ? -errno : 0;
 	if (r < 0)
 		return r;
 	fd = openat(d->fd, path, flags, 0600);

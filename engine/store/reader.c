@@ -3,24 +3,21 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Deletes a damaged file if this process is the owner, and forgets a damaged or missing one unless the index has
- * another file for the item by now. Called without the lock, and returns with it. */
-static void drop_file(struct store *s, const struct store_place *place, uint64_t serial, int error,
-		      struct err *why)
+/* Forgets a damaged or missing file; if this process is the owner, the writer thread deletes it. Does nothing if the
+ * index has no file for the item any more, or another one: then the writer deletes the file that was read, or has
+ * deleted it, and a new file may have its name. Called under the lock. */
+static void drop_file(struct store *s, const struct store_place *place, uint64_t serial,
+		      const struct err *why)
 {
-	struct store_entry *entry;
+	struct store_entry *entry = store_index_find(&s->index, &place->item);
 
-	/* The file is deleted before it is forgotten: while the index has this file, the writer writes no other in its
-	 * place. */
-	if (store_dir_owned(&s->dir) && error != -ENOENT)
-		store_dir_remove(&s->dir, place);
-	store_lock(s);
-	entry = store_index_find(&s->index, &place->item);
-	if (entry && entry->on_disk && entry->serial == serial) {
-		store_index_unfile(&s->index, entry);
-		s->stats.damaged++;
-		store_forget(s, entry, why);
-	}
+	if (!entry || !entry->on_disk || entry->serial != serial)
+		return;
+	store_index_unfile(&s->index, entry);
+	if (store_dir_owned(&s->dir))
+		store_doom_file(s, place);
+	s->stats.damaged++;
+	store_forget(s, entry, why);
 }
 
 /* Whether the file counts as damaged after this error of reading it. */
@@ -49,10 +46,9 @@ static void read_entry(struct store *s, struct pending_event *ev, const struct s
 	ev->e.error = r;
 	if (r < 0) {
 		store_block_put(b);
+		store_lock(s);
 		if (is_damage(r))
-			drop_file(s, place, serial, r, &ev->e.why);
-		else
-			store_lock(s);
+			drop_file(s, place, serial, &ev->e.why);
 		return;
 	}
 	store_lock(s);

@@ -97,6 +97,14 @@ void store_doom(struct store *s, struct store_entry *entry)
 	pthread_cond_signal(&s->writer_work);
 }
 
+void store_doom_file(struct store *s, const struct store_place *place)
+{
+	struct store_entry *entry = store_index_add(&s->index, place, true);
+
+	if (entry)
+		store_doom(s, entry);
+}
+
 /* ---- jobs ---- */
 
 bool store_queue_has_room(const struct store *s, uint64_t bytes)

@@ -3,9 +3,9 @@
  *
  *     store.c    opens and closes; the functions that the engine thread calls
  *     writer.c   the writer thread: has the identity computed, lists the files, writes jobs in their order, evicts
- *                files, deletes files of forgotten items, sets the times of files that were used
- *     reader.c   the reader thread: answers gets of items that are not in memory, deletes damaged files; evicts blocks
- *                from host memory, because the writer may be busy hashing weights
+ *                files, deletes files of forgotten items and damaged files, sets the times of files that were used
+ *     reader.c   the reader thread: answers gets of items that are not in memory; evicts blocks from host memory,
+ *                because the writer may be busy hashing weights
  *
  * One lock guards the index, the queues and the events. No thread holds it during a system call on files, or while it
  * frees a block. */
@@ -48,7 +48,8 @@ struct store {
 	uint64_t beside_bytes; /* bytes of blocks that jobs keep and the host tier does not */
 	struct list requests;  /* gets for the reader, oldest first; linked by pending_event.node */
 	struct list events;    /* events to be polled, oldest first; linked by pending_event.node */
-	/* entries that are not in the index, whose files the writer deletes; linked by .disk */
+	/* entries that are not in the index, whose files the writer deletes before it writes another file; linked by
+	 * .disk */
 	struct list doomed;
 	/* entries that are not in the index, which the reader frees; linked by .host */
 	struct list trash;
@@ -107,6 +108,10 @@ void store_forget(struct store *s, struct store_entry *entry, const struct err *
 
 /* Makes the writer delete the file of an entry that is not in the index; takes the entry. */
 void store_doom(struct store *s, struct store_entry *entry);
+
+/* Makes the writer delete a file that no entry of the index has. The writer deletes it before it writes another file
+ * of that name. If memory is short, the file stays, and the next start finds it again. */
+void store_doom_file(struct store *s, const struct store_place *place);
 
 /* Returns whether one more block of this size may wait to be written outside the host tier. The first one always
  * may. */

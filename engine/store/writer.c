@@ -87,9 +87,7 @@ static void add_found(struct store *s, const struct found *f, uint64_t *n_damage
 	if (!owned && (foreign || !whole || s->forget_found))
 		return;
 	if (!foreign && (!whole || s->forget_found)) {
-		entry = store_index_add(&s->index, &f->place, true);
-		if (entry)
-			store_doom(s, entry);
+		store_doom_file(s, &f->place);
 		if (!whole)
 			tell_damaged(s, f, n_damaged);
 		return;
@@ -339,8 +337,8 @@ static struct store_job *next_job(struct store *s)
 	return job && job->entry && is_paused(s) ? NULL : job;
 }
 
-/* Deletes one file of a forgotten item, or deals with one job, or evicts one file, or sets the time of one file. Called
- * with the lock and returns with it. False: there was nothing to do. */
+/* Deletes one file of `doomed`, or deals with one job, or evicts one file, or sets the time of one file. Called with the
+ * lock and returns with it. False: there was nothing to do. */
 static bool write_something(struct store *s)
 {
 	struct store_entry *entry;
