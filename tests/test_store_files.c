@@ -147,6 +147,51 @@ static void test_replaced(const char *dir)
 	close_store(&f);
 }
 
+static int give_away(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return lchown(path, 65534, 65534);
+}
+
+/* A file that this process may not read. A test that runs as root is another user meanwhile. */
+static void test_unreadable(const char *dir)
+{
+	bool root = geteuid() == 0;
+	struct fixture f;
+	struct item it;
+
+	item_make(&it, 5, 0, TIER_PAGE);
+	open_dir(&f, dir);
+	check(puts_one(&f, &it) && chmod(file_of(dir, &it, 1), 0) == 0);
+	check(!root || (nftw(dir, give_away, 16, FTW_PHYS) == 0 && seteuid(65534) == 0));
+	is_int(get(&f, &it), -EACCES, "a file that may not be read is a miss");
+	ok(f.gone == 1 && puts_one(&f, &it) && gets_right(&f, &it), "and is written anew");
+	check(!root || seteuid(0) == 0);
+	close_store(&f);
+	ok_all("a file of mode 0");
+}
+
+/* A clock that was wrong has given a file a time before 1970. */
+static void test_long_ago(const char *dir)
+{
+	const struct timespec then[2] = {{.tv_sec = -86400}, {.tv_sec = -86400}};
+	struct store_config c = config_of(dir);
+	struct fixture f;
+	struct item it[2];
+
+	make_paths(it, 2, 60);
+	open_dir(&f, dir);
+	check(puts_one(&f, &it[0]) && puts_one(&f, &it[1]));
+	close_store(&f);
+	check(utimensat(AT_FDCWD, file_of(dir, &it[1], 1), then, 0) == 0);
+	c.disk_bytes = 4096;
+	open_settled(&f, &c);
+	wait_while(stats_of(&f).disk_items > 1);
+	ok(store_has(f.store, &it[0].item) && !store_has(f.store, &it[1].item),
+	   "a file from before 1970 is the oldest");
+	close_store(&f);
+	ok_all("a time before 1970");
+}
+
 static void test_foreign(const char *dir)
 {
 	struct identity_arg other = {.first = 2};
@@ -542,6 +587,8 @@ int main(void)
 					  : 10);
 	test_damage(scratch_path("damage"));
 	test_replaced(scratch_path("replaced"));
+	test_unreadable(scratch_path("unreadable"));
+	test_long_ago(scratch_path("long-ago"));
 	test_foreign(scratch_path("foreign"));
 	test_owners(scratch_path("owners"));
 	test_in_the_way(scratch_path("in-the-way"));

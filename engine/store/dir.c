@@ -167,7 +167,9 @@ static int see_file(struct listing *l, int fd, const char *name)
 				snprintf(l->other, sizeof(l->other), "%s", name);
 			return 0;
 		}
-		return l->see(l->arg, &p, (uint64_t)st.st_size, clock_ns(st.st_mtim));
+		/* a time before 1970 is negative, and as an unsigned number would be the latest of all */
+		return l->see(l->arg, &p, (uint64_t)st.st_size,
+			      st.st_mtim.tv_sec < 0 ? 0 : clock_ns(st.st_mtim));
 	}
 	if (store_dir_owned(l->dir) && len > strlen(PARTIAL) &&
 	    !strcmp(name + len - strlen(PARTIAL), PARTIAL))

@@ -20,11 +20,11 @@ static void drop_file(struct store *s, const struct store_place *place, uint64_t
 	store_forget(s, entry, why);
 }
 
-/* Whether the file counts as damaged after this error of reading it. */
+/* Whether the file counts as damaged after this error of reading it: another try would fail too. */
 static bool is_damage(int error)
 {
 	return error == -EBADMSG || error == -ENOENT || error == -EIO || error == -EISDIR ||
-	       error == -ENOTDIR;
+	       error == -ENOTDIR || error == -EACCES;
 }
 
 /* Reads the file of an entry and puts the block or the error into the event. Called with the lock and returns with it,

@@ -7,7 +7,7 @@
  * One thread (the engine's) puts and gets items, and these calls never wait for a disk. Two threads of the store do the
  * slow work; the results are events that the caller polls. An item is named by its content (prefix_cache/tiers.h) and
  * never changes, so an item with the right name is the right item. Every byte of a file is checked before an item is
- * handed out. A file that fails a check counts as missing, and the owner (below) deletes it.
+ * handed out. A file that fails a check or may not be read counts as missing, and the owner (below) deletes it.
  *
  * Host memory. A block can be got as soon as it was put. Above `host_bytes` the least recently used blocks are
  * evicted (index.h has the order). A block that is evicted before it is written stays in the queue, as long as the
