@@ -18,6 +18,7 @@ struct http {
 	bool admin;			/* endpoints for the operator are served */
 	const struct api_keys *keys;	/* as in struct http_listener (http.h); borrowed */
 	const struct networks *trusted; /* --trusted-proxy; borrowed */
+	struct MHD_Response *no_memory; /* the answer of send_no_memory; owned */
 	_Atomic bool closing;		/* set by main, in http_stop */
 };
 
@@ -78,12 +79,22 @@ void exchange_free(struct exchange *x) ON(role_http);
  * writes the request's line in the log (call_unref). Otherwise writes that line. */
 void exchange_end(struct exchange *x) ON(role_http);
 
-/* send.c: hands a whole answer to libmicrohttpd. body is taken, also on failure. type: the Content-Type, NULL: none. */
+/* send.c: hands a whole answer to libmicrohttpd, or the error of send_no_memory if body->failed is set. body is taken in
+ * either case. type: the Content-Type, NULL: none. */
 enum MHD_Result send_whole(struct MHD_Connection *mc, struct exchange *x, unsigned status,
 			   const char *type, struct buf *body) ON(role_http);
 
 /* send.c: hands the answer for an error to libmicrohttpd: its status and its JSON. */
 enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const struct err *e)
+	ON(role_http);
+
+/* send.c: makes the answer that send_no_memory sends, so that it needs no memory when memory is short. NULL: out of
+ * memory. */
+struct MHD_Response *send_make_no_memory(void);
+
+/* send.c: hands h->no_memory to libmicrohttpd: status 503, after which the connection is closed. x NULL: the request has
+ * no exchange. */
+enum MHD_Result send_no_memory(struct MHD_Connection *mc, struct http *h, struct exchange *x)
 	ON(role_http);
 
 /* send.c: sends the call's answer or begins its stream. Suspends the connection if there is nothing to send yet.

@@ -198,8 +198,11 @@ int http_start(struct server *s, struct watch *w, const struct http_listener *l,
 	const unsigned most = l->admin ? ADMIN_CONNECTIONS : connection_limit(s->options.admin);
 	struct http *h = calloc(1, sizeof(*h));
 
-	if (!h) {
+	if (h)
+		h->no_memory = send_make_no_memory();
+	if (!h || !h->no_memory) {
 		close(l->fd);
+		free(h);
 		return err_no_memory(e);
 	}
 	/* The watch counts the few connections at --admin-port as well, but its limit is that of the main port. So
@@ -229,6 +232,7 @@ int http_start(struct server *s, struct watch *w, const struct http_listener *l,
 				 MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
 	if (!h->daemon) {
 		close(l->fd);
+		MHD_destroy_response(h->no_memory);
 		free(h);
 		return err_set(e, EIO, "cannot start the HTTP server");
 	}
@@ -244,5 +248,6 @@ void http_stop(struct http *h)
 	atomic_store(&h->closing, true);
 	watch_close_calls(h->watch);
 	MHD_stop_daemon(h->daemon);
+	MHD_destroy_response(h->no_memory);
 	free(h);
 }

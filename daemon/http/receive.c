@@ -203,11 +203,9 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 	const char *rest;
 	int r;
 
-	if (!info || !info->socket_context)
-		return MHD_NO;
-	x = calloc(1, sizeof(*x));
+	x = info && info->socket_context ? calloc(1, sizeof(*x)) : NULL;
 	if (!x)
-		return MHD_NO;
+		return send_no_memory(mc, h, NULL);
 	*ret = x;
 	x->http = h;
 	x->connection = info->socket_context;
@@ -305,7 +303,7 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 	struct call *c = call_new(h->server, x->endpoint);
 
 	if (!c)
-		return MHD_NO;
+		return send_no_memory(mc, h, x);
 	x->call = c;
 	c->owner = x->owner;
 	memcpy(c->client_id, x->access.id, sizeof(c->client_id));
@@ -361,7 +359,6 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 		if (!r && !p->get)
 			return start_call(mc, x);
 	}
-	watch_answering(x->http->watch, x->connection, NULL);
 	buf_init(&body, 1 << 20);
 	if (x->options && !x->error.code)
 		return send_whole(mc, x, MHD_HTTP_OK, NULL, &body);

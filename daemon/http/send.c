@@ -15,25 +15,31 @@ enum {
 	/* seconds in Retry-After, with status 503 and with status 429 */
 	RETRY_LOADING = 2,
 	RETRY_BUSY = 1,
+	NO_MEMORY_BODY = 1 << 10, /* the most bytes of the body of send_no_memory */
 };
 
 static const char type_json[] = "application/json";
 
 /* ---- whole answers ---- */
 
-static void add_error_headers(struct MHD_Response *r, const struct exchange *x, unsigned status)
+static void add_retry_header(struct MHD_Response *r, int after)
 {
 	char seconds[16];
 
+	snprintf(seconds, sizeof(seconds), "%d", after);
+	MHD_add_response_header(r, "Retry-After", seconds);
+}
+
+static void add_error_headers(struct MHD_Response *r, const struct exchange *x, unsigned status)
+{
 	if (status == MHD_HTTP_METHOD_NOT_ALLOWED && x->endpoint)
 		MHD_add_response_header(r, "Allow", exchange_methods(x->endpoint));
 	if (status == MHD_HTTP_UNAUTHORIZED)
 		MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
-	if (status != MHD_HTTP_TOO_MANY_REQUESTS && status != MHD_HTTP_SERVICE_UNAVAILABLE)
-		return;
-	snprintf(seconds, sizeof(seconds), "%d",
-		 status == MHD_HTTP_TOO_MANY_REQUESTS ? RETRY_BUSY : RETRY_LOADING);
-	MHD_add_response_header(r, "Retry-After", seconds);
+	if (status == MHD_HTTP_TOO_MANY_REQUESTS)
+		add_retry_header(r, RETRY_BUSY);
+	if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
+		add_retry_header(r, RETRY_LOADING);
 }
 
 /* Adds the headers of an answer to OPTIONS. */
@@ -74,18 +80,26 @@ static void add_headers(struct MHD_Connection *mc, struct MHD_Response *r, const
 		add_options_headers(mc, r, x, cors);
 }
 
+/* Notes that an answer with this status begins, for the log and the metrics, and that its client has to read it. */
+static void begin_answer(struct exchange *x, unsigned status)
+{
+	x->access.status = status;
+	if (x->call)
+		call_waits(x->call, true);
+	else
+		watch_answering(x->http->watch, x->connection, NULL);
+	metrics_response(&x->http->server->metrics, x->endpoint ? x->endpoint->path : "other",
+			 status);
+}
+
 static enum MHD_Result queue_response(struct MHD_Connection *mc, struct exchange *x,
-				      unsigned status, struct MHD_Response *r)
+				      unsigned status, struct MHD_Response *r) ON(role_http)
 {
 	enum MHD_Result ok;
 
 	add_headers(mc, r, x);
 	add_error_headers(r, x, status);
-	x->access.status = status;
-	if (x->call)
-		call_waits(x->call, true);
-	metrics_response(&x->http->server->metrics, x->endpoint ? x->endpoint->path : "other",
-			 status);
+	begin_answer(x, status);
 	ok = MHD_queue_response(mc, status, r);
 	MHD_destroy_response(r);
 	return ok;
@@ -100,7 +114,7 @@ enum MHD_Result send_whole(struct MHD_Connection *mc, struct exchange *x, unsign
 		r = MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_FREE);
 	if (!r) {
 		buf_release(body);
-		return MHD_NO;
+		return send_no_memory(mc, x->http, x);
 	}
 	*body = (struct buf){0};
 	if (type)
@@ -120,10 +134,49 @@ enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const 
 	struct buf body;
 	int status;
 
-	note_error(x, e);
 	buf_init(&body, 64 << 10);
 	status = openai_error(e, &body);
+	if (!body.failed) /* else send_whole sends another error */
+		note_error(x, e);
 	return send_whole(mc, x, (unsigned)status, type_json, &body);
+}
+
+/* ---- memory is short ---- */
+
+struct MHD_Response *send_make_no_memory(void)
+{
+	struct MHD_Response *r = NULL;
+	struct buf body;
+	struct err e;
+
+	err_no_memory(&e);
+	buf_init(&body, NO_MEMORY_BODY);
+	openai_error(&e, &body);
+	if (!body.failed)
+		r = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
+	if (!r) {
+		buf_release(&body);
+		return NULL;
+	}
+	MHD_add_response_header(r, "Content-Type", type_json);
+	MHD_add_response_header(r, "Connection", "close");
+	add_retry_header(r, RETRY_LOADING);
+	return r;
+}
+
+enum MHD_Result send_no_memory(struct MHD_Connection *mc, struct http *h, struct exchange *x)
+{
+	struct err e;
+
+	err_no_memory(&e);
+	if (x) {
+		note_error(x, &e);
+		begin_answer(x, MHD_HTTP_SERVICE_UNAVAILABLE);
+	} else {
+		metrics_error(&h->server->metrics, e.code);
+		metrics_response(&h->server->metrics, "other", MHD_HTTP_SERVICE_UNAVAILABLE);
+	}
+	return MHD_queue_response(mc, MHD_HTTP_SERVICE_UNAVAILABLE, h->no_memory);
 }
 
 /* ---- tokens ---- */
@@ -292,7 +345,7 @@ static enum MHD_Result send_pieces(struct MHD_Connection *mc, struct exchange *x
 		return send_error(mc, x, &e);
 	r = MHD_create_response_from_callback(size, BLOCK, read_answer, x, NULL);
 	if (!r)
-		return MHD_NO;
+		return send_no_memory(mc, x->http, x);
 	MHD_add_response_header(r, "Content-Type", type);
 	if (x->streams) {
 		MHD_add_response_header(r, "Cache-Control", "no-cache");

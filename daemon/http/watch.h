@@ -61,9 +61,9 @@ void watch_close(struct watch *w, struct connection *c);
  * (received 0), and whenever some of the body has: `received` bytes of it have arrived by now. */
 void watch_receiving(struct watch *w, struct connection *c, uint64_t received);
 
-/* http: to be called when the body has arrived. `call` is borrowed until watch_idle, and is aborted if the client
- * leaves before that; it has no time limit. NULL: the request is answered at once, without a call, and the client has
- * to read the answer in time. */
+/* http: to be called when the body has arrived and a call begins its work: `call` is borrowed until watch_idle, and is
+ * aborted if the client leaves before that; it has no time limit. Also to be called with NULL, when an answer without a
+ * call begins, perhaps before the body has arrived: the client has to read that answer in time. */
 void watch_answering(struct watch *w, struct connection *c, struct call *call);
 
 /* http: gives the call back, if there is one, because the request is completed, and sets the time by which the headers
