@@ -294,9 +294,10 @@ const char *fake_device_draw(struct fake_device *d, const struct plan *p,
 	EXPECT(p->n_draws <= d->config.max_seqs);
 	for (uint32_t i = 0; i < p->n_draws; i++) {
 		const struct plan_draw *draw = &p->draws[i];
-		struct fake_seat *seat = &d->seats[draw->seat];
+		struct fake_seat *seat;
 
 		EXPECT(draw->seat < d->config.max_seqs && draw->row < p->n_rows);
+		seat = &d->seats[draw->seat];
 		EXPECT(i == 0 || p->draws[i - 1].row <= draw->row);
 		for (uint32_t k = 0; k < i; k++)
 			EXPECT(p->draws[k].seat != draw->seat);

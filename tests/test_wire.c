@@ -283,6 +283,9 @@ TEST(ranges)
 	CHANGED(WIRE_STATUS, (m.status.n_draws = 1, m.status.draws = &draw), "draw 0 has no token");
 	draw.v = (struct draw_result){.token = 1, .n_top = 21};
 	CHANGED(WIRE_STATUS, (m.status.n_draws = 1, m.status.draws = &draw), "draw 0 has no token");
+	draw.v = (struct draw_result){.token = 1, .rank = 1};
+	CHANGED(WIRE_STATUS, (m.status.n_draws = 1, m.status.draws = &draw),
+		"draw 0 has rank 1, as only a scored token has");
 	CHANGED(WIRE_PONG, m.pong.n_keys = WIRE_KEYS_MAX + 1, "n_keys is 4097");
 	peer.endpoint[0] = 0;
 	CHANGED(WIRE_ANNOUNCE, m.announce.peer = peer, "an endpoint is no text");

@@ -434,6 +434,7 @@ LIES = {
     "a token outside of the vocabulary": lambda c, p: everything(c, p, vocabulary),
     "a negative token": lambda c, p: everything(c, p, -1),
     "a log-probability that is none": lambda c, p: everything(c, p, 5, [draw(5, float("nan"))] * p.choices),
+    "a rank, as a token of the prompt has": lambda c, p: everything(c, p, 5, [draw(5, rank=1)] * p.choices),
     "21 best tokens": lambda c, p: everything(c, p, 5, [draw(5, 0, 21)] * p.choices),
     "a layer that there is not": one_window(lambda w, p: w.update(layer=900)),
     "a part of another kind": one_window(lambda w, p: w.update(part=2, first=0)),

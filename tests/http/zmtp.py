@@ -132,8 +132,8 @@ def window(delivery, sequence, pieces, first_layer=0, n_layers=1, tokens=(0, 1))
                    b"".join(struct.pack("<QIIII", *p) for p in pieces), delivery)
 
 
-def draw(token, logprob=0.0, n_top=0):
-    return struct.pack("<ifII", token, logprob, 0, n_top) + bytes(160)
+def draw(token, logprob=0.0, n_top=0, rank=0):
+    return struct.pack("<ifII", token, logprob, rank, n_top) + bytes(160)
 
 
 def status(delivery, what, code=0, windows=0, total=0, draws=(), text=b"", cached=0):

@@ -31,10 +31,7 @@ struct worker {
 	struct attempt *attempts; /* of a prefill worker: the prompts that it was sent */
 	struct gossip *gossip;	  /* of a prefill worker: the keys of pages that it has cached */
 	uint64_t *told;		  /* [n_decode] how far each decode worker was told (gossip.h) */
-	struct {
-		uint32_t n_draws;
-		double end;
-	} out[2]; /* plans that are not committed, oldest first: their draws, and the times when they end */
+	uint32_t n_draws[2]; /* [n_out] of the plans that are not committed, oldest first */
 	uint32_t n_out;
 	uint64_t steps;
 	double device_free, busy_s;
@@ -265,8 +262,7 @@ static int plan(struct fleet *f, uint32_t number)
 			w->busy_s += seconds;
 			w->computed_tokens += p->n_prefill_tokens;
 			w->steps++;
-			w->out[w->n_out].n_draws = p->n_draws;
-			w->out[w->n_out++].end = w->device_free;
+			w->n_draws[w->n_out++] = p->n_draws;
 			ship(f, w, p, begin, w->device_free);
 			r = add_event(f, (struct event){.at = w->device_free,
 							.type = EVENT_STEP,
@@ -303,10 +299,10 @@ static int step_ended(struct fleet *f, uint32_t number)
 	uint32_t n;
 	int r = 0;
 
-	for (uint32_t i = 0; i < w->out[0].n_draws; i++)
+	for (uint32_t i = 0; i < w->n_draws[0]; i++)
 		f->draws[i].token = workload_token((uint64_t)number << 40 | step, i);
 	n = scheduler_commit(w->s, f->draws, f->answers);
-	w->out[0] = w->out[1];
+	w->n_draws[0] = w->n_draws[1];
 	w->n_out--;
 	for (uint32_t i = 0; i < n && r == 0; i++) {
 		struct attempt *a;
