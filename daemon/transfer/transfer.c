@@ -184,7 +184,7 @@ static void end_failed(struct transfer *t) ON(role_transfer)
 }
 
 /* Handles a message that cannot be read: fails the delivery that it names. If a prefill worker does not know the
- * delivery, it tells the peer that the delivery has failed. */
+ * delivery, it tells the decode worker that the delivery has failed. The registry has no deliveries. */
 static void hear_unreadable(struct transfer *t, uint32_t link, zmq_msg_t *head, const struct err *e)
 	ON(role_transfer)
 {
@@ -194,7 +194,7 @@ static void hear_unreadable(struct transfer *t, uint32_t link, zmq_msg_t *head, 
 	/* A message that concerns no attempt is logged at level debug only, so that a peer cannot fill the log. */
 	if (!a) {
 		log_debug("transfer: a message that cannot be read: %s", e->text);
-		if (delivery && is_prefill(t))
+		if (delivery && link >= PORT_OUTGOING)
 			decode_peers_unreadable(&t->decode, link, delivery, e);
 		return;
 	}

@@ -17,7 +17,7 @@ import threading
 import time
 
 import zmtp
-from harness import Askers, Server, decode_worker, done, goldens, ok, parallel, prefill_worker, same
+from harness import Askers, Server, decode_worker, done, goldens, ok, parallel, prefill_worker, same, wait_for
 from zmtp import Closed, call, draw, message, prepare, status, window
 
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 300
@@ -357,6 +357,41 @@ time.sleep(2 * DEAD_S)
 late = decode_worker([prefill.endpoint], *BEAT)
 ok(late.wait_metric("transfer_peers", 1, 10) is not None, "after 1100 strangers a decode worker still comes in", prefill.text()[-800:])
 late.stop()
+
+
+# ---- a registry that sends what only a peer may send ----
+
+class Registry:
+    """Hears what a worker says, and answers nothing."""
+
+    def __init__(self):
+        self.listener, self.connection, self.heard = socket.create_server(("127.0.0.1", 0)), None, 0
+        self.endpoint = f"tcp://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        try:
+            self.connection = zmtp.Connection(self.listener.accept()[0], b"ROUTER")
+            while self.connection.receive(600):
+                self.heard += 1
+        except (Closed, OSError):
+            pass
+
+
+def hears(registry, n):
+    return wait_for(lambda: registry.heard >= n)
+
+
+for name, start in (("prefill", prefill_worker), ("decode", lambda *args: decode_worker([prefill.endpoint], *args))):
+    registry = Registry()
+    worker = start(*BEAT, "--registry", registry.endpoint)
+    hears(registry, 1)
+    for f in (whole, whole + b"x", status(9, zmtp.SUCCESS), status(9, 7), window(9, 0, [(8, 3, 0, 1, 0)]), message(zmtp.WINDOW, b"", 9),
+              message(zmtp.ABORT, b"x", 9), good.frame(), message(zmtp.PING, bytes(8)), message(zmtp.PONG, bytes(3)), b"", b"x"):
+        registry.connection.send(f)
+    ok(hears(registry, registry.heard + 3) and worker.process.poll() is None,
+       f"a {name} worker goes on when its registry sends messages of peers, also some that cannot be read", worker.text()[-500:])
+    worker.stop()
 
 
 # ---- a prefill worker that lies ----

@@ -31,7 +31,7 @@ struct worker {
 	struct attempt *attempts; /* of a prefill worker: the prompts that it was sent */
 	struct gossip *gossip;	  /* of a prefill worker: the keys of pages that it has cached */
 	uint64_t *told;		  /* [n_decode] how far each decode worker was told (gossip.h) */
-	uint32_t n_draws[2]; /* [n_out] of the plans that are not committed, oldest first */
+	uint32_t n_draws[2];	  /* [n_out] of the plans that are not committed, oldest first */
 	uint32_t n_out;
 	uint64_t steps;
 	double device_free, busy_s;
