@@ -35,6 +35,12 @@ static bool replaced; /* the next line replaces the last one on the terminal; gu
 #define TERMINAL_NS UINT64_C(100000000)
 #define LINES_NS    UINT64_C(5000000000)
 
+/* The length of a full bar, in characters. */
+enum { BAR = 16 };
+
+/* The share of a line that has no bar. */
+#define NO_BAR (-1.0)
+
 /* The longest time in milliseconds that log_last waits for a reader. */
 enum { LAST_MS = 1000 };
 
@@ -113,21 +119,30 @@ static void put_dropped(void)
 		told += more;
 }
 
-/* Writes a line. passing: the line is on a terminal, gets no newline, and is erased before the next line. */
-__attribute__((format(printf, 3, 0))) static void write_line(enum log_level level, bool passing,
+/* Writes a line. share: NO_BAR, or the part of a bar's length that is full. A line with a bar is on a terminal, gets no
+ * newline, and is erased before the next line. */
+__attribute__((format(printf, 3, 0))) static void write_line(enum log_level level, double share,
 							     const char *fmt, va_list ap)
 {
+	static const char full[] = "################", empty[] = "................";
 	static const char erase[] = "\r\033[K";
+	const bool passing = share >= 0;
+	const int n_full = passing ? (int)(MIN(share, 1) * BAR) : 0;
 	char line[2048];
+	/* Behind these bytes there is room for a bar or a newline. */
+	const size_t size = sizeof(line) - BAR - 4;
 	int saved = errno;
 	size_t n = 1; /* line[0] is a newline, which is written if the line before was cut */
 	int r;
 
 	line[0] = '\n';
-	n += line_head(level, line + n, sizeof(line) - n);
-	r = vsnprintf(line + n, sizeof(line) - n, fmt, ap);
-	n = r < 0 ? n : MIN(n + (size_t)r, sizeof(line) - 2);
-	if (!passing)
+	n += line_head(level, line + n, size - n);
+	r = vsnprintf(line + n, size - n, fmt, ap);
+	n = r < 0 ? n : MIN(n + (size_t)r, size - 1);
+	if (passing)
+		n += (size_t)snprintf(line + n, sizeof(line) - n, " [%.*s%.*s]", n_full, full,
+				      BAR - n_full, empty);
+	else
 		line[n++] = '\n';
 	pthread_mutex_lock(&lock);
 	if (replaced && put(erase, sizeof(erase) - 1))
@@ -149,21 +164,32 @@ void log_write(enum log_level level, const char *fmt, ...)
 	if (!log_enabled(level))
 		return;
 	va_start(ap, fmt);
-	write_line(level, false, fmt, ap);
+	write_line(level, NO_BAR, fmt, ap);
 	va_end(ap);
 }
 
-void log_progress(struct log_progress *p, uint64_t now_ns, bool end, const char *fmt, ...)
+void log_progress(struct log_progress *p, uint64_t now_ns, double share, const char *fmt, ...)
 {
 	bool terminal = isatty(STDERR_FILENO);
 	va_list ap;
 
-	if (!log_enabled(LOG_LEVEL_INFO) || (end ? !p->told : now_ns < p->next_ns))
+	if (!log_enabled(LOG_LEVEL_INFO) || now_ns < p->next_ns)
 		return;
 	p->told = true;
 	p->next_ns = now_ns + (terminal ? TERMINAL_NS : LINES_NS);
 	va_start(ap, fmt);
-	write_line(LOG_LEVEL_INFO, terminal && !end, fmt, ap);
+	write_line(LOG_LEVEL_INFO, terminal ? share : NO_BAR, fmt, ap);
+	va_end(ap);
+}
+
+void log_progress_end(struct log_progress *p, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!p->told)
+		return;
+	va_start(ap, fmt);
+	write_line(LOG_LEVEL_INFO, NO_BAR, fmt, ap);
 	va_end(ap);
 }
 

@@ -34,18 +34,23 @@ enum { LOG_MORE_MAX = 48 };
  * line that was written, or "" if none was. If not, counts the line as left out. */
 bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX]) MUST_CHECK;
 
-/* The lines about the progress of a long work, such as the loading of a model. On a terminal one line is replaced again
- * and again; elsewhere there is a new line every 5 seconds at most. One thread uses a struct log_progress. */
+/* The lines about the progress of a long work, such as the loading of a model. On a terminal one line with a bar is
+ * replaced again and again; elsewhere there is a new line every 5 seconds at most. One thread uses a struct
+ * log_progress. */
 struct log_progress {
 	/* No line but the last is written before this time. The caller sets it for the first line. */
 	uint64_t next_ns;
 	bool told; /* there was a line */
 };
 
-/* Writes a line about the progress, unless it is too early for one. end: the work is done. Then the line is written at
- * any time, but only if there was one before, and on a terminal no other line replaces it. */
-void log_progress(struct log_progress *p, uint64_t now_ns, bool end, const char *fmt, ...)
+/* Writes a line about the progress, unless it is too early for one. share: the part of the work that is done, from 0 to
+ * 1. It is the length of the bar. */
+void log_progress(struct log_progress *p, uint64_t now_ns, double share, const char *fmt, ...)
 	PRINTF(4, 5);
+
+/* Writes the last line, about a work that is done, but only if log_progress wrote a line before. No other line replaces
+ * it. */
+void log_progress_end(struct log_progress *p, const char *fmt, ...) PRINTF(2, 3);
 
 /* Writes the sentence with which the program ends, whatever log_set_level was given. The line has neither time nor
  * level. If standard error takes no data now, waits for a second at most. */

@@ -224,8 +224,7 @@ static int load_weights(struct engine *g, const struct weights *w, uint64_t *ret
 			*e = p.error;
 		return -p.error.code;
 	}
-	log_progress(&p.progress, clock_now_ns(), true, "loaded %.2f GiB of weights",
-		     (double)p.all / (1 << 30));
+	log_progress_end(&p.progress, "loaded %.2f GiB of weights", (double)p.all / (1 << 30));
 	*ret_saved = p.saved;
 	*ret_plain = p.plain;
 	return kernels_status(g->kernels, e);

@@ -335,7 +335,7 @@ int kernels_add_programs(struct kernels *k, struct library *l, bool int8, struct
 {
 	const uint32_t built = l->built, loaded = l->loaded;
 	struct log_progress progress = {0};
-	uint32_t all = 0, done = 0;
+	uint32_t all = 0, n_built = 0, n_wanted = 0;
 	int r = 0;
 
 	for (const struct program *p = programs; p < programs + ARRAY_SIZE(programs); p++)
@@ -343,12 +343,14 @@ int kernels_add_programs(struct kernels *k, struct library *l, bool int8, struct
 	for (const struct program *p = programs; p < programs + ARRAY_SIZE(programs); p++)
 		for (uint32_t i = 0, n = times(k, p, int8); r == 0 && i < n; i++) {
 			r = add_program(k, l, p, i / k->cuts.n[p->cuts], i % k->cuts.n[p->cuts], e);
-			done++;
-			if (r == 0 && l->built > built)
-				log_progress(&progress, clock_now_ns(), done == all,
-					     "compiled %u of %u programs", l->built - built,
-					     all - (l->loaded - loaded));
+			n_built = l->built - built;
+			n_wanted = all - (l->loaded - loaded);
+			if (r == 0 && n_built)
+				log_progress(&progress, clock_now_ns(), (double)n_built / n_wanted,
+					     "compiled %u of %u programs", n_built, n_wanted);
 		}
+	if (r == 0)
+		log_progress_end(&progress, "compiled %u of %u programs", n_built, n_wanted);
 	return r;
 }
 

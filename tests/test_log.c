@@ -143,15 +143,15 @@ TEST(progress)
 	if (!ok(!pipe(fds), "a pipe"))
 		return;
 	log_into(fds[1]);
-	log_progress(&p, 0, false, "compiled %d of 3", 1);
-	log_progress(&p, 4 * second, false, "compiled %d of 3", 2);
+	log_progress(&p, 0, 0.3, "compiled %d of 3", 1);
+	log_progress(&p, 4 * second, 0.6, "compiled %d of 3", 2);
 	is_int(count(read_all(fds[0]), "\n"), 1, "within 5 seconds one line");
-	log_progress(&p, 6 * second, false, "compiled %d of 3", 2);
+	log_progress(&p, 6 * second, 0.6, "compiled %d of 3", 2);
 	ok(count(read_all(fds[0]), "compiled 2 of 3\n") == 1, "then the next");
-	log_progress(&p, 6 * second, true, "compiled %d of 3", 3);
-	ok(count(read_all(fds[0]), "compiled 3 of 3\n") == 1, "and the last at once");
-	log_progress(&quiet, second, false, "loaded %d", 1);
-	log_progress(&quiet, second, true, "loaded %d", 1);
+	log_progress_end(&p, "compiled %d", 3);
+	ok(count(read_all(fds[0]), "compiled 3\n") == 1, "and the last at once");
+	log_progress(&quiet, second, 0.5, "loaded %d", 1);
+	log_progress_end(&quiet, "loaded %d", 1);
 	is_str(read_all(fds[0]), "", "what ends soon is not mentioned");
 	close(fds[0]);
 	close(fds[1]);
@@ -169,22 +169,25 @@ TEST(progress_on_a_terminal)
 		return;
 	}
 	log_into(fd);
-	log_progress(&p, 0, false, "compiled %d of 4", 1);
-	log_progress(&p, 50 * ms, false, "compiled %d of 4", 2);
-	log_progress(&p, 150 * ms, false, "compiled %d of 4", 3);
+	log_progress(&p, 0, 0.25, "compiled %d of 4", 1);
+	log_progress(&p, 50 * ms, 0.5, "compiled %d of 4", 2);
+	log_progress(&p, 150 * ms, 0.75, "compiled %d of 4", 3);
 	log_info("another line");
-	log_progress(&p, 300 * ms, false, "compiled %d of 4", 3);
-	log_progress(&p, 310 * ms, true, "compiled %d of 4", 4);
+	log_progress(&p, 300 * ms, 1, "compiled %d of 4", 4);
+	log_progress_end(&p, "compiled %d", 4);
 	read_all(terminal);
 	is_int(count(text, "\n"), 2, "only another line and the last one stay");
-	ok(count(text, "of 4\r\033[K") == 3 && !strstr(text, "compiled 2 of 4"),
-	   "each takes the place of the one before, ten times a second at most");
-	ok(strstr(text, "another line\r\n") && strstr(text, "compiled 4 of 4\r\n"),
+	ok(strstr(text, "compiled 1 of 4 [####............]\r\033[K") &&
+		   strstr(text, "compiled 3 of 4 [############....]\r\033[K") &&
+		   strstr(text, "compiled 4 of 4 [################]\r\033[K"),
+	   "each has a bar, and the next one takes its place");
+	ok(!strstr(text, "compiled 2 of 4"), "ten times a second at most");
+	ok(strstr(text, "another line\r\n") && strstr(text, "compiled 4\r\n"),
 	   "and both are whole");
-	log_progress(&p, 500 * ms, false, "compiled %d of 4", 3);
+	log_progress(&p, 500 * ms, 0.75, "compiled %d of 4", 3);
 	log_last("tigond: no");
 	log_last("tigond: %s", "never");
-	ok(count(read_all(terminal), "of 4\r\ntigond: no\r\ntigond: never\r\n") == 1,
+	ok(count(read_all(terminal), "....]\r\ntigond: no\r\ntigond: never\r\n") == 1,
 	   "a work that fails leaves a whole line, and the last sentence is behind it");
 	close(fd);
 	close(terminal);

@@ -318,8 +318,9 @@ void pack_buffer(struct packer *p, cl_mem buffer, const struct weight *w, uint32
 	else
 		fill_vector(p, buffer, w, layer);
 	p->done += pack_bytes(p->kernels, w, n);
-	log_progress(&p->progress, clock_now_ns(), false, "loaded %.2f of %.2f GiB of weights",
-		     (double)p->done / GIB, (double)p->all / GIB);
+	log_progress(&p->progress, clock_now_ns(), (double)p->done / (double)p->all,
+		     "loaded %.2f of %.2f GiB of weights", (double)p->done / GIB,
+		     (double)p->all / GIB);
 	if (atomic_load(&p->not_finite) && !p->error.code)
 		err_set(&p->error, EINVAL, "tensor %s has a weight that is NaN or infinite",
 			atomic_load(&p->not_finite));
