@@ -1,6 +1,8 @@
-/* base/: buffer, arena, ids, queue, list, map, errors, hashes. */
+/* base/: buffer, arena, ids, queue, list, map, errors, hashes, threads. */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/arena.h"
@@ -13,6 +15,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mix.h"
+#include "base/parallel.h"
 #include "base/queue.h"
 #include "tests/tap.h"
 
@@ -285,6 +288,33 @@ TEST(queue)
 	for (int p = 0; p < PRODUCERS; p++)
 		pthread_join(threads[p], NULL);
 	queue_release(&q);
+}
+
+static void count(void *arg)
+{
+	atomic_fetch_add((atomic_size_t *)arg, 1);
+}
+
+static void count_number(void *arg, size_t i)
+{
+	atomic_fetch_add((atomic_size_t *)arg + i, 1);
+}
+
+TEST(parallel)
+{
+	atomic_size_t calls = 0, each[1000] = {0};
+	cpu_set_t set;
+
+	check(sched_getaffinity(0, sizeof(set), &set) == 0);
+	parallel_run(1000, count, &calls);
+	is_int((long long)calls, MIN(CPU_COUNT(&set), 64), "a thread for each processor");
+	calls = 0;
+	parallel_run(1, count, &calls);
+	is_int((long long)calls, 1, "and no more than are asked for");
+	parallel_for(ARRAY_SIZE(each), count_number, each);
+	for (size_t i = 0; i < ARRAY_SIZE(each); i++)
+		check(each[i] == 1);
+	ok_all("they share numbers, each of which has its turn once");
 }
 
 TEST(log_limit)

@@ -116,7 +116,8 @@ for name, headers, want in (
     answer = s.request("POST", "/v1/completions", ASK, headers)
     ok(answer[0] == want and (want == 200 or (code(answer) == "invalid_api_key" and answer[1]["WWW-Authenticate"] == "Bearer")),
        f"{name}: {want}", answer)
-same([status(s, "GET", p) for p in ("/v1/models", "/version", "/nothing", "/health")], [401, 401, 401, 200], "only probes need none")
+same([status(s, "GET", p) for p in ("/v1/models", "/version", "/nothing")], [401] * 3, "other requests need one, too")
+same([status(s, "GET", p) for p in ("/health", "/livez", "/readyz", "/ping")], [200] * 4, "but not probes")
 same(status(s, "OPTIONS", "/v1/completions", {"Origin": "http://page"}), 200, "and OPTIONS")
 for value in (b"\0sk-one", b"sk-\0one"):
     got = raw(s, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nx-api-key: " + value + b"\r\nConnection: close\r\n\r\n")
