@@ -71,8 +71,10 @@ static void test_damage(const char *dir)
 	check_miss(&f, dir, &it, false);
 	ok_all("so is one that is cut short, or too long");
 
+	after = stats_of(&f);
 	check(unlink(path) == 0);
 	check_miss(&f, dir, &it, true);
+	check(stats_of(&f).damaged == after.damaged);
 	check(unlink(path) == 0 && mkdir(path, 0700) == 0);
 	check_miss(&f, dir, &it, false);
 	check(unlink(path) == 0 && mkfifo(path, 0600) == 0);

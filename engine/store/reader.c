@@ -6,7 +6,7 @@
 /* Forgets a damaged or missing file; if this process is the owner, the writer thread deletes it. Does nothing if the
  * index has no file for the item any more, or another one: then the writer deletes the file that was read, or has
  * deleted it, and a new file may have its name. Called under the lock. */
-static void drop_file(struct store *s, const struct store_place *place, uint64_t serial,
+static void drop_file(struct store *s, const struct store_place *place, uint64_t serial, int error,
 		      const struct err *why)
 {
 	struct store_entry *entry = store_index_find(&s->index, &place->item);
@@ -14,14 +14,14 @@ static void drop_file(struct store *s, const struct store_place *place, uint64_t
 	if (!entry || !entry->on_disk || entry->serial != serial)
 		return;
 	store_index_unfile(&s->index, entry);
-	if (store_dir_owned(&s->dir))
+	if (store_dir_owned(&s->dir) && error != -ENOENT)
 		store_doom_file(s, place);
-	s->stats.damaged++;
+	s->stats.damaged += error != -ENOENT;
 	store_forget(s, entry, why);
 }
 
-/* Whether the file counts as damaged after this error of reading it: another try would fail too. */
-static bool is_damage(int error)
+/* Whether the file is damaged or missing after this error of reading it: another try would fail too. */
+static bool is_lost(int error)
 {
 	return error == -EBADMSG || error == -ENOENT || error == -EIO || error == -EISDIR ||
 	       error == -ENOTDIR || error == -EACCES;
@@ -47,8 +47,8 @@ static void read_entry(struct store *s, struct pending_event *ev, const struct s
 	if (r < 0) {
 		store_block_put(b);
 		store_lock(s);
-		if (is_damage(r))
-			drop_file(s, place, serial, &ev->e.why);
+		if (is_lost(r))
+			drop_file(s, place, serial, r, &ev->e.why);
 		return;
 	}
 	store_lock(s);

@@ -162,7 +162,9 @@ struct store_stats {
 	uint64_t host_hits, disk_hits, failed_gets;
 	uint64_t written_items, written_bytes;
 	uint64_t unwritten_items; /* puts of an owner that led to no file: no room, or errors */
-	uint64_t host_evicted, disk_evicted, damaged;
+	uint64_t host_evicted, disk_evicted;
+	/* files that failed a check or could not be read; missing files do not count */
+	uint64_t damaged;
 };
 
 void store_stats(struct store *s, struct store_stats *ret);
