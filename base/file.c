@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -75,6 +76,36 @@ out:
 	return r;
 }
 
+/* Whether the name is that of the open file. */
+static bool same_file(int fd, const char *name)
+{
+	struct stat opened, named;
+
+	return fstat(fd, &opened) == 0 && lstat(name, &named) == 0 &&
+	       opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+/* Opens and empties a draft's temporary file, or creates it. The file is locked, so that it has only one writer. */
+static int open_partial(const char *name)
+{
+	/* Without O_NONBLOCK, open would wait for a reader if there is a FIFO of that name. Without O_NOFOLLOW, it would
+	 * open the file to which a link of that name leads. */
+	const int flags = O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC;
+	int fd = open(name, flags, 0666), r = 0;
+
+	if (fd < 0)
+		return -errno;
+	/* A file system without locks lets flock fail with another error, which is passed over. Between open and flock
+	 * another draft may have ended, and its end has renamed or deleted the file. */
+	if ((flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) || !same_file(fd, name))
+		r = -EBUSY;
+	else if (ftruncate(fd, 0) < 0)
+		r = -errno;
+	if (r < 0)
+		close(fd);
+	return r < 0 ? r : fd;
+}
+
 int file_draft_open(struct file_draft *d, const char *path, struct err *e)
 {
 	struct stat st;
@@ -89,13 +120,11 @@ int file_draft_open(struct file_draft *d, const char *path, struct err *e)
 			       path);
 	if (asprintf(&d->partial, "%s.partial", path) < 0)
 		return err_set(e, ENOMEM, "%s: out of memory", path);
-	/* Without O_NONBLOCK, open would wait for a reader if there is a FIFO of that name. Without O_NOFOLLOW, it would
-	 * empty the file to which a link of that name leads. */
-	d->fd = open(d->partial, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC,
-		     0666);
+	d->fd = open_partial(d->partial);
 	if (d->fd >= 0)
 		return 0;
-	r = err_set(e, errno, "%s: cannot create: %s", d->partial, strerror(errno));
+	r = err_set(e, -d->fd, "%s: cannot create: %s", d->partial,
+		    d->fd == -EBUSY ? "another process writes it" : strerror(-d->fd));
 	free(d->partial);
 	return r;
 }
@@ -121,12 +150,11 @@ int file_draft_close(struct file_draft *d, int r, struct err *e)
 {
 	if (r == 0 && fsync(d->fd) < 0)
 		r = err_set(e, errno, "%s: cannot write: %s", d->path, strerror(errno));
-	if (close(d->fd) < 0 && r == 0)
-		r = err_set(e, errno, "%s: cannot write: %s", d->path, strerror(errno));
 	if (r == 0 && rename(d->partial, d->path) < 0)
 		r = err_set(e, errno, "%s: cannot rename to it: %s", d->path, strerror(errno));
 	if (r < 0)
 		unlink(d->partial);
+	close(d->fd); /* ends the lock: from here on another draft may have the temporary name */
 	free(d->partial);
 	return r;
 }

@@ -25,15 +25,16 @@ int file_read(int dir_fd, const char *name, const char *shown, struct buf *out,
 	      struct err *e) MUST_CHECK;
 
 /* A file that is written under a temporary name and then renamed to `path`, so that `path` never names an incomplete
- * file. A file that already has the name `path` stays as it is until the renaming. */
+ * file. A file that already has the name `path` stays as it is until the renaming. A temporary file that a killed process
+ * left is written over. */
 struct file_draft {
 	const char *path; /* borrowed */
 	char *partial;	  /* the temporary name: `path` and ".partial"; owned */
 	int fd;
 };
 
-/* Begins a draft. -EISDIR, -EINVAL: `path` exists and is not a regular file; -ENOENT or another errno: the draft cannot
- * be created. */
+/* Begins a draft. -EISDIR, -EINVAL: `path` exists and is not a regular file; -EBUSY: there is a draft of it, here or in
+ * another process; -ENOENT or another errno: the draft cannot be created. */
 int file_draft_open(struct file_draft *d, const char *path, struct err *e) MUST_CHECK;
 int file_draft_write(struct file_draft *d, const void *data, size_t len, struct err *e) MUST_CHECK;
 

@@ -38,8 +38,13 @@ TEST(draft)
 	check(file_draft_close(&d, 0, &e) == 0);
 	ok(!strcmp(content("old"), "new") && !there("old.partial"), "then the new one");
 	check(file_draft_open(&d, scratch_path("never"), &e) == 0);
+	is_int(file_write(scratch_path("never"), "other", 5, &e), -EBUSY, "%s", e.text);
 	is_int(file_draft_close(&d, -EIO, &e), -EIO, "what failed before stays what failed");
 	ok(!there("never") && !there("never.partial"), "and nothing is left");
+	scratch_write("killed.partial", "longer", 6);
+	ok(file_write(scratch_path("killed"), "new", 3, &e) == 0 &&
+		   !strcmp(content("killed"), "new"),
+	   "what a killed process left is written over");
 }
 
 /* A file that could not get its name in the end, or should not, is not begun. */
