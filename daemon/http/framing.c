@@ -33,12 +33,23 @@ static bool is_name(const char *name, size_t len, const char *want, bool *ret_ba
 	return len == n;
 }
 
+/* Whether `lines` ends of lines, each LF or CR LF, have room between `from` and `to`, and nothing else has. The addresses
+ * are compared as numbers, because those of a folded header are in no order. */
+static bool only_ends(const char *from, const char *to, uintptr_t lines)
+{
+	uintptr_t n = (uintptr_t)to - (uintptr_t)from;
+
+	return n >= lines && n <= 2 * lines;
+}
+
 void framing_add(struct framing *f, const char *name, size_t name_len, const char *value,
 		 size_t value_len)
 {
 	bool unused = false;
 
 	f->bytes += name_len + value_len;
+	f->cut_value |= f->end && !only_ends(f->end, name, 1);
+	f->end = value + value_len;
 	f->bad_name |= !is_token(name, name_len) || (uintptr_t)value < (uintptr_t)name;
 	f->n_hosts += is_name(name, name_len, "Host", &unused);
 	f->n_lengths += is_name(name, name_len, "Content-Length", &f->bad_name);
@@ -48,6 +59,11 @@ void framing_add(struct framing *f, const char *name, size_t name_len, const cha
 		f->n_codings++;
 		f->not_chunked |= value_len != 7 || strncasecmp(value, "chunked", 7);
 	}
+}
+
+void framing_end(struct framing *f, const char *end)
+{
+	f->cut_value |= f->end && !only_ends(f->end, end, 2);
 }
 
 int framing_check(const struct framing *f, const char *version, struct err *e)
@@ -62,6 +78,8 @@ int framing_check(const struct framing *f, const char *version, struct err *e)
 		return err_set(e, PROBLEM_FRAMING,
 			       "a header's name has a character that is not allowed, or its value "
 			       "has several lines");
+	if (f->cut_value)
+		return err_set(e, PROBLEM_FRAMING, "a header's value has a zero byte");
 	if (f->n_lengths > 1)
 		return err_set(e, PROBLEM_FRAMING, "there are %u Content-Length headers",
 			       f->n_lengths);

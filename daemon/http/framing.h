@@ -7,7 +7,10 @@
  * of it: "Content-Length: 1" with a second line " 2" becomes the header "Content-Length2: 1". It writes the longer name
  * behind all lines that have arrived. So the header is folded if its value stands in front of its name, because
  * otherwise the value stands behind it. In rare cases there is room to lengthen the name where it stands, and this test
- * finds nothing. So a longer name that begins with "Content-Length" or "Transfer-Encoding" is always refused. */
+ * finds nothing. So a longer name that begins with "Content-Length" or "Transfer-Encoding" is always refused.
+ *
+ * Of a value with a zero byte libmicrohttpd hands on only the part in front of that byte: "14" of "14\0 20". So the end
+ * of each line must stand directly behind the value. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,8 +24,11 @@ enum { FRAMING_HEADERS_MAX = 32 << 10 }; /* the most bytes of all names and valu
 struct framing {
 	/* number of headers Content-Length, Transfer-Encoding and Host */
 	unsigned n_lengths, n_codings, n_hosts;
-	size_t bytes;	       /* of all names and values */
-	bool bad_name;	       /* a name is not a token, or is that of a folded header */
+	size_t bytes;  /* of all names and values */
+	bool bad_name; /* a name is not a token, or is that of a folded header */
+	const char *
+		end; /* of the last value, in the memory of the request; NULL: there is no header yet */
+	bool cut_value;	       /* a value goes on behind its end */
 	bool not_chunked;      /* a Transfer-Encoding is not "chunked" */
 	bool content_encoding; /* a Content-Encoding is not "identity" */
 };
@@ -31,6 +37,9 @@ struct framing {
  * in the memory into which libmicrohttpd has read the request. */
 void framing_add(struct framing *f, const char *name, size_t name_len, const char *value,
 		 size_t value_len);
+
+/* To be called after the last framing_add. end: the end of the empty line behind the headers, in the same memory. */
+void framing_end(struct framing *f, const char *end);
 
 /* To be called after the last framing_add. version: "HTTP/1.1". 0, or the negative code of a problem with a sentence:
  * the request must be refused and the connection closed. */

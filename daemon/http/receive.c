@@ -103,11 +103,17 @@ static enum MHD_Result add_header(void *cls, enum MHD_ValueKind kind, const char
 	return MHD_YES;
 }
 
-static int check_framing(struct MHD_Connection *mc, const char *version, struct err *e)
+/* method: as libmicrohttpd gave it, at the beginning of the memory that it has read the headers into. */
+static int check_framing(struct MHD_Connection *mc, const char *method, const char *version,
+			 struct err *e)
 {
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(mc, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 	struct framing f = {0};
 
 	MHD_get_connection_values_n(mc, MHD_HEADER_KIND, add_header, &f);
+	if (info)
+		framing_end(&f, method + info->header_size);
 	return framing_check(&f, version, e);
 }
 
@@ -219,7 +225,7 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 	buf_init(&x->tokens, SIZE_MAX / 2);
 	buf_init(&x->out, SIZE_MAX / 2);
 	watch_receiving(h->watch, x->connection, 0);
-	if (check_framing(mc, version, &x->error) < 0) {
+	if (check_framing(mc, method, version, &x->error) < 0) {
 		x->close = true;
 		return send_error(mc, x, &x->error);
 	}

@@ -63,6 +63,14 @@ for name, lines in (("a word more", b"X-A: a\r\n b\r\n"), ("a blank more", b"X-A
     for more in (b"", b"X-B: b\r\n" * 500):
         refused(f"a folded header, {name}, {len(more)} bytes behind", request(lines + LENGTH + more), "several lines")
         refused(f"the last header, {len(more)} bytes before", request(LENGTH + more + lines), "several lines")
+ZERO = b"Content-Length: %d\0" % len(BODY)
+for name, lines in (("a length", ZERO + b" 5\r\n"), ("a length, at the end", ZERO + b"\r\n"),
+                    ("another value", b"X-A: a\0b\r\n" + LENGTH), ("two of them, LF alone", b"X-A: a\0\0\n" + LENGTH)):
+    refused(f"a zero byte in {name}", request(lines), "zero byte")
+    refused(f"a zero byte in {name}, not the last", request(lines + b"X-B: b\r\n"), "zero byte")
+refused("a zero byte in a coding", request(b"Transfer-Encoding: chunked\0\r\n", CHUNKED), "zero byte")
+refused("a zero byte in a host", request(LENGTH, host=b"Host: localhost\0.example.org\r\n"), "zero byte")
+same(answer(request(LENGTH.replace(b"\r", b"") + b"X-A:\nX-B: \t b \t\r\nX-C:c\n"))[0], 200, "LF alone, no value, blanks around one")
 refused("no host", request(LENGTH, host=b""), "0 Host")
 refused("two hosts", request(LENGTH, host=b"Host: localhost\r\nHost: [::1]\r\n"), "2 Host")
 refused("gzip", request(b"Content-Encoding: gzip\r\n" + LENGTH), "Content-Encoding", 415)
