@@ -247,6 +247,31 @@ TEST(share)
 	watch_limit(watch, 1000, &(struct networks){0});
 }
 
+/* A large body must bring 64 KiB in each 2 seconds, while other large ones are refused. Fewer bytes win no time. */
+TEST(rate)
+{
+	enum { PIECE = 64 << 10, STEPS = 45 };
+	struct connection *slow, *steady;
+	int fds[2][2];
+
+	for (int i = 0; i < 2; i++)
+		check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds[i]) == 0);
+	slow = open_watched(fds[0][0]);
+	steady = open_watched(fds[1][0]);
+	for (uint64_t i = 0; i < STEPS; i++) {
+		watch_receiving(watch, slow, PIECE + i);
+		watch_receiving(watch, steady, PIECE * (i + 1));
+		atomic_store(&server.bodies_refused, true);
+		usleep(100000);
+	}
+	ok(is_cut(fds[0][1], 0), "a large body that gets a byte now and then is cut");
+	ok(!is_cut(fds[1][1], 0), "one that gets 64 KiB in 2 seconds is not");
+	watch_close(watch, slow);
+	watch_close(watch, steady);
+	for (int i = 0; i < 4; i++)
+		close(fds[i / 2][i % 2]);
+}
+
 int main(void)
 {
 	struct err e = {0};

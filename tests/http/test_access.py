@@ -89,6 +89,10 @@ for path, body in (COMPLETE, {"prompt": "a", "max_tokens": 1}), (COMPLETE, {"pro
 same(s.request("GET", "/health", headers={"X-Request-Id": "x" * 128})[1]["X-Request-Id"], "x" * 128, "128 characters")
 same([s.request("GET", "/health", headers={"X-Request-Id": x})[1]["X-Request-Id"] for x in ("x" * 129, "", "a\tb", "\xe9")],
      [None] * 4, "129, none, a tab or a letter that is not ASCII do not")
+c = raw_connection(s.port)
+c.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: zero\0byte\r\nConnection: close\r\n\r\n")
+answer = b"".join(iter(lambda: c.recv(65536), b""))
+ok(b"\0" not in answer + s.text().encode() and b"byte" not in answer, "a zero byte reaches neither the answer nor the log", answer)
 _, headers, body = s.request("POST", COMPLETE, json.dumps({"prompt": "a", "max_tokens": 1}), {**JSON, "X-Request-Id": "x" * 129})
 same(headers["X-Request-Id"], json.loads(body)["id"], "then it is the answer's id")
 

@@ -80,6 +80,16 @@ whole, _ = parallel([ask(False), hang_up])
 ok(whole[0] == 200 and json.loads(whole[1])["usage"]["completion_tokens"] == 150, "SIGHUP: a running answer finishes", whole)
 same(s.process.wait(25), 0, "then the server ends with status 0")
 
+# The engine thread is within a step that does not end: the process ends without it, or at the next signal.
+stuck = [Server(env={"FAKE_STEP_US": "90000000"}) for _ in range(2)]
+for x in stuck:
+    c = raw_connection(x.port)
+    c.sendall(raw_post(CHAT, ASK))
+    x.client = c
+    x.wait_metric("num_requests_running", 1)
+    x.process.send_signal(signal.SIGTERM)
+stuck_since = time.time()
+
 # requests that cannot finish in time get an error
 s = Server(env={"FAKE_STEP_US": "20000"})
 streams = [raw_connection(s.port) for _ in range(2)]
@@ -104,6 +114,15 @@ ok(status == 0 and 14 < took < 20, f"requests without end: status 0 after {took:
 ok(b'"code":"shutting_down"' in stream and stream.rstrip().endswith((b"[DONE]", b"0"))
    and stream.count(b"[DONE]") == 1, "the stream ends with an error and [DONE]", stream[-600:])
 ok(whole.startswith(b"HTTP/1.1 503") and b"shutting_down" in whole, "the whole answer is a 503", whole)
+
+time.sleep(max(0, stuck_since + 20 - time.time()))  # 15 s of drain and 2 of farewell are over: they wait for their threads
+begin = time.time()
+stuck[0].process.send_signal(signal.SIGTERM)
+same(stuck[0].process.wait(10), 1, "a second signal while threads are ended: status 1")
+ok(time.time() - begin < 2, "at once")
+same(stuck[1].process.wait(25), 0, "a step that does not end: status 0")
+ok(time.time() - stuck_since < 30 and "the engine thread is still busy: exiting without it" in stuck[1].text(),
+   f"after {time.time() - stuck_since:.1f} s", stuck[1].text()[-2000:])
 
 # a second signal
 s = Server(env={"FAKE_STEP_US": "20000"})

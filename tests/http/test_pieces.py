@@ -4,6 +4,7 @@ import json
 import os
 import re
 import socket
+import threading
 import time
 
 from harness import Server, TIGOND, done, ok, parallel, raw_connection, raw_post, same, sanitized, token_ids, wait_for
@@ -130,6 +131,41 @@ ok(rest.endswith(b"\r\n0\r\n\r\n") and len(rest) > 3 * MB, f"then it is read to 
 slow.close()
 wait_for(lambda: s.metrics()["answer_unread_bytes"] == 0, 10)
 same(s.metrics()["answer_unread_bytes"], 0, "nothing is left")
+
+# While an answer is made that its client reads, others wait for a small part of the time that it takes.
+if FAKE:
+    over = threading.Event()
+
+    def download():
+        begin = time.time()
+        size = len(ask(s, {"prompt": [token_ids(i, 3900) for i in range(4)], "max_tokens": 1, "prompt_logprobs": 20})[2])
+        over.set()
+        return size, time.time() - begin
+
+    def longest_health():
+        longest = 0
+        while not over.is_set():
+            begin = time.time()
+            s.get("/health")
+            longest = max(longest, time.time() - begin)
+            time.sleep(0.005)
+        return longest
+
+    def longest_gap():
+        """The longest time between two tokens of a stream."""
+        c = s.connect()
+        c.request("POST", PATH, json.dumps({"prompt": "a", "max_tokens": 4000, "stream": True, "ignore_eos": True}))
+        r = c.getresponse()
+        last, longest = time.time(), 0
+        while not over.is_set() and r.readline():
+            longest = max(longest, time.time() - last)
+            last = time.time()
+        c.close()
+        return longest
+
+    (size, took), *others = parallel([download, longest_health, longest_gap])
+    ok(size > 20 * MB and max(others) < took / 2,
+       f"an answer of {size / 1e6:.0f} MB took {took:.2f} s, the longest /health {others[0]:.2f}, the longest gap of a stream {others[1]:.2f}")
 
 # a client that leaves within its answer
 gone = raw_connection(s.port)

@@ -44,6 +44,22 @@ answers = parallel([note("long", tokenize)] * 4 + [note("short", after_a_while)]
 same(answers, [200] * 5, "four long texts and a short one are answered")
 ok(finished.index("short") <= 2, "the short one does not wait for the long ones", finished)
 
+def timed(path, body, after=0.0):
+    body = json.dumps(body).encode()
+
+    def run():
+        time.sleep(after)
+        begin = time.time()
+        return s.post(path, body, timeout=300)[0], time.time() - begin
+    return run
+
+
+for name, want, ask in (
+        ("160,000 messages", 400, timed("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}] * (160000 // SLOWER)})),
+        ("1,024 prompts", 200, timed("/v1/completions", {"prompt": [LONG[:13000 // SLOWER]] * 1024, "max_tokens": 1}))):
+    long, short = parallel([ask, timed("/v1/completions", {"prompt": "a", "max_tokens": 1}, 0.4)])
+    ok(long[0] == want and short[0] == 200 and short[1] < long[1] / 4, f"nor for {name}", (long, short))
+
 # a prompt that is surely too long is not read to its end
 status, answer = s.complete(LONG, max_tokens=1)
 ok(status == 400 and answer["error"]["code"] == "context_length_exceeded"
@@ -61,6 +77,8 @@ ok(status == 400 and "5001" in answer["error"]["message"].replace(",", " ").spli
 for name, body, want in (
         ("five million objects", b"[" + b"{}," * (5 * MB) + b"{}]", "more than 500000 values"),
         ("1.9 million numbers in a tool", json.dumps({"messages": [], "tools": [{"function": {"enum": [1] * 1900000}}]}).encode(),
+         "more than 500000 values"),
+        ("190,000 messages", json.dumps({"messages": [{"role": "user", "content": "a"}] * 190000}).encode(),
          "more than 500000 values"),
         ("65 levels", b'{"prompt":' + b"[" * 64 + b"]" * 64 + b"}", "deeper than 64 levels")):
     status, answer = s.post("/v1/chat/completions", body)
@@ -192,6 +210,9 @@ s = Server("--tokenizer", folder)
 same(s.post("/tokenize", {"prompt": "aab" * 20000 + "a" * 200})[0], 200, "a slow pattern with a text that it likes")
 status, answer = s.post("/tokenize", {"prompt": "a" * MB}, timeout=250)
 ok(status == 400 and "takes too long" in answer["error"]["message"], "and with one that it does not: 400", answer)
-s.stop()
+c = raw_connection(s.port)
+c.sendall(raw_post("/tokenize", {"prompt": "a" * MB}))
+time.sleep(0.2)
+s.stop("SIGTERM behind such a text: status 0")
 shutil.rmtree(folder)
 done()
