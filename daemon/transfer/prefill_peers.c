@@ -87,6 +87,8 @@ static void hear_hello(struct prefill_peers *p, uint32_t peer, const struct wire
 		if (strcmp(before.refusal, e.text) != 0)
 			log_warning("transfer: %s is not used: %s", before.endpoint, e.text);
 		peers_refuse(r->peers, peer, w->now_ns, e.text);
+		/* Data that come after this HELLO would have other bits than ours. */
+		receiving_fail_peer(r, peer, EHOSTUNREACH, "it does not fit any more");
 		return;
 	}
 	if (peers_hello(r->peers, peer, h, w->now_ns))

@@ -450,6 +450,13 @@ def late(c, p):
     everything(c, p, 5)
 
 
+def another_model(c, p):
+    h = zmtp.Hello(liar.ours.frame())
+    h.model = bytes(16)
+    c.send(h.frame())
+    everything(c, p, 5)
+
+
 def broken(c, p):
     layer, (k, *_) = attention()
     frame = bytearray(window(p.delivery, 0, [(k, layer, 0, 1, 0)], layer))
@@ -489,6 +496,7 @@ LIES = {
     "it says nothing any more": silent,
     "it is somebody else now": lambda c, p: liar.say_hello(c),
     "it knows nobody": lambda c, p: c.send(message(zmtp.REFUSE, struct.pack("<II", 107, 2) + b"no")),
+    "it has another model now, and sends everything": another_model,
     "it refuses": lambda c, p: c.send(message(zmtp.REFUSE, struct.pack("<II", 22, 2) + b"no")),
 }
 
