@@ -91,19 +91,24 @@ static int open_partial(const char *name)
 	/* Without O_NONBLOCK, open would wait for a reader if there is a FIFO of that name. Without O_NOFOLLOW, it would
 	 * open the file to which a link of that name leads. */
 	const int flags = O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC;
-	int fd = open(name, flags, 0666), r = 0;
+	for (int tries = 0; tries < 10; tries++) {
+		int fd = open(name, flags, 0666), r = 0;
 
-	if (fd < 0)
-		return -errno;
-	/* A file system without locks lets flock fail with another error, which is passed over. Between open and flock
-	 * another draft may have ended, and its end has renamed or deleted the file. */
-	if ((flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) || !same_file(fd, name))
-		r = -EBUSY;
-	else if (ftruncate(fd, 0) < 0)
-		r = -errno;
-	if (r < 0)
+		if (fd < 0)
+			return -errno;
+		/* A file system without locks lets flock fail with another error, which is passed over. */
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+			r = -EBUSY;
+		else if (same_file(fd, name))
+			r = ftruncate(fd, 0) < 0 ? -errno : fd;
+		if (r > 0)
+			return r;
 		close(fd);
-	return r < 0 ? r : fd;
+		if (r < 0)
+			return r;
+		/* Between open and flock another draft has ended, which renamed or deleted the file. */
+	}
+	return -EBUSY;
 }
 
 int file_draft_open(struct file_draft *d, const char *path, struct err *e)
@@ -124,7 +129,7 @@ int file_draft_open(struct file_draft *d, const char *path, struct err *e)
 	if (d->fd >= 0)
 		return 0;
 	r = err_set(e, -d->fd, "%s: cannot create: %s", d->partial,
-		    d->fd == -EBUSY ? "another process writes it" : strerror(-d->fd));
+		    d->fd == -EBUSY ? "it is being written already" : strerror(-d->fd));
 	free(d->partial);
 	return r;
 }

@@ -78,7 +78,7 @@ int private_lines(const char *path, int (*line)(void *arg, char *line, struct er
 		if (r != 0)
 			err_prefix(e, "%s:%u", path, number);
 	}
-	/* getline also fails, without an error of f, if memory is short. Then the keys behind would be missing. */
+	/* getline also fails if memory is short, and then sets no error of f. The rest of the lines would be missing. */
 	if (r == 0 && !feof(f))
 		r = err_set(e, EIO, "%s: cannot be read", path);
 	if (text)

@@ -229,7 +229,7 @@ static const struct row rows[] = {
 	{"cache_disk_unwritten_items_total", "counter",
 	 "Pages and states that were not written: a disk that is full, broken or too slow.",
 	 STEPS(store.unwritten_items)},
-	{"cache_disk_damaged_total", "counter", "Files that did not check and were passed over.",
+	{"cache_disk_damaged_total", "counter", "Files that failed a check or could not be read.",
 	 STEPS(store.damaged)},
 	{"cache_reads_failed_total", "counter",
 	 "Pages and states whose read from host memory or disk failed.", STEPS(store.failed_gets)},

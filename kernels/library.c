@@ -134,8 +134,8 @@ static bool read_content(FILE *f, const char *path, const struct binary_header *
 }
 
 /* Returns the binary in the cache file at path, for the caller to free. NULL: there is no file, it is damaged, or out
- * of memory. */
-static void *read_binary(const char *path, size_t *ret_bytes)
+ * of memory. again: the file was read just before, and the log has its damage. */
+static void *read_binary(const char *path, bool again, size_t *ret_bytes)
 {
 	bool good = false, short_of_memory = false;
 	struct binary_header h;
@@ -162,7 +162,7 @@ static void *read_binary(const char *path, size_t *ret_bytes)
 	/* A damaged file is not deleted here: another process may have replaced it by a good one meanwhile. */
 	if (short_of_memory)
 		log_info("program cache: %s is not used: out of memory", path);
-	else
+	else if (!again)
 		log_info("program cache: %s is damaged and will be replaced", path);
 	free(data);
 	return NULL;
@@ -196,12 +196,13 @@ static void write_binary(const char *path, const void *binary, size_t bytes)
 	}
 }
 
-static cl_program program_from_binary(struct library *l, const char *path, const char *options)
+static cl_program program_from_binary(struct library *l, const char *path, bool again,
+				      const char *options)
 {
 	cl_program program = NULL;
 	cl_int status, code;
 	size_t bytes;
-	void *data = read_binary(path, &bytes);
+	void *data = read_binary(path, again, &bytes);
 	const unsigned char *binary = data;
 
 	if (!data)
@@ -254,7 +255,7 @@ static int probe_cache(const char *dir)
 	ssize_t n;
 	int fd, r;
 
-	snprintf(path, sizeof(path), "%s/probe.XXXXXX", dir);
+	snprintf(path, sizeof(path), "%s/probe.clbin.XXXXXX", dir);
 	fd = mkstemp(path);
 	if (fd < 0)
 		return -errno;
@@ -268,7 +269,7 @@ static int probe_cache(const char *dir)
 /* Whether a name is that of a temporary file of write_binary or probe_cache. */
 static bool is_temporary(const char *name)
 {
-	return !fnmatch("*.clbin.??????", name, 0) || !fnmatch("probe.??????", name, 0);
+	return !fnmatch("*.clbin.??????", name, 0);
 }
 
 void library_clean(const char *dir)
@@ -438,11 +439,11 @@ static int load_or_build(struct library *l, const char *file, const struct buf *
 	if (!l->cache_dir)
 		return build(l, file, source, options, ret, e);
 	cache_path(l, source->data, options, path, sizeof(path));
-	program = program_from_binary(l, path, options);
+	program = program_from_binary(l, path, false, options);
 	if (!program) {
 		lock = lock_program(l, path, file);
 		/* Another process may have compiled the program meanwhile. */
-		program = lock < 0 ? NULL : program_from_binary(l, path, options);
+		program = lock < 0 ? NULL : program_from_binary(l, path, true, options);
 	}
 	if (program) {
 		l->loaded++;

@@ -345,7 +345,7 @@ int kernels_add_programs(struct kernels *k, struct library *l, bool int8, struct
 			r = add_program(k, l, p, i / k->cuts.n[p->cuts], i % k->cuts.n[p->cuts], e);
 			n_built = l->built - built;
 			n_wanted = all - (l->loaded - loaded);
-			if (r == 0 && n_built)
+			if (r == 0 && n_built && n_built < n_wanted)
 				log_progress(&progress, clock_now_ns(), (double)n_built / n_wanted,
 					     "compiled %u of %u programs", n_built, n_wanted);
 		}

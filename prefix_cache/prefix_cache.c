@@ -103,9 +103,9 @@ static bool *mark_of(const struct prefix_cache *c, enum tier_kind kind, uint32_t
 
 void prefix_cache_mark(struct prefix_cache *c, enum tier_kind kind, uint32_t id, bool mark)
 {
-	bool *ret = mark_of(c, kind, id); /* checks id */
+	bool *marked = mark_of(c, kind, id); /* checks id */
 
-	*ret = mark && (kind == TIER_PAGE ? c->page_owner[id] : c->slot_owner[id]);
+	*marked = mark && (kind == TIER_PAGE ? c->page_owner[id] : c->slot_owner[id]);
 }
 
 bool prefix_cache_marked(const struct prefix_cache *c, enum tier_kind kind, uint32_t id)

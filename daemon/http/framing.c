@@ -33,13 +33,19 @@ static bool is_name(const char *name, size_t len, const char *want, bool *ret_ba
 	return len == n;
 }
 
-/* Whether `lines` ends of lines, each LF or CR LF, have room between `from` and `to`, and nothing else has. The addresses
- * are compared as numbers, because those of a folded header are in no order. */
+/* Whether `lines` ends of lines, each LF or CR LF, have room between `from` and `to`, and nothing else stands there.
+ * libmicrohttpd has overwritten them with zeros. The addresses are compared as numbers, because those of a folded header
+ * are in no order. */
 static bool only_ends(const char *from, const char *to, uintptr_t lines)
 {
 	uintptr_t n = (uintptr_t)to - (uintptr_t)from;
 
-	return n >= lines && n <= 2 * lines;
+	if (n < lines || n > 2 * lines)
+		return false;
+	for (; from < to; from++)
+		if (*from)
+			return false;
+	return true;
 }
 
 void framing_add(struct framing *f, const char *name, size_t name_len, const char *value,

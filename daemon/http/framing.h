@@ -10,7 +10,8 @@
  * finds nothing. So a longer name that begins with "Content-Length" or "Transfer-Encoding" is always refused.
  *
  * Of a value with a zero byte libmicrohttpd hands on only the part in front of that byte: "14" of "14\0 20". So the end
- * of each line must stand directly behind the value. */
+ * of each line must stand directly behind the value. libmicrohttpd overwrites the ends of lines with zeros, so a zero
+ * byte directly before an LF alone looks like CR LF, and is not found. The value is the same with and without it. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,8 +27,8 @@ struct framing {
 	unsigned n_lengths, n_codings, n_hosts;
 	size_t bytes;  /* of all names and values */
 	bool bad_name; /* a name is not a token, or is that of a folded header */
-	const char *
-		end; /* of the last value, in the memory of the request; NULL: there is no header yet */
+	/* the end of the last value, in the memory of the request; NULL: there is no header yet */
+	const char *end;
 	bool cut_value;	       /* a value goes on behind its end */
 	bool not_chunked;      /* a Transfer-Encoding is not "chunked" */
 	bool content_encoding; /* a Content-Encoding is not "identity" */

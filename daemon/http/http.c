@@ -89,7 +89,8 @@ static void connected(void *cls, struct MHD_Connection *mc, void **context,
 		      enum MHD_ConnectionNotificationCode code)
 {
 	struct http *h = cls;
-	const union MHD_ConnectionInfo *info, *from;
+	const union MHD_ConnectionInfo *info;
+	int fd;
 
 	role_begin(&role_http);
 	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
@@ -97,9 +98,13 @@ static void connected(void *cls, struct MHD_Connection *mc, void **context,
 		*context = NULL;
 		return;
 	}
+	*context = NULL;
 	info = MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CONNECTION_FD);
-	from = MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-	*context = info && from ? watch_open(h->watch, info->connect_fd, from->client_addr) : NULL;
+	fd = info ? info->connect_fd : -1;
+	/* The second result may stand in the first one's place. */
+	info = MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	if (fd >= 0 && info)
+		*context = watch_open(h->watch, fd, info->client_addr);
 }
 
 /* Logs a message of libmicrohttpd at level debug. Also counts the requests that libmicrohttpd refuses by itself:

@@ -103,7 +103,8 @@ static enum MHD_Result add_header(void *cls, enum MHD_ValueKind kind, const char
 	return MHD_YES;
 }
 
-/* method: as libmicrohttpd gave it, at the beginning of the memory that it has read the headers into. */
+/* method: the pointer that libmicrohttpd gave. The request line begins there, and the headers follow it in the same
+ * memory. */
 static int check_framing(struct MHD_Connection *mc, const char *method, const char *version,
 			 struct err *e)
 {

@@ -464,7 +464,9 @@ enum MHD_Result send_call(struct MHD_Connection *mc, struct exchange *x)
 			return send_reply(mc, x);
 		if (x->news.closing)
 			return MHD_NO;
-		/* the stage is RUNNING or ENDED */
+		/* A WORKING call has news here only if its client left, and the call failed after call_take. */
+		if (x->news.stage == CALL_WORKING)
+			return MHD_NO;
 		if (send_tokens(mc, x, &r))
 			return r;
 		if (x->feeding) {

@@ -109,8 +109,8 @@ static int answer_now(struct call *c, struct err *e)
 	return r;
 }
 
-/* Drops the work's reference to a call that was aborted. Such a call counts neither as refused nor as a failure of
- * the server. */
+/* Drops the work's reference to a call whose client does not wait any more. Such a call counts as aborted: neither as
+ * refused nor as a failure of the server. */
 static void drop_aborted(struct call *c)
 {
 	if (c->endpoint->parse)
@@ -121,9 +121,9 @@ static void drop_aborted(struct call *c)
 /* Drops the work's reference to a call that fails with *e. */
 static void drop_failed(struct call *c, const struct err *e)
 {
-	call_fail(c, e);
 	if (c->endpoint->parse)
 		call_count_error(c, e->code);
+	call_fail(c, e);
 	call_unref(c);
 }
 
@@ -305,8 +305,9 @@ void text_forget(struct text *t, struct call *c)
 	drop_aborted(c);
 }
 
-/* Drops the work's references to the calls of a list. The calls fail with *e, but for those that were aborted. e NULL:
- * none fails, because nobody waits for their answers any more. Call with the lock held. */
+/* Drops the work's references to the calls of a list. A call that was aborted counts as aborted. The others fail with
+ * *e. If e is NULL, the others count as aborted, too, because nobody waits for their answers any more. Call with the
+ * lock held. */
 static void drop_calls(struct list *calls, const struct err *e)
 {
 	list_for_each (c, calls, struct call, text.node) {

@@ -87,7 +87,7 @@ static void hear_hello(struct prefill_peers *p, uint32_t peer, const struct wire
 		if (strcmp(before.refusal, e.text) != 0)
 			log_warning("transfer: %s is not used: %s", before.endpoint, e.text);
 		peers_refuse(r->peers, peer, w->now_ns, e.text);
-		/* Data that come after this HELLO would have other bits than ours. */
+		/* The peer may have another model now. So data that come after this HELLO are not used. */
 		receiving_fail_peer(r, peer, EHOSTUNREACH, "it does not fit any more");
 		return;
 	}

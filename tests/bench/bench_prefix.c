@@ -2,7 +2,7 @@
  * match and giving it back, growing by a page with a state, and taking a slot or a page from a full pool (one
  * eviction each).
  * It prints the time of this thread, median and 99th percentile, in microseconds, which should not depend on the
- * number of nodes. Such an operation may take less time than a clock's reading, so a sample is the mean of ten in a row.
+ * number of nodes. An operation may take less time than to read the clock, so a sample is the mean of ten operations in a row.
  *
  * The tree: a shared system prompt of 8 pages, then conversations of 14 turns of 3 pages, a state after each turn. */
 #include <stdio.h>

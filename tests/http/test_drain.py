@@ -81,6 +81,7 @@ ok(whole[0] == 200 and json.loads(whole[1])["usage"]["completion_tokens"] == 150
 same(s.process.wait(25), 0, "then the server ends with status 0")
 
 # The engine thread is within a step that does not end: the process ends without it, or at the next signal.
+impatient = Server(env={"FAKE_STEP_US": "20000"})  # for the next test; its start takes no time behind the signals
 stuck = [Server(env={"FAKE_STEP_US": "90000000"}) for _ in range(2)]
 for x in stuck:
     c = raw_connection(x.port)
@@ -91,7 +92,7 @@ for x in stuck:
 stuck_since = time.time()
 
 # requests that cannot finish in time get an error
-s = Server(env={"FAKE_STEP_US": "20000"})
+s = impatient
 streams = [raw_connection(s.port) for _ in range(2)]
 streams[0].sendall(raw_post(CHAT, {**ASK, "stream": True}))
 streams[1].sendall(raw_post(CHAT, ASK))

@@ -68,6 +68,8 @@ for name, lines in (("a length", ZERO + b" 5\r\n"), ("a length, at the end", ZER
                     ("another value", b"X-A: a\0b\r\n" + LENGTH), ("two of them, LF alone", b"X-A: a\0\0\n" + LENGTH)):
     refused(f"a zero byte in {name}", request(lines), "zero byte")
     refused(f"a zero byte in {name}, not the last", request(lines + b"X-B: b\r\n"), "zero byte")
+refused("a zero byte in the last header, LF alone", b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\0" b"5\n\n" + BODY,
+        "zero byte")
 refused("a zero byte in a coding", request(b"Transfer-Encoding: chunked\0\r\n", CHUNKED), "zero byte")
 refused("a zero byte in a host", request(LENGTH, host=b"Host: localhost\0.example.org\r\n"), "zero byte")
 same(answer(request(LENGTH.replace(b"\r", b"") + b"X-A:\nX-B: \t b \t\r\nX-C:c\n"))[0], 200, "LF alone, no value, blanks around one")

@@ -1,5 +1,4 @@
 /* gemm_int8.cl: every tile and remainder of a tile; the reference's bits, for any numbers. */
-#include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
 
@@ -221,37 +220,33 @@ static void test_set(const struct way *w, struct kernels *k, uint32_t group)
 static unsigned kernel_countdown; /* the kernel that is not made: 1 is the next; 0: none */
 static unsigned released[2];	  /* kernels, programs */
 
-/* These three stand before the functions of OpenCL. */
-cl_kernel clCreateKernel(cl_program program, const char *name, cl_int *code)
-{
-	static cl_kernel (*real)(cl_program, const char *, cl_int *);
+/* The program is linked with -Wl,--wrap (tests/meson.build): a call of NAME becomes one of __wrap_NAME, and __real_NAME is
+ * the function of OpenCL. */
+cl_kernel __real_clCreateKernel(cl_program program, const char *name, cl_int *code);
+cl_int __real_clReleaseKernel(cl_kernel kernel);
+cl_int __real_clReleaseProgram(cl_program program);
+cl_kernel __wrap_clCreateKernel(cl_program program, const char *name, cl_int *code);
+cl_int __wrap_clReleaseKernel(cl_kernel kernel);
+cl_int __wrap_clReleaseProgram(cl_program program);
 
-	if (!real)
-		*(void **)&real = dlsym(RTLD_NEXT, "clCreateKernel");
+cl_kernel __wrap_clCreateKernel(cl_program program, const char *name, cl_int *code)
+{
 	if (!kernel_countdown || --kernel_countdown)
-		return real(program, name, code);
+		return __real_clCreateKernel(program, name, code);
 	*code = CL_OUT_OF_HOST_MEMORY;
 	return NULL;
 }
 
-cl_int clReleaseKernel(cl_kernel kernel)
+cl_int __wrap_clReleaseKernel(cl_kernel kernel)
 {
-	static cl_int (*real)(cl_kernel);
-
-	if (!real)
-		*(void **)&real = dlsym(RTLD_NEXT, "clReleaseKernel");
 	released[0]++;
-	return real(kernel);
+	return __real_clReleaseKernel(kernel);
 }
 
-cl_int clReleaseProgram(cl_program program)
+cl_int __wrap_clReleaseProgram(cl_program program)
 {
-	static cl_int (*real)(cl_program);
-
-	if (!real)
-		*(void **)&real = dlsym(RTLD_NEXT, "clReleaseProgram");
 	released[1]++;
-	return real(program);
+	return __real_clReleaseProgram(program);
 }
 
 /* The second kernel of the second program is not made. */

@@ -316,7 +316,8 @@ int bench_run(int argc, char **argv, const struct bench_defaults *own,
 }
 
 /* Shortens *context so that it and the generated tokens fit into the model's length together. False: the model is too
- * short for the generated tokens alone, or the engine has too few pages; a line that says which was printed. */
+ * short for the generated tokens alone, or the engine has too few pages. In both cases a line with the reason was
+ * printed. */
 static bool fit_context(const struct bench *b, uint32_t streams, uint32_t *context)
 {
 	uint32_t longest = load_longest(b->load, streams), steps = b->options->steps;
