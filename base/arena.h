@@ -9,7 +9,7 @@ struct arena_block;
 
 struct arena {
 	struct arena_block *head; /* newest block, owned */
-	size_t used, max;	  /* bytes handed out, with rounding; the limit */
+	size_t used, max;	  /* bytes handed out, rounded up; the most that `used` may be */
 };
 
 void arena_init(struct arena *a, size_t max);

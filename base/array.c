@@ -11,7 +11,7 @@ void *array_grown(void *v, size_t *cap, size_t n, size_t size, size_t cap_max)
 
 	if (v && n <= *cap)
 		return v;
-	cap_max = MIN(cap_max, PTRDIFF_MAX / size); /* no object is larger */
+	cap_max = MIN(cap_max, PTRDIFF_MAX / size); /* no object has more than PTRDIFF_MAX bytes */
 	if (n > cap_max)
 		return NULL;
 	room = MAX(n, *cap <= cap_max / 2 ? *cap * 2 : cap_max);

@@ -22,6 +22,6 @@
 		grown_ != NULL;                                                                    \
 	})
 
-/* Does the work of array_grow: returns v, or a larger array that replaces it and whose room it writes to *cap. NULL:
- * out of memory, or n > cap_max. */
+/* Does the work of array_grow. Returns v, or a larger array in the place of v; then *cap is its room. NULL: out of
+ * memory, or n > cap_max. */
 void *array_grown(void *v, size_t *cap, size_t n, size_t size, size_t cap_max) MUST_CHECK;

@@ -1,5 +1,5 @@
 /* Clocks, in nanoseconds. The rooms scheduler, prefix_cache and protocol may not include this file: if a function there
- * needs the time, the time is a parameter. Only strftime_now of chat templates reads a clock itself. */
+ * needs the time, the time is a parameter. In these rooms only strftime_now of chat templates reads a clock itself. */
 #pragma once
 
 #include <stdint.h>

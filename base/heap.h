@@ -53,7 +53,7 @@ static inline void heap_settle(const struct heap_kind *k, void *v, size_t n, siz
 	heap_put(k, v, i, held);
 }
 
-/* Adds an element to the n elements of v, which has room for one more. The caller counts it. */
+/* Adds an element to the n elements of v, which has room for one more. Then v has n + 1 elements. */
 static inline void heap_add(const struct heap_kind *k, void *v, size_t n, const void *element)
 {
 	memcpy(heap_at(k, v, n), element, k->size);

@@ -42,8 +42,8 @@ static struct host_memory machine(void)
 	if (sysinfo(&info) < 0)
 		return m;
 	m.total = (uint64_t)info.totalram * info.mem_unit;
-	/* Without /proc/meminfo, as in a bare chroot, the free memory counts. It is mostly less than the available
-	 * memory. */
+	/* Without /proc/meminfo, as in a bare chroot, m.left is the free memory, which is mostly less than the
+	 * available memory. */
 	m.left = kib != UINT64_MAX ? kib * 1024 : (uint64_t)info.freeram * info.mem_unit;
 	return m;
 }

@@ -23,28 +23,29 @@ void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
 /* Returns the number of lines dropped since the start of the process. */
 uint64_t log_dropped(void);
 
-/* Limits log lines of one kind, which might flood the log, to one a minute. All zeros at the start. For one thread. */
+/* Limits log lines of one kind, which might flood the log, to one a minute. All zeros at the start. Only one thread
+ * uses a struct log_limit. */
 struct log_limit {
 	uint64_t next_ns, n_left_out;
 };
 
 enum { LOG_MORE_MAX = 48 };
 
-/* Whether a line may be written now. If so, `more` is the text for its end: how many lines were left out since the last
- * line that was written, or "" if none was. If not, counts the line as left out. */
+/* Returns whether a line may be written now. If so, `more` becomes the text for its end: how many lines were left out
+ * since the last line that was written, or "" if none was. If not, counts the line as left out. */
 bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX]) MUST_CHECK;
 
 /* The lines about the progress of a long work, such as the loading of a model. On a terminal one line with a bar is
- * replaced again and again; elsewhere there is a new line every 5 seconds at most. One thread uses a struct
+ * replaced again and again. Elsewhere there is at most one new line every 5 seconds. Only one thread uses a struct
  * log_progress. */
 struct log_progress {
-	/* No line but the last is written before this time. The caller sets it for the first line. */
+	/* log_progress writes no line before this time. The caller sets it for the first line. */
 	uint64_t next_ns;
-	bool told; /* there was a line */
+	bool told; /* log_progress has written a line */
 };
 
 /* Writes a line about the progress, unless it is too early for one. share: the part of the work that is done, from 0 to
- * 1. It is the length of the bar. */
+ * 1; the same part of the bar is full. */
 void log_progress(struct log_progress *p, uint64_t now_ns, double share, const char *fmt, ...)
 	PRINTF(4, 5);
 

@@ -249,7 +249,7 @@ static int unknown_option(const struct option_def *table, size_t n, const char *
 	for (size_t i = 0; i < n; i++) {
 		unsigned d = distance(name, table[i].name);
 
-		/* if three letters or more begin an option's name, that option is the nearest */
+		/* three letters or more that begin an option's name mean that option */
 		if (strlen(name) >= SUGGEST_MAX && !strncmp(name, table[i].name, strlen(name)))
 			d = 0;
 		if (d < best_distance && d < strlen(table[i].name)) {

@@ -42,11 +42,11 @@ struct option_def {
 	const char *name;     /* without the dashes */
 	const char *argument; /* the value's name in --help, NULL for a flag */
 	enum option_type type;
-	size_t offset;	   /* of the member of the caller's struct that gets the value */
+	size_t offset;	   /* offset of the member of the caller's struct that gets the value */
 	size_t given;	   /* offset of a bool that is set if the option was given; 0: none */
 	uint64_t min, max; /* bounds of a number or size; `take` may use them, too */
 	uint64_t initial;  /* the default of a number or size; of a choice, the default's index */
-	uint64_t multiple; /* a number or size is a multiple of it; 0: any */
+	uint64_t multiple; /* a number or size must be a multiple of this; 0: any */
 	double least, most, usual;  /* OPTION_REAL: these replace min, max and initial */
 	const char *const *choices; /* NULL-terminated */
 	const char *initial_text; /* the default that --help shows; NULL: initial, usual, or none */

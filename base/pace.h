@@ -11,7 +11,7 @@ struct pace {
 	void *arg;
 };
 
-/* Whether the computation has to end. p NULL: never. */
+/* Returns whether the computation has to end; false if p is NULL. */
 static inline bool pace_gives_up(const struct pace *p)
 {
 	return p && p->give_up(p->arg);

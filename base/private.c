@@ -11,8 +11,9 @@
 
 #define BLANKS " \t\r\n"
 
-/* Whether the file's mode keeps others away. A service manager may let us read a file of its own through a group or an
- * ACL, and both show as the group's bits. So the group may read a file of another owner, but not write it. */
+/* Returns whether the file's mode keeps others away. A service manager may let us read a file of its own through a
+ * group or an ACL. Either of these shows as the group's bits. So the group may read a file of another owner, but not
+ * write it. */
 static bool keeps_others_out(const struct stat *st)
 {
 	mode_t others = st->st_uid == geteuid() ? S_IRWXG | S_IRWXO : S_IWGRP | S_IRWXO;

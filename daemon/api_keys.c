@@ -68,7 +68,8 @@ size_t api_keys_find(const struct api_keys *k, const char *text, size_t len)
 
 		for (size_t at = 0; at < sizeof(padded); at++)
 			other |= (unsigned char)(padded[at] ^ k->v[i].text[at]);
-		/* i + 1 if length and characters are equal; without a branch, so that the time is the same */
+		/* `found` becomes i + 1 if length and characters are equal. There is no branch, so the time is the same
+		 * if they are not. */
 		found |= (i + 1) * (other == 0);
 	}
 	return found;

@@ -22,11 +22,11 @@ struct api_keys {
 	size_t n;
 };
 
-/* Reads a file with at least one key. Refuses a file that other users may read. -EINVAL and other codes, with a sentence
- * that begins with the path. */
+/* Reads a file with at least one key, by private_lines (base/private.h), which refuses files that other users may read.
+ * -EINVAL or another code, with a sentence that begins with the path. */
 int api_keys_open(const char *path, struct api_keys *ret, struct err *e) MUST_CHECK;
 void api_keys_release(struct api_keys *k);
 
-/* Returns the number of the key that is this text: 1 for the first; 0: it is none of them. The time does not depend on
- * how much of a key the text has right. */
+/* Returns the number of the key that is this text: keys count from 1, in the order of the file. 0: no key is this text.
+ * The time does not depend on how much of a key the text has right. */
 size_t api_keys_find(const struct api_keys *k, const char *text, size_t len);

@@ -25,11 +25,12 @@ void lifecycle_free(struct lifecycle *l);
 
 enum lifecycle_state lifecycle_state(const struct lifecycle *l);
 
-/* text, engine, and a thread that lifecycle_expect announced: reports that this thread has loaded its part. The last of
- * these calls makes the state READY, if it is still LOADING. */
+/* Each thread that loads a part (the text thread that loads tokenizer and template, the engine thread, and a thread
+ * that lifecycle_expect announced): reports that its part is loaded. The last of these calls makes the state READY, if
+ * it is still LOADING. */
 void lifecycle_loaded(struct lifecycle *l);
 
-/* engine, before its own lifecycle_loaded: announces that one more thread will call lifecycle_loaded. */
+/* The engine thread, before its own lifecycle_loaded: announces that one more thread will call lifecycle_loaded. */
 void lifecycle_expect(struct lifecycle *l);
 
 /* Any thread: makes the state FAILED, and it stays so. The error of the first such call is kept. */

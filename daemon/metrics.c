@@ -12,8 +12,8 @@
 #define NS 1e9
 
 /* Upper bounds of buckets. long_bounds (seconds) are vLLM's for the time to the first token, token_bounds (seconds)
- * vLLM's for the time between tokens. Short bounds are added to both, because a token of a small model takes less than
- * a millisecond. The other three are vLLM's bounds for numbers: of tokens in a text, of choices, of tokens in a
+ * vLLM's for the time between tokens. Short bounds are added to these two, because a token of a small model takes less
+ * than a millisecond. The other three are vLLM's bounds for numbers: of tokens in a text, of choices, of tokens in a
  * step. */
 static const double long_bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08,
 				     0.1,   0.25,   0.5,   0.75, 1,    2.5,  5,	   7.5,
@@ -31,7 +31,7 @@ static const double step_bounds[] = {1,	  8,	16,   32,   64,	  128,	256,
 
 static const struct {
 	const char *name, *help;
-	double unit; /* bounds are multiplied by it, and the written sum is divided */
+	double unit; /* bounds are multiplied by `unit`, and the written sum is divided by it */
 	const double *bounds;
 	size_t n;
 } histograms[METRICS_DISTRIBUTIONS] = {
@@ -95,7 +95,7 @@ struct row {
 	enum place { IN_STEPS, IN_NOW, IN_LIVE } place;
 	/* offset of a uint64_t in struct metrics_steps by which the value is divided; 0: it is not divided */
 	size_t share_of;
-	double unit; /* the value is divided by it; 0: it is a whole number, written as it is */
+	double unit; /* the value is divided by `unit`; 0: it is not divided */
 	/* a label's name and value, such as tier="host"; NULL: there is none, or `labels` writes it */
 	const char *label;
 	/* The row has n numbers, one behind the other in the struct (0: it has one). `labels` writes names and values

@@ -20,8 +20,9 @@
 #include "protocol/openai/errors.h"
 #include "scheduler/scheduler.h"
 
-/* The histograms: distributions of durations, in nanoseconds, and of numbers. "Ended" stands here for an end by a token
- * or a stop string. An end by an abort or a failure of the call is not noted. */
+/* The histograms: distributions of durations, in nanoseconds, and of numbers. A choice has "ended" here by a stop
+ * string, a stop token, or the last token that it was allowed. An end by an abort or a failure of the call is not
+ * noted. */
 enum metrics_distribution {
 	METRICS_TTFT, /* body received -> first token */
 	METRICS_ITL,  /* token -> next token of the same choice */
@@ -74,11 +75,11 @@ struct metrics_steps {
 	struct engine_counters device;
 	uint64_t pages, pages_used; /* KV pages; those in use: neither free nor evictable at once */
 	uint64_t tree_tokens;	    /* tokens whose KV pages the prefix cache holds */
-	uint64_t budget_bytes;	    /* the most that pages and states may use */
+	uint64_t budget_bytes;	    /* the most bytes that pages and states may use */
 	/* Constant from the first publication on. */
-	uint64_t loaded;      /* 1 */
+	uint64_t loaded;      /* always 1 */
 	uint64_t page_tokens; /* tokens of a page */
-	bool prefix_cache;    /* it is on */
+	bool prefix_cache;    /* --prefix-cache is on */
 };
 
 struct metrics {

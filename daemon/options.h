@@ -61,8 +61,8 @@ const struct option_def *options_table(size_t *n);
  * --version or --list-devices the options need not fit together, and none is required. */
 int options_parse(int argc, const char *const *argv, struct options *ret, struct err *e) MUST_CHECK;
 
-/* Whether there is a cache in host memory or on disk: --host-cache-memory or --cache-dir is given, and --prefix-cache
- * is on. */
+/* Returns whether there is a cache in host memory or on disk: --host-cache-memory or --cache-dir is given, and
+ * --prefix-cache is on. */
 bool options_want_tiers(const struct options *o);
 
 /* Prints the text of --help. */

@@ -1,6 +1,6 @@
-/* The data that all threads share. The first comment of each block of members names the thread that writes them. The
- * thread writes them before the state becomes LIFECYCLE_READY; then they are constant until the threads have ended. The
- * exceptions, which change later too, are atomic or have a lock of their own. */
+/* The data that all threads share. The first comment of each block of members names the thread that writes them. That
+ * thread writes them before the state becomes LIFECYCLE_READY. Then they are constant until the threads have ended,
+ * except members that are atomic or have a lock of their own. */
 #pragma once
 
 #include <pthread.h>
@@ -30,7 +30,7 @@ enum {
 };
 
 struct server {
-	/* main, before the http thread starts */
+	/* main writes these members, before the http thread starts */
 	struct options options;
 	/* the model's name in answers: the first of --served-model-name, or base_name; borrowed */
 	const char *name;
@@ -49,20 +49,21 @@ struct server {
 	struct queue inbox;
 	struct text *text;
 
-	/* text; owned */
+	/* the text thread that loads the tokenizer; owned */
 	struct tokenizer *tokenizer;
 	struct template *template; /* NULL: the model has no chat template */
 	/* special token that the template writes behind a message; -1: none is known (daemon/request/turns.h) */
 	int32_t turn_token;
 
-	/* engine */
+	/* the engine thread */
 	struct engine_info info;
 	char fingerprint[24]; /* system_fingerprint of answers */
 	struct openai_limits limits;
 
-	/* any thread */
+	/* any thread writes these members */
 	struct metrics metrics;
-	/* the calls whose body has arrived and that are not freed, linked by call.older and call.newer (queue.c) */
+	/* the calls whose body has arrived and that are not freed, linked by call.older and call.newer
+	 * (daemon/request/queue.c) */
 	struct {
 		pthread_mutex_t lock; /* zeros are an unlocked one */
 		struct call *oldest, *newest;

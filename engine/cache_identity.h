@@ -1,7 +1,7 @@
 /* The identity of a cache: a hash of everything that decides the bits of its pages and states. A daemon finds the items
  * that another one left in the same cache directory exactly if their identities are equal. The hash is over:
  *
- *     names and bytes of the weights' files (or the seed of synthetic weights), family of models, the numbers of
+ *     names and bytes of the weights' files (or the seed of synthetic weights), family of the model, the numbers of
  *     config.json that the forward pass uses, element type, kernel variant and the text of its sources, device and
  *     driver (its compiler), page size, LAYOUT_VERSION of cache_identity.c, and the kernels' cuts if they may change
  *     bits

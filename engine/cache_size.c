@@ -42,7 +42,7 @@ static uint64_t working_slots(const struct cache_wish *w)
 
 /* Returns the bytes for the cache: as many as an option asks for, else all that are left. If no option asks and other
  * programs use the memory too, the bytes are only enough for every sequence at full length and checkpoints beside them,
- * and at most what SHARED_DIVISOR allows. */
+ * and at most as many as SHARED_DIVISOR allows. */
 static uint64_t choose_bytes(const struct cache_wish *w)
 {
 	uint64_t slots = working_slots(w) * w->slot_bytes, length = full_pages(w) * w->page_bytes;

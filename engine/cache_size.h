@@ -21,9 +21,9 @@ struct cache_wish {
 	 * buffer. */
 	uint64_t page_bytes, page_buffer;
 	uint64_t slot_bytes, slot_buffer; /* the same for a slot; 0: no layer keeps states */
-	/* bytes for the cache that an option asks for; 0: none does */
+	/* bytes for the cache that an option asks for; 0: no option asks for bytes */
 	uint64_t asked;
-	/* share of `room` that an option asks for; 0: none does */
+	/* share of `room` that an option asks for; 0: no option asks for a share */
 	double asked_share;
 	uint32_t max_seqs, page_tokens;
 	uint32_t max_model_len;
@@ -43,7 +43,8 @@ struct cache_size {
 	uint32_t n_pages, n_slots, max_model_len;
 };
 
-/* Chooses the numbers of pages and slots. If one sequence of max_model_len does not fit, lowers max_model_len to what
- * fits, unless an option gave it. -ENOMEM, with sizes in the sentence: an option gave a length that does not fit, or
- * not even one page fits. -EINVAL: the option for the cache asks for more bytes than there are. */
+/* Chooses the numbers of pages and slots. If one sequence of max_model_len does not fit, lowers max_model_len to the
+ * length that fits, unless an option gave max_model_len. -ENOMEM, with sizes in the sentence: an option gave a
+ * length that does not fit, or not even one page fits. -EINVAL: the option for the cache asks for more bytes than
+ * there are. */
 int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct err *e) MUST_CHECK;

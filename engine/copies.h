@@ -1,5 +1,5 @@
 /* Copies of pages and states between host and device, on the queue of the plans (engine.h has the order of the bytes).
- * Inside engine/ only.
+ * Internal to engine/.
  *
  * The unit is a piece: one part (layers/part.h) of one page or of one state. A copy of an item copies all pieces of a
  * page or a state. The queue is in order, so it suffices to have the event of a call's last piece.

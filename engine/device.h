@@ -12,7 +12,7 @@ struct device {
 	cl_device_id id;
 	cl_context context;
 	cl_command_queue queue; /* in-order queue */
-	bool cpu;		/* shares the host's memory */
+	bool cpu;		/* it is a CPU, which shares the host's memory */
 	/* Bytes that this process may use: on a CPU those that the machine and the control group have left, on a GPU
 	 * its global memory. */
 	uint64_t memory;
@@ -22,13 +22,13 @@ struct device {
 };
 
 /* Where PoCL cannot find out the machine's cores and memory (without /sys), sets the environment variable
- * HWLOC_SYNTHETIC, unless it is set. device_open and device_list call it too; a program calls it before it starts
- * threads, because setenv in one thread while another one reads the environment is a race. */
+ * HWLOC_SYNTHETIC, unless it is set. device_open and device_list call it too, but a program with several threads calls
+ * it before it starts them, because setenv in one thread while another one reads the environment is a race. */
 void device_settle_environment(void);
 
-/* Opens the device that `which` names: NULL (the first GPU, else the first device), a number in device_list, or a part
- * of a device's name, in which upper and lower case are the same. -ENODEV: there is no such device. Other errors are
- * those of cl_error.h. */
+/* Opens the device that `which` names: NULL (the first GPU, else the first device), a number that device_list shows, or
+ * a part of a device's name, in which upper and lower case are the same. -ENODEV: there is no such device. Other errors
+ * are those of cl_error.h. */
 int device_open(const char *which, struct device *ret, struct err *e) MUST_CHECK;
 void device_close(struct device *d);
 

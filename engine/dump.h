@@ -4,8 +4,8 @@
  * added to the residual stream), layerN (the residual stream behind the layer), final_norm and logits. The tensors
  * `tokens` and `positions` [tokens, 1] (whole numbers, as float32) say which token each row is.
  *
- * The rows of each step are appended in the order in which they ran. The whole file is written again after each step.
- * The first rows that would take the file's data above DUMP_BYTES_MAX are left out, and all rows after them. */
+ * The rows of the steps are appended in the order in which the steps ran. The whole file is written again after each
+ * step. The first rows that would take the file's data above DUMP_BYTES_MAX are left out, and all rows after them. */
 #pragma once
 
 #include <CL/cl.h>

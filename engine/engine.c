@@ -23,7 +23,7 @@
 /* The share of a device's memory that the engine takes unless an option says how much. */
 #define DEFAULT_SHARE 0.9
 
-/* The loading of weights is mentioned in the log only if it takes longer. */
+/* The loading of weights is mentioned in the log only if it takes longer than this, in ns. */
 #define QUIET_NS UINT64_C(100000000)
 
 struct engine {

@@ -24,7 +24,8 @@ enum engine_kernels {
 
 struct engine_options {
 	const char *model_dir;
-	/* an index of engine_list_devices, or a part of the name; NULL: the first GPU, else the first device */
+	/* a number that engine_list_devices shows, or a part of a device's name; NULL: the first GPU, else the first
+	 * device */
 	const char *device;
 	/* a directory for compiled programs, created when missing; NULL: none */
 	const char *program_cache;
@@ -63,7 +64,8 @@ struct engine_info {
 	struct tuning_use tuning; /* how much of the given tuning table this engine uses */
 	uint32_t n_pages, max_model_len;
 	uint32_t n_slots; /* max_seqs + 1, and those of checkpoints; 0: no layer keeps states */
-	/* bytes of a page and of a slot, over all layers; 0: no layer keeps pages, or states */
+	/* bytes of a page and of a slot, over all layers. page_bytes 0: no layer keeps pages. slot_bytes 0: no layer
+	 * keeps states. */
 	uint64_t page_bytes, slot_bytes;
 	uint64_t weight_bytes, kv_bytes, state_bytes, scratch_bytes, budget_bytes;
 	uint64_t plain_bytes; /* bytes that the weights would take if none were coded */
@@ -85,10 +87,10 @@ void engine_close(struct engine *g);
 const struct engine_info *engine_info(const struct engine *g);
 void engine_counters(const struct engine *g, struct engine_counters *ret);
 
-/* Queues one plan, which may be freed after the return. At most ENGINE_STEPS_OUT plans are queued at the same time.
- * While activations are dumped the call also waits for the device. -EBUSY: ENGINE_STEPS_OUT plans are queued
- * already. -EINVAL: the plan is outside the engine's limits. -ENOMEM: out of memory. After these three errors the plan
- * is not queued. -EIO: the device is lost, with every queued plan. */
+/* Queues one plan, which may be freed after the return. The plan stays queued until engine_wait has returned for it. At
+ * most ENGINE_STEPS_OUT plans are queued at the same time. While activations are dumped the call also waits for the
+ * device. -EBUSY: ENGINE_STEPS_OUT plans are queued already. -EINVAL: the plan is outside the engine's limits. -ENOMEM:
+ * out of memory. After these three errors the plan is not queued. -EIO: the device is lost, with every queued plan. */
 enum { ENGINE_STEPS_OUT = 2 };
 int engine_submit(struct engine *g, const struct plan *plan, struct err *e) MUST_CHECK;
 
@@ -126,8 +128,8 @@ int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const 
 		      void *tag, struct err *e) MUST_CHECK;
 
 /* Gives back finished copies of items, in the order of the calls: writes at most max tags to tags, and their number to
- * *ret_n. -EIO: the device is lost, and bytes that were read must not be used. Only when the device is lost does the
- * call wait, and all copies then count as finished (call it until *ret_n is 0). */
+ * *ret_n. -EIO: the device is lost, and bytes that were read must not be used. If the device is lost, the call waits,
+ * and all copies count as finished (call it until *ret_n is 0). Otherwise it does not wait. */
 int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret_n,
 		      struct err *e) MUST_CHECK;
 
@@ -159,9 +161,9 @@ int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uin
  * step could have read. */
 int engine_pieces_check(struct engine *g, struct err *e) MUST_CHECK;
 
-/* A block of host memory for copies, which a driver accesses directly (on a GPU it is pinned memory). engine_block_new
- * makes one and waits until all queued plans and copies have run. -ENOMEM is its only error. A block must be freed
- * before the engine is closed, when no copy uses it. */
+/* A block of host memory for copies, which the device accesses directly (for a GPU it is pinned memory).
+ * engine_block_new makes one and waits until all queued plans and copies have run. -ENOMEM is its only error. A block
+ * must be freed when no copy uses it any more, and before the engine is closed. */
 struct engine_block;
 int engine_block_new(struct engine *g, uint64_t bytes, struct engine_block **ret,
 		     struct err *e) MUST_CHECK;
@@ -171,8 +173,8 @@ void engine_block_free(struct engine_block *b);
 /* Waits until all queued plans and copies have run and the `done` of every copy of pieces was called. */
 void engine_finish(struct engine *g);
 
-/* A function that engine_submit calls once for every layer of a step: after it has queued the layer's commands, and
- * before it queues those of the next layer. It is not called in a step of one launch, which computes no prompts. The
+/* A function that engine_submit calls once for every layer of a step: after the layer's commands were queued, and
+ * before those of the next layer are. It is not called for a step in one launch, which computes no prompts. The
  * function may call engine_read_pieces and engine_write_pieces; these copies run after this layer and before the next.
  * engine_set_on_layer sets it; NULL: no function is called. */
 typedef void engine_on_layer(void *user, const struct plan *plan, uint32_t layer);

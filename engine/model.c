@@ -1,6 +1,6 @@
 /*
  * A model: its ends (embedding, final norm, head) and the walk over its layers, whose kinds are files of engine/layers.
- * Read it from top to bottom: shapes, buffers, weights, forward pass.
+ * Read this file from top to bottom: shapes, buffers, weights, forward pass.
  *
  *     x = embed(tokens)
  *     each layer:   x += mixer(norm(x));   x += mlp(norm(x))
@@ -38,8 +38,8 @@ static uint32_t element_bytes(const struct model *m)
 
 /* ---- buffers ---- */
 
-/* Plans the buffers of a list of weights. The buffer of weight w will be at[w->at]; neighbours with the same number
- * share it. */
+/* Plans the buffers of a list of weights. The buffer of w->list[i] will be at[w->list[i].at]. Neighbours in the list
+ * with the same `at` share a buffer. */
 static void plan_weights(struct model *m, struct memory_plan *p, const char *name,
 			 const struct layer_weights *w, cl_mem *at)
 {
@@ -286,8 +286,9 @@ void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
 	*table_ints = at + decode_work_build(m->config, &m->shape, &cut, s, table + at);
 }
 
-/* Queues one layer: x += mixer(norm(x)); x += mlp(norm(x)). The mixer's norm is in AT_H already; the layer leaves
- * there the norm of the next layer, or the final one (struct layer_ops). Then calls on_layer. */
+/* Queues one layer: x += mixer(norm(x)); x += mlp(norm(x)). The normed rows that the mixer reads are in AT_H already.
+ * The layer leaves in AT_H those that the next layer's mixer reads, or those of the final norm (struct layer_ops). Then
+ * calls on_layer. */
 static void forward_layer(struct model *m, const struct model_step *t, uint32_t i)
 {
 	const struct layer_kinds *kinds = &m->config->layers[i];

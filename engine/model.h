@@ -1,5 +1,5 @@
 /* A model on a device: its weights, KV pages and state slots, the buffers in which a step works, and the forward pass.
- * Inside engine/ only. */
+ * Internal to engine/. */
 #pragma once
 
 #include "engine/dump.h"
@@ -60,8 +60,8 @@ void model_pack(struct model *m, struct packer *p);
  * steps in one launch it also writes m->addresses. All planned buffers must be allocated. */
 void model_addresses(struct model *m);
 
-/* If the step can be one launch, appends the work list to a step table of *table_ints ints, which grows, and sets
- * s->work_at. Otherwise s->work_at becomes 0. */
+/* If the step can be one launch, appends the work list to the step table, which has *table_ints ints, raises
+ * *table_ints and sets s->work_at. Otherwise s->work_at becomes 0. */
 void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
 		    uint64_t *table_ints);
 

@@ -15,24 +15,25 @@ int engine_profile(struct engine *g, bool on, struct err *e) MUST_CHECK;
 struct kernels *engine_kernels(struct engine *g);
 
 /* Finds the place (kernels/tuning/tuning.h) of a decode step with `streams` sequences in a tuning table. False: decode
- * steps are not one launch, so they have no place. */
+ * steps have no place, because they are not one launch or run in a GPU's resident groups (struct decode_cut). */
 bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning_place *ret);
 
 /* Prepares measurements of the device's peaks (kernels/peak.h), in the engine's variant and on its queue. *ret is new,
- * and to be closed before the engine. program_cache: as given to engine_open. */
+ * and must be closed before the engine. program_cache: as given to engine_open. */
 int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks **ret,
 		      struct err *e) MUST_CHECK;
 
-/* Does the work of int8_trial_open (kernels/int8_trial.h), with the engine's kernels. To be closed before the engine.
- * The trial's launches are noted like those of plans. */
+/* Does the work of int8_trial_open (kernels/int8_trial.h), with the engine's kernels. The trial must be closed before
+ * the engine. The trial's launches are noted like those of plans. */
 int engine_int8_trial_open(struct engine *g, const char *program_cache, uint32_t group,
 			   struct int8_trial **ret, struct err *e) MUST_CHECK;
 
 /* Returns the bytes of the device's largest cache; 0: not known. */
 uint64_t engine_cache_bytes(const struct engine *g);
 
-/* Whether much of a model's weights fits into a cache. Then reading the weights may be faster than the peak of reading
- * memory. A cache hardly speeds up the reading of eight times its bytes or more. cache_bytes: of engine_cache_bytes. */
+/* Returns whether much of a model's weights fits into a cache. Then reading the weights may be faster than the peak of
+ * reading memory. A cache hardly speeds up the reading of eight times its bytes or more. cache_bytes: as
+ * engine_cache_bytes returns it. */
 static inline bool profile_is_small(uint64_t weight_bytes, uint64_t cache_bytes)
 {
 	return weight_bytes < 8 * cache_bytes;

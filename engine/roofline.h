@@ -2,12 +2,12 @@
  * this roofline (Williams, Waterman and Patterson 2009, "Roofline"). Pure arithmetic, in double: no product of a
  * config's sizes is too large for it.
  *
- * However often kernels read them, weights count once a step. Of the experts only those that the step uses count, of
- * the embedding the rows of the tokens. The head counts only if the step needs logits. Coded weights (kernels/coded.h)
- * count as if they were not coded. The KV of all tokens of a row so far, and the state from which it continues, count
- * as read once. What the step adds or changes counts as written once. Activations count only for a single kernel
- * (roofline_kernel), because fused kernels need not move them. The sizes of a step are the model's, without the padding
- * of its layout.
+ * However often kernels read them, weights count once a step. Of the experts only those count that the step uses, and
+ * of the embedding only the rows of its tokens. The head counts only if the step needs logits. Coded weights
+ * (kernels/coded.h) count as if they were not coded. The KV of all tokens of a row so far, and the state from which it
+ * continues, count as read once. The KV that the step adds and the states that it leaves count as written once.
+ * Activations count only for a single kernel (roofline_kernel), because fused kernels need not move them. The sizes are
+ * those of the configuration, without the padding that arrays have on the device.
  *
  * FLOP are two for each multiply-add of a product with weights, and those of attention and recurrences (`flops` of
  * struct layer_ops). FLOP that a kernel computes beyond the plain formula, such as those of Gated DeltaNet in chunks,
@@ -48,8 +48,8 @@ double roofline_bytes(const struct roofline *r);
 double roofline_flops(const struct roofline *r);
 
 /* Returns the least seconds on a device with these peaks: `read` bytes/s, `dot` FLOP/s for products with weights, and
- * `flops` FLOP/s for the rest. It is the longer time of moving and computing; *ret_by_bytes: moving takes
- * at least as long. */
+ * `flops` FLOP/s for the rest. The result is the time of moving or that of computing, whichever is longer;
+ * *ret_by_bytes: moving takes at least as long. */
 double roofline_seconds(const struct roofline *r, double read, double dot, double flops,
 			bool *ret_by_bytes);
 

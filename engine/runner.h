@@ -1,4 +1,4 @@
-/* Puts plans on the device's queue and waits for them. Inside engine/ only.
+/* Puts plans on the device's queue and waits for them. Internal to engine/.
  *
  * A plan becomes a list of commands on one in-order queue: seat resets, copies of pages and states, the step table, the
  * forward pass, scores and draws, and last a read of the results (a marker if there are none), whose event is waited

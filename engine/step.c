@@ -274,8 +274,8 @@ static void build_tiles(struct builder *b)
 	b->end = tile;
 }
 
-/* Writes the splits of rows that generate, on a GPU; on a CPU (split_slots 0) there are none. All splits of a row are
- * in one batch, and a batch has at most split_slots splits. */
+/* Writes the splits of rows that generate. If split_slots is 0, as on a CPU, there are none. All splits of a row are in
+ * one batch, and a batch has at most split_slots splits. */
 static void build_splits(struct builder *b, struct split_batch *batches)
 {
 	uint32_t slots = b->limits->split_slots;

@@ -1,6 +1,6 @@
 /*
  * A plan in the form that kernels read: the step table, which is written once a step, and the result, which is read
- * back once. kernels/step.h describes both. Inside engine/ only.
+ * back once. kernels/step.h describes both. Internal to engine/.
  */
 #pragma once
 
@@ -29,7 +29,8 @@ struct step_built {
 	uint32_t result_ints; /* ints that the host has to read back */
 };
 
-/* Return the most ints of a step table (without a work list: model_work_ints), and the most ints of a result. */
+/* Return the most ints of a step table (without a work list, for which model_work_ints has the number), and the most
+ * ints of a result. */
 uint64_t step_table_ints(const struct step_limits *l);
 uint64_t step_result_ints(const struct step_limits *l);
 

@@ -10,7 +10,7 @@ enum {
 	TILE_WEIGHTS = 256,
 	STEP_WEIGHTS = 64,
 	CODES = STEP_WEIGHTS / 2,		  /* bytes of a step's codes */
-	TWO_STEPS = 2 * CODES + 2 * STEP_WEIGHTS, /* bytes */
+	TWO_STEPS = 2 * CODES + 2 * STEP_WEIGHTS, /* bytes of two steps */
 	TILE_BYTES = 384,
 	TILES_A_WORD = 32,
 	DICTIONARY = 16,

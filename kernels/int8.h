@@ -47,7 +47,7 @@ enum {
  * subnormal, and some devices take subnormal numbers for zero. */
 #define INT8_TINY 0x1p-118f
 
-/* Whether groups of so many values are allowed. */
+/* Returns whether groups of so many values are allowed. */
 bool int8_group_valid(uint32_t group);
 
 /* Returns the number of groups of a row of K values. */
@@ -72,6 +72,6 @@ void int8_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, float 
 void int8_pack_panel(const int8_t *q, uint64_t ldq, const float *scales, uint64_t lds,
 		     uint32_t rows, uint32_t K, uint32_t group, uint32_t *out);
 
-/* Whether a variant has an instruction of its own for these products: x86 does, on a processor with AVX512_VNNI
+/* Returns whether a variant has an instruction of its own for these products: x86 does, on a processor with AVX512_VNNI
  * (vpdpbusd). Otherwise the generic kernels are used; the bits are the same. */
 bool int8_has_instruction(enum kernel_variant variant);

@@ -248,7 +248,7 @@ bool kernels_compiled(const struct kernels *k)
 	return k->compiled;
 }
 
-/* Releases the kernels from `first` on and before `end`, and all programs but the first n_programs. */
+/* Releases the kernels with first <= id < end, of all cuts, and all programs but the first n_programs. */
 static void release(struct kernels *k, size_t first, size_t end, uint32_t n_programs)
 {
 	for (size_t cut = 0; cut < CUTS_MAX; cut++)

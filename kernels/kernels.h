@@ -33,8 +33,8 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 		 struct err *e) MUST_CHECK;
 void kernels_close(struct kernels *k);
 
-/* Whether a program was compiled, not read from the cache, when the set was opened. The driver may then compile more at
- * the first launches. */
+/* Returns whether a program was compiled, not read from the cache, when the set was opened. The driver may then compile
+ * more at the first launches. */
 bool kernels_compiled(const struct kernels *k);
 
 /* Returns 0, or the first error since the set was opened. */
@@ -60,7 +60,7 @@ int kernels_profile_take(struct kernels *k, const struct kernel_timing **ret, si
 int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group,
 		      struct err *e) MUST_CHECK;
 
-/* Whether a variant can run on a device. generic runs on all; x86 needs PoCL's CPU device on a processor with
+/* Returns whether a variant can run on a device. generic runs on all; x86 needs PoCL's CPU device on a processor with
  * AVX512_BF16; nvidia needs an NVIDIA device of compute capability 8.0 or later. */
 bool kernels_supported(enum kernel_variant variant, cl_device_id device);
 const char *kernels_variant_name(enum kernel_variant variant);
@@ -98,14 +98,15 @@ uint64_t kernels_sample_floats(const struct kernel_shape *s);
 uint64_t kernels_max_tasks(const struct kernel_mlp *m, uint32_t T);
 uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens);
 
-/* Whether decode steps can run as one launch (decode_step.cl): not with two kinds of MLPs, and not if the shape has
- * `dump`. On a GPU only by the nvidia variant in bf16, for shapes whose rows and states fit in a group's memory. */
+/* Returns whether decode steps can run as one launch (decode_step.cl): not with two kinds of MLPs, and not if the shape
+ * has `dump`. On a GPU only the nvidia variant in bf16 can, for shapes that fit its groups (set.c). */
 bool kernels_has_decode_step(const struct kernels *k);
 
-/* Returns the most rows of such a step. */
+/* Returns the most rows of such a step, UINT32_MAX if there is no limit. */
 uint32_t kernels_decode_rows(const struct kernels *k);
 
-/* Whether the groups of such a step are a GPU's (struct decode_cut in engine/layers/phases.h). */
+/* Returns whether such a step runs on a GPU, where all of its groups run at the same time (struct decode_cut in
+ * engine/layers/phases.h). */
 bool kernels_decode_resident(const struct kernels *k);
 
 /* Says how kernel_decode_step of T tokens divides a product into the parts of a phase (kernels/step.h): the columns and
@@ -121,7 +122,7 @@ uint32_t kernels_least_tile_tokens(const struct kernels *k);
 /* Parses the tuning table that is built into this program, for the caller to free (tuning_free). */
 int kernels_built_in_table(struct tuning_table **ret, struct err *e) MUST_CHECK;
 
-/* Whether launches at a place (tuning.h) use another cut than the default one. */
+/* Returns whether launches at a place (tuning.h) use another cut than the default one. */
 bool kernels_tuned(const struct kernels *k, const struct tuning_place *p);
 
 /* Returns the place (tuning.h) of kernel_decode_step of T tokens. */
@@ -134,8 +135,8 @@ struct tuning_use kernels_tuning_use(const struct kernels *k);
  * compared. Not to be called while a step is queued, because its step table was built for certain cuts. */
 void kernels_use_default_cuts(struct kernels *k, bool on);
 
-/* Whether launches may give other bits than with the default cuts. If so, ret gets a name of the cuts, 32 hex digits,
- * the same for equal cuts. */
+/* Returns whether launches may give other bits than with the default cuts. If so, ret gets a name of the cuts, 32 hex
+ * digits, the same for equal cuts. */
 bool kernels_other_bits(const struct kernels *k, char ret[33]);
 
 /* ---- launches; `step` is the step table, *_at are offsets into it (kernels/step.h), T a number of tokens ---- */

@@ -39,7 +39,7 @@ enum kernel_id {
 	K_SYNTHESIZE_ROWS,
 	K_ADDRESS,
 	K_DECODE_STEP,
-	/* those of kernels_open_int8 */
+	/* the kernels of kernels_open_int8 */
 	K_QUANTIZE_ROWS,
 	K_QUANTIZE_FLOAT_ROWS,
 	K_GEMM_INT8_STORE,
@@ -61,7 +61,7 @@ enum {
 	ROUTER_LANES = 256,  /* lanes of a group of router.cl */
 	ROUTER_COLUMNS = 64, /* columns of a group of router.cl's kernel for many rows */
 	ROUTER_ROWS = 64,    /* rows of such a group */
-	ROUTER_FEW_ROWS = 4, /* rows of a group of its kernel for few rows */
+	ROUTER_FEW_ROWS = 4, /* rows of a group of router.cl's kernel for few rows */
 	ROUTER_FEW = 128,    /* rows up to which the kernel for few rows is faster */
 	CONV_TOKENS = 8,     /* tokens of a group of delta_conv_gpu.cl */
 	DELTA_CHUNK = 64,    /* tokens of a chunk (delta_chunks.cl) */
@@ -70,16 +70,16 @@ enum {
 	DELTA_BLOCK = 16,  /* columns of a state that a group of delta_scan computes */
 	SCAN_COLUMNS = 32, /* columns of a state that a group of nvidia/delta_tensor.cl computes */
 	SPLIT_SLOTS_MIN = 4096, /* the least number of slots for splits on a GPU */
-	FLASH_QUERIES = 128,	/* queries of a tile of attention_flash.cl */
+	FLASH_QUERIES = 128,	/* the most queries of a tile of attention_flash.cl */
 	FLASH_KEYS = 32,	/* keys of a block of attention_flash.cl */
 	CHAIN_TERMS = 2048,	/* terms of a chain (nvidia/tensor.clh) */
 	WIDE_ROWS = 128,	/* rows of a tile of gemm_wide.cl */
 	WIDE_COLUMNS = 128,	/* columns of a tile of gemm_wide.cl */
-	WIDE_TERMS = 128,	/* K is a multiple of it in gemm_wide.cl */
-	STEP_ROWS = 8,		/* rows of a step of nvidia/decode_step.cl */
-	STEP_LANES = 512,	/* lanes of its groups */
-	STEP_HALF = 256,	/* lanes of half a group */
-	WIDE_FROM = 8, /* rows up to which the kernels of gemm.cl and moe_gemm.cl are faster */
+	WIDE_TERMS = 128,	/* in gemm_wide.cl K is a multiple of WIDE_TERMS */
+	STEP_ROWS = 8,		/* the most rows of a step of nvidia/decode_step.cl */
+	STEP_LANES = 512,	/* lanes of a group of nvidia/decode_step.cl */
+	STEP_HALF = 256,	/* lanes of half such a group */
+	WIDE_FROM = 8, /* rows up to which gemm.cl and moe_gemm.cl are faster than gemm_wide.cl */
 };
 
 /* Floats that nvidia/delta_tensor.cl keeps of a chunk for each value head. */
@@ -115,8 +115,8 @@ struct kernels {
 	/* [0]: the kernels with the default cut, NULL if the shape or device needs none; [i]: those of the programs
 	 * that are compiled for cut i too */
 	cl_kernel kernels[CUTS_MAX][K_COUNT];
-	const char *names[K_COUNT]; /* in profiles and errors */
-	uint32_t lanes[K_COUNT];    /* of a group */
+	const char *names[K_COUNT]; /* the kernels' names in profiles and errors */
+	uint32_t lanes[K_COUNT];    /* lanes of a group of each kernel */
 	uint64_t launches;
 	struct profile *profile; /* NULL: launches are not noted */
 	struct err error;	 /* the first error; code 0: none */
@@ -134,14 +134,14 @@ uint64_t kernels_delta_chunks(uint32_t T, uint32_t rows);
 /* Returns the most tokens of an attention tile of a cut. */
 uint32_t kernels_cut_tile_tokens(const struct kernels *k, uint32_t cut);
 
-/* Whether products of elements run on tensor cores (nvidia/tensor.clh). The router's product is of floats and never
- * runs there. */
+/* Returns whether products of elements run on tensor cores (nvidia/tensor.clh). The router's product is of floats and
+ * never runs there. */
 bool kernels_on_tensor_cores(const struct kernels *k);
 
-/* Whether the attention of prompts runs on tensor cores (attention_flash.cl). */
+/* Returns whether the attention of prompts runs on tensor cores (attention_flash.cl). */
 bool kernels_has_flash(const struct kernels *k);
 
-/* Whether the prefill of Gated DeltaNet runs on tensor cores (nvidia/delta_tensor.cl). */
+/* Returns whether the prefill of Gated DeltaNet runs on tensor cores (nvidia/delta_tensor.cl). */
 bool kernels_has_tensor_delta(const struct kernels *k);
 
 /* ---- programs.c ---- */

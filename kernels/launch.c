@@ -114,7 +114,7 @@ static void note_place(struct kernels *k, const struct tuning_place *p)
 		profile_place(k->profile, p);
 }
 
-/* Whether the device has wgmma, and a product of so many rows and of sums of K terms suits gemm_wide.cl. */
+/* Returns whether the device has wgmma, and a product of so many rows and of sums of K terms suits gemm_wide.cl. */
 static bool is_wide(const struct kernels *k, uint32_t rows, uint32_t K)
 {
 	return k->wgmma && rows > WIDE_FROM && K % WIDE_TERMS == 0;

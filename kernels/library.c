@@ -114,15 +114,15 @@ static void fill_header(struct binary_header *h, const char *path, const void *b
 	memcpy(h->magic, magic, sizeof(magic));
 }
 
-/* Reads the header of a file of so many bytes. False: it is damaged. Its number of bytes is checked against the file
- * before memory is allocated for them. */
+/* Reads the header of a file of file_bytes bytes. Returns false if the header is damaged. The number of bytes in the
+ * header is checked here, before so much memory is allocated. */
 static bool read_header(FILE *f, uint64_t file_bytes, struct binary_header *ret)
 {
 	return fread(ret, sizeof(*ret), 1, f) == 1 && !memcmp(ret->magic, magic, sizeof(magic)) &&
 	       ret->bytes && ret->bytes <= BINARY_MAX && ret->bytes == file_bytes - sizeof(*ret);
 }
 
-/* Reads the rest of the file behind its header into data, and checks it. */
+/* Reads the rest of the file behind its header into data. Returns false if the file is damaged. */
 static bool read_content(FILE *f, const char *path, const struct binary_header *h, void *data)
 {
 	struct binary_header want;
@@ -134,7 +134,7 @@ static bool read_content(FILE *f, const char *path, const struct binary_header *
 }
 
 /* Returns the binary in the cache file at path, for the caller to free. NULL: there is no file, it is damaged, or out
- * of memory. again: the file was read just before, and the log has its damage. */
+ * of memory. again: this is the second try, so damage is not logged again. */
 static void *read_binary(const char *path, bool again, size_t *ret_bytes)
 {
 	bool good = false, short_of_memory = false;
@@ -221,7 +221,7 @@ static cl_program program_from_binary(struct library *l, const char *path, bool 
 	return program;
 }
 
-/* Returns the program's binary, for the caller to free. NULL: the program has none, or out of memory. */
+/* Returns the program's binary, for the caller to free. NULL: the driver gives none, or out of memory. */
 static void *binary_of(cl_program program, size_t *ret_bytes)
 {
 	unsigned char *binary;
@@ -266,7 +266,7 @@ static int probe_cache(const char *dir)
 	return r;
 }
 
-/* Whether a name is that of a temporary file of write_binary or probe_cache. */
+/* Returns whether a name is that of a temporary file of write_binary or probe_cache. */
 static bool is_temporary(const char *name)
 {
 	return !fnmatch("*.clbin.??????", name, 0);
@@ -381,7 +381,7 @@ static bool is_word(char c)
 	return c == '_' || isalnum((unsigned char)c);
 }
 
-/* Whether a text has `name`, which has len characters, as a whole word. */
+/* Returns whether a text has `name`, which has len characters, as a whole word. */
 static bool names(const char *text, const char *name, size_t len)
 {
 	for (const char *p = text; (p = memmem(p, strlen(p), name, len)); p += len)

@@ -50,12 +50,12 @@ struct peaks {
 /* ---- known peaks ---- */
 
 static const struct {
-	const char *device; /* a part of its name */
+	const char *device; /* a part of the device's name */
 	uint32_t units;
 	enum kernel_variant variant;
 	struct peak peak;
 } known_peaks[] = {
-	/* Zen 4 server cores with AVX512_BF16, PoCL 3.1: vdpbf16ps, vpdpbusd and plain reading, both cores. */
+	/* Both cores of a machine with AVX512_BF16 under PoCL 3.1: vdpbf16ps, vpdpbusd and plain reading. */
 	{"AMD EPYC", 2, KERNELS_X86, {.read = 57e9, .dot = 457e9, .int8 = 910e9}},
 	/* Driver 580.159.04. */
 	{"NVIDIA H200",

@@ -32,6 +32,6 @@ struct peak peak_best(struct peak a, struct peak b);
  * unknown. Returns false if the device is not in the list. */
 bool peak_known(const char *device, uint32_t units, enum kernel_variant variant, struct peak *ret);
 
-/* Whether a measured value is more than 5 % below the known one. Then ret_what [size] names the first such value, with
- * both numbers. */
+/* Returns whether a measured value is more than 5 % below the known one. Then ret_what [size] names the first such
+ * value, with both numbers. */
 bool peak_below(struct peak measured, struct peak known, char *ret_what, size_t size);

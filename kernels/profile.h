@@ -19,12 +19,13 @@ struct kernel_timing {
 	 * kernels of kernel_quantize_rows had m rows of n numbers, any other kernel was launched in m x n groups. */
 	uint32_t m, n, k;
 	bool dense; /* the kernel belongs to an MLP without experts */
-	/* Its operands are floats, but it multiplies them on tensor cores, each as the sum of two bf16 numbers. */
+	/* The kernel's operands are floats, but it multiplies them on tensor cores, each as the sum of two bf16
+	 * numbers. */
 	bool split;
 	/* the number of experts in the task list that the launch works on, without the shared one; 0: no list, or no
 	 * experts */
 	uint32_t experts;
-	struct tuning_place place; /* its place in a tuning table; TUNING_NONE: it has none */
+	struct tuning_place place; /* the launch's place (tuning.h); TUNING_NONE: it has none */
 	uint64_t ns;		   /* 0: the queue has no times */
 };
 
@@ -34,9 +35,9 @@ struct profile;
 struct profile *profile_new(cl_command_queue queue);
 void profile_free(struct profile *p);
 
-/* Notes a launch of x by y groups. kernel: its name, borrowed. dense, split: as in kernel_timing. routed: the kernel writes or
- * reads a task list. Returns the place for its event, valid until the next call; NULL: out of memory (profile_take then
- * fails). */
+/* Notes a launch of x by y groups. kernel: its name, borrowed. dense, split: as in kernel_timing. routed: the kernel
+ * writes or reads a task list. Returns the place for its event, valid until the next call; NULL: out of memory
+ * (profile_take then fails). */
 cl_event *profile_launch(struct profile *p, const char *kernel, uint64_t x, uint64_t y, bool dense,
 			 bool split, bool routed);
 

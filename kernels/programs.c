@@ -71,20 +71,20 @@ static bool has_delta_chunks(const struct kernels *k)
 
 /* ---- the table ---- */
 
-enum { KERNELS_MAX = 4 }; /* of a program */
+enum { KERNELS_MAX = 4 }; /* the most kernels of a program */
 
 static const struct program {
-	const char *file; /* name; library.c finds the variant's file */
+	const char *file; /* the file's name; library.c finds the variant's file */
 	/* Kernels from K_COMBINE_NORM on are taken for each MLP, the others for the first MLP alone. */
 	struct {
 		enum kernel_id id;
 		const char *name;  /* the function */
-		const char *shown; /* its name in profiles and errors of launches; NULL: the same */
+		const char *shown; /* name in profiles and errors of launches; NULL: `name` */
 		bool experts;	   /* only for an MLP with experts */
 	} kernels[KERNELS_MAX];
 	bool (*needed)(const struct kernels *k); /* NULL: every shape needs it */
 	enum cut_program cuts;			 /* compiled for each cut of this kind (cuts.h) */
-	bool each_mlp;				 /* and for each MLP */
+	bool each_mlp;				 /* compiled for each MLP too */
 	bool floats; /* elements are float in it, whatever the model's type: models of both types share the program */
 	bool int8;	    /* compiled by kernels_open_int8 alone */
 	uint32_t gpu_lanes; /* lanes of a group on a GPU; 0: as the variant says */
@@ -236,7 +236,7 @@ static void cut_options(const struct tuning_cut *c, struct buf *o)
 		c->tile_rows, c->tile_blocks, c->blocks, c->row_block, c->ahead, c->chains);
 }
 
-/* Appends the int8 group, and correctly rounded division where the device has it. Otherwise a GPU divides
+/* Appends the int8 group, and the option for correctly rounded division if the device has that. Otherwise a GPU divides
  * approximately, and a value halfway between two integers could be rounded to the other one. */
 static void int8_options(const struct kernels *k, struct buf *o)
 {

@@ -11,8 +11,9 @@
 #define SAMPLE_BLOCKS(vocab) (((vocab) + SAMPLE_BLOCK - 1) / SAMPLE_BLOCK)
 #define SAMPLE_LIST(vocab)   ((SAMPLE_BLOCKS(vocab) + 15) / 16 * 16)
 
-#define SAMPLE_BEST(vocab) (0 * SAMPLE_LIST(vocab)) /* the best logit of each block */
-#define SAMPLE_SUM(vocab)  (1 * SAMPLE_LIST(vocab)) /* sum of exp((logit - best) / temperature) */
+/* Of each block: its best logit, and the sum of exp((logit - best) / temperature) over its tokens. */
+#define SAMPLE_BEST(vocab) (0 * SAMPLE_LIST(vocab))
+#define SAMPLE_SUM(vocab)  (1 * SAMPLE_LIST(vocab))
 /* The same lists for the raw logits: before penalties and bans, at temperature 1. */
 #define SAMPLE_RAW_BEST(vocab) (2 * SAMPLE_LIST(vocab))
 #define SAMPLE_RAW_SUM(vocab)  (3 * SAMPLE_LIST(vocab))

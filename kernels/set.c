@@ -162,8 +162,8 @@ bool kernels_other_bits(const struct kernels *k, char ret[33])
 	return true;
 }
 
-/* Whether nvidia/decode_step.cl computes the mixers of this shape: an output projection is two chains at most, a split's
- * scores and a head's state fit in a half's registers and memory. */
+/* Returns whether nvidia/decode_step.cl computes the mixers of this shape: an output projection is two chains at most,
+ * a split's scores and a head's state fit in a half's registers and memory. */
 static bool step_takes_mixers(const struct kernel_shape *s)
 {
 	const uint32_t sharers = s->heads ? s->heads / s->kv_heads : 1;
@@ -175,8 +175,9 @@ static bool step_takes_mixers(const struct kernel_shape *s)
 				 s->key_dim <= 128 && s->value_dim <= 128 && s->value_dim % 4 == 0);
 }
 
-/* Whether it computes the MLPs: the products' other sums are one chain, a choice has a number of four bits, and there is
- * a group for each 8 columns of the router. */
+/* Returns whether nvidia/decode_step.cl computes the MLP of this shape: it has a shared expert, all sums but those of
+ * output projections are one chain, a choice has a number of four bits, a lane has at most 16 experts, and there is a
+ * group for each 8 columns of the router. */
 static bool step_takes_mlp(const struct kernels *k)
 {
 	const struct kernel_mlp *m = &k->shape.mlps[0];

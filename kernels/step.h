@@ -34,7 +34,7 @@
 /* ---- a row: consecutive tokens of one sequence ---- */
 
 #define ROW_TOKEN     0 /* its first token in the step */
-#define ROW_COUNT     1 /* tokens */
+#define ROW_COUNT     1 /* number of its tokens */
 #define ROW_START     2 /* position of the first token */
 #define ROW_STATE_SRC 3 /* slot of the state from which it continues, or ROW_STATE_ZERO */
 #define ROW_STATE_DST 4 /* slot in which it leaves its state; may be that of ROW_STATE_SRC */
@@ -55,7 +55,7 @@
 
 #define QUERY_TILE_ROW	 0
 #define QUERY_TILE_TOKEN 1 /* its first token in the step */
-#define QUERY_TILE_COUNT 2 /* tokens */
+#define QUERY_TILE_COUNT 2 /* number of its tokens */
 #define QUERY_TILE_INTS	 3
 
 /* ---- a split: up to SPLIT_TOKENS keys of a row that generates (generic/attention_decode.cl) ---- */
@@ -85,7 +85,7 @@
 #define DRAW_BANNED_AT	  14 /* ids that must not be drawn */
 #define DRAW_BANNED_COUNT 15
 #define DRAW_REPORT_AT	  16 /* offset of the report in the result; 0: no report */
-#define DRAW_DONE	  17 /* groups that have finished their share of the draw; 0 before and after */
+#define DRAW_DONE	  17 /* groups that have finished their share; 0 before and after the draw */
 #define DRAW_MASK_AT	  18 /* its token mask, or DRAW_MASK_NONE */
 #define DRAW_INTS	  19
 
@@ -104,7 +104,7 @@
 /* ---- in the result: a report of a token and the `top` best ones ---- */
 
 #define REPORT_LOGPROB		   0	     /* float */
-#define REPORT_TOP_ID(i)	   (1 + (i)) /* id of the i-th best token; -1: there are fewer */
+#define REPORT_TOP_ID(i)	   (1 + (i)) /* id of best token i (from 0); -1: there are fewer */
 #define REPORT_TOP_LOGPROB(i, top) (1 + (top) + (i)) /* float */
 #define REPORT_INTS(top)	   (1 + 2 * (top))
 
@@ -125,10 +125,11 @@
 /*
  * ---- the work list: a step without prefill rows, as one launch (decode_step.cl) ----
  *
- * [WORK_INTS] | phases [n][PHASE_INTS], the last of them OP_END. The two counters are a cache line apart.
+ * [WORK_INTS] | phases [n][PHASE_INTS], the last of them OP_END. The two counters, WORK_NEXT and WORK_DONE, are 0 when
+ * the step begins. They are a cache line apart.
  */
-#define WORK_NEXT	   0 /* the next ticket; 0 before */
-#define WORK_DONE	   16 /* tickets done; on a GPU phases done, summed over the groups; 0 before */
+#define WORK_NEXT	   0  /* the next ticket */
+#define WORK_DONE	   16 /* tickets done; on a GPU phases done, summed over the groups */
 #define WORK_TOKENS	   32
 #define WORK_LOGITS	   33 /* rows of logits */
 #define WORK_TOKENS_AT	   34
@@ -138,7 +139,7 @@
 #define WORK_TILES_AT	   38
 #define WORK_LOGITS_AT	   39
 #define WORK_SPLITS_AT	   40 /* on a GPU; all splits are in one batch */
-#define WORK_SPLITS	   41 /* their number */
+#define WORK_SPLITS	   41 /* number of splits */
 #define WORK_INTS	   42
 
 /* A phase is one operation on one layer, or on the embedding or the head. It is divided into parts, which stand in
@@ -161,22 +162,23 @@
 #define OP_ATTENTION_OUT \
 	4 /* output projection onto the residual stream [column groups, row blocks] */
 #define OP_DELTA_IN	     5	/* as OP_ATTENTION_IN */
-#define OP_DELTA	     6	/* [value heads, tokens] */
+#define OP_DELTA	     6	/* convolution, state, gated norm [value heads, tokens] */
 #define OP_DELTA_OUT	     7	/* as OP_ATTENTION_OUT */
 #define OP_ROUTER	     8	/* norm and router logits [groups of router columns, tokens] */
-#define OP_TOPK		     9	/* [1, tokens] */
+#define OP_TOPK		     9	/* choice of the experts [1, tokens] */
 #define OP_SORT		     10 /* rows by expert [1, 1] */
 #define OP_TOPK_SORT	     11 /* OP_TOPK of all tokens, then OP_SORT [1, 1] */
-#define OP_GATE_UP	     12 /* [column groups, MoE tasks] */
-#define OP_DOWN		     13 /* [column groups, MoE tasks] */
+#define OP_GATE_UP	     12 /* the experts' gate and up projections [column groups, MoE tasks] */
+#define OP_DOWN		     13 /* the experts' down projections [column groups, MoE tasks] */
 #define OP_COMBINE	     14 /* sum of the experts, next norm [1, tokens] */
 #define OP_LAST_NORM	     15 /* norm of the rows that want logits [1, rows] */
 #define OP_LOGITS	     16 /* [column groups, row blocks] */
 #define OP_ATTENTION_COMBINE 17 /* sum of the splits; on a GPU */
 #define OP_COUNT	     18
 
-/* On a GPU some operations do more. OP_ATTENTION_IN, OP_DELTA_IN, OP_ROUTER and OP_LOGITS norm their rows for themselves;
- * OP_GATE_UP chooses the experts; OP_DOWN adds their sum to the residual stream. OP_ATTENTION leaves out the last sum. */
+/* On a GPU some operations do more. OP_ATTENTION_IN, OP_DELTA_IN, OP_ROUTER and OP_LOGITS norm their rows for
+ * themselves; OP_GATE_UP chooses the experts; OP_DOWN adds their sum to the residual stream. OP_ATTENTION leaves out
+ * the last sum. */
 
 /* ---- beside the table ----
  *
@@ -231,7 +233,7 @@
 /* The experts' work (moe_route.cl): number of tasks | tasks [n][TASK_INTS]. A task is up to TASK_ROWS rows of one
  * expert. */
 #define TASK_EXPERT 0 /* the expert's number; the shared expert comes after the last */
-#define TASK_FIRST  1 /* its first row */
+#define TASK_FIRST  1 /* place of its first row in the list of rows (moe_route.cl) */
 #define TASK_COUNT  2 /* its number of rows */
 #define TASK_INTS   3
 #define TASK_AT(i)  (1 + TASK_INTS * (i)) /* offset of task i in the list */

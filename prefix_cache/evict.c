@@ -26,8 +26,8 @@ static double expected_uses(const struct prefix_node *n)
 
 	if (n->n_children != 1)
 		return 1 + hits;
-	/* Usually the first hit is the next request of the conversation, which made this an inner node. So it does not
-	 * count. */
+	/* Usually the first hit is the next request of the conversation, which made this an inner node. So the first
+	 * hit does not count. */
 	return inner_reuse[n->kind] + (hits > 1 ? hits - 1 : 0);
 }
 
@@ -247,7 +247,7 @@ static void evict_one(struct prefix_cache *c, const enum evict_group *groups, un
 	tree_drop_leaf(c, n);
 }
 
-/* Whether so many more pages and slots would exceed the budget. */
+/* Returns whether so many more pages and slots would exceed the budget. */
 static bool over_budget(const struct prefix_cache *c, uint32_t n_pages, uint32_t n_slots)
 {
 	struct prefix_stats s;

@@ -1,5 +1,6 @@
 /* The prefix cache of a hybrid model: which KV pages and which recurrent states exist for which tokens, which of them
- * requests use, and which are evicted when memory is short. It handles the ids of pages and slots, never their bytes.
+ * are used by requests, and which are evicted when memory is short. It handles the ids of pages and slots, never their
+ * bytes.
  *
  * A request can resume a prefix if there are KV pages for all of it *and* a recurrent state at exactly its end. Such a
  * state is a *checkpoint*. (In a model without recurrent layers whole pages are enough.) Pages and checkpoints hang on
@@ -164,11 +165,11 @@ void prefix_cache_unpin(struct prefix_cache *c, uint32_t slot);
 
 /* ---- growing ---- */
 
-/* Adds n_pages whole pages of one origin behind `node`, which the caller has locked: tokens [n_pages * page_tokens]
- * and page ids. The caller gives its pages away. If the tree already had some of the pages, the caller's are put
- * back, and pages[] is changed to the tree's. Returns the node at the end of the pages, to which the lock moves.
- * NULL, and nothing changed: the host is out of memory, the origin is not 0 and decoded pages are refused, or the path
- * would have more than UINT32_MAX tokens. */
+/* Adds n_pages whole pages of one origin behind `node`, which the caller has locked: tokens [n_pages * page_tokens] and
+ * the page ids, pages [n_pages]. The caller gives its references to the pages away. If the tree already had some of the
+ * pages, the caller's are put back, and pages[] is changed to the tree's. Returns the node at the end of the pages, to
+ * which the lock moves. NULL, and nothing changed: the host is out of memory, the origin is not 0 and decoded pages are
+ * refused, or the path would have more than UINT32_MAX tokens. */
 struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_node *node,
 					const int32_t *tokens, uint32_t *pages, uint32_t n_pages,
 					uint64_t origin) MUST_CHECK;
@@ -227,8 +228,8 @@ uint32_t prefix_cache_take_page(struct prefix_cache *c) MUST_CHECK;
 uint32_t prefix_cache_take_slot(struct prefix_cache *c) MUST_CHECK;
 
 /* prefix_cache_ref_page adds a request's reference to a page, for another choice or for a ship of the page.
- * prefix_cache_put_page and prefix_cache_put_slot give one back that was not handed over to the tree. A page may be in
- * the tree by then, a slot may not. */
+ * prefix_cache_put_page and prefix_cache_put_slot give back a reference that was not handed over to the tree. The page
+ * may be in the tree by then, the slot may not. */
 void prefix_cache_ref_page(struct prefix_cache *c, uint32_t page);
 void prefix_cache_put_page(struct prefix_cache *c, uint32_t page);
 void prefix_cache_put_slot(struct prefix_cache *c, uint32_t slot);
@@ -256,7 +257,7 @@ struct prefix_stats {
 
 void prefix_cache_stats(const struct prefix_cache *c, struct prefix_stats *ret);
 
-/* A node as GET /cache shows it. Nodes come after their parents, and after their older siblings (radix.h). */
+/* A node, as prefix_cache_walk shows it. Nodes come after their parents, and after their older siblings (radix.h). */
 struct prefix_view {
 	uint64_t id, parent; /* ids count from 1 in order of creation; parent 0: the space */
 	uint32_t depth;	     /* tokens from the root to its end */

@@ -9,10 +9,10 @@
 struct prefix_cache {
 	struct prefix_cache_config config;
 	struct pool *pages, *slots;
-	struct prefix_node **page_owner; /* [n_pages] the node whose edge has it, or NULL */
-	struct prefix_node **slot_owner; /* [n_slots] the node whose checkpoint it is, or NULL */
+	struct prefix_node **page_owner; /* [n_pages] the node whose edge has the page, or NULL */
+	struct prefix_node **slot_owner; /* [n_slots] the node whose state is in it, or NULL */
 	uint32_t *pins;			 /* [n_slots] */
-	bool *page_marks, *slot_marks;	 /* [n_pages], [n_slots] by id: it is marked */
+	bool *page_marks, *slot_marks;	 /* [n_pages], [n_slots] by id; true: marked */
 	struct radix tree;
 	struct evict evict;
 	struct ghosts ghosts;
@@ -20,7 +20,7 @@ struct prefix_cache {
 	/* Counts. A page of the tree to which a request has a reference as well is *shared*: it does not come free when
 	 * its node is evicted. */
 	uint64_t tree_pages, tree_slots, shared_pages;
-	uint64_t evictable_pages; /* pages of unlocked nodes that are not shared */
+	uint64_t evictable_pages; /* pages of unlocked nodes, but not the shared pages */
 	uint64_t evictable_slots; /* slots of the tree that are not pinned */
 	uint64_t n_pins;
 	uint64_t evicted_pages, evicted_slots, evicted_unhit_slots;
@@ -31,7 +31,8 @@ struct prefix_cache {
 /* Locks the node; the first lock of a node also locks its parent. */
 void node_lock(struct prefix_cache *c, struct prefix_node *n);
 
-/* Gives a lock back; the last one of a node also unlocks its parent. A space without locks and children is removed. */
+/* Gives a lock back. When a node's last lock is given back, its parent is unlocked, too. A space without locks and
+ * children is removed. */
 void node_unlock(struct prefix_cache *c, struct prefix_node *n);
 
 /* Notes for the order of eviction that the node is used now. */

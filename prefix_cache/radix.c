@@ -239,7 +239,8 @@ void radix_split(struct radix *t, struct prefix_node *n, uint32_t k, struct pref
 	prefix->used = n->used;
 	prefix->id = ++t->last_id;
 
-	/* The prefix takes n's place in the map and among its siblings, because it begins with the same page. */
+	/* The prefix takes n's place in the map and among the siblings, because it begins with the same page as n
+	 * did. */
 	map_replace(&t->nodes, &n->found, &prefix->found);
 	prefix->parent = n->parent;
 	list_append(&n->sibling, &prefix->sibling);

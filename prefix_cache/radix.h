@@ -32,8 +32,9 @@
 
 struct prefix_node {
 	struct prefix_node *parent;
-	struct list children, sibling; /* the oldest child first; the node in its parent's list */
-	struct map_node found;	       /* place in the tree's map */
+	/* children: the oldest first; sibling: the node's place in parent->children */
+	struct list children, sibling;
+	struct map_node found; /* place in the tree's map */
 	/* [n_pages]; the beginning of the block, which is owned; tokens and pages point into it */
 	uint64_t *hashes;
 	int32_t *tokens; /* [n_pages * page_tokens] */
@@ -41,7 +42,8 @@ struct prefix_node {
 	uint32_t n_pages, cap_pages;
 	uint32_t depth; /* tokens from the root to the end */
 	uint32_t n_children;
-	uint32_t locks;	 /* locks of callers, one for a pinned slot, one for every locked child */
+	uint32_t
+		locks; /* locks of callers, plus 1 if its slot is pinned, plus 1 for every locked child */
 	uint32_t shared; /* pages of the edge to which requests have references as well */
 	uint64_t id;	 /* from 1 in order of creation; spaces: 0 */
 	uint64_t origin;

@@ -163,8 +163,8 @@ static uint32_t variants(const struct walk *w, uint32_t i, uint64_t origin,
 	return n;
 }
 
-/* Adds this variant of page i to the path. If a request can resume behind it, and that is further than the best end so
- * far, it becomes the best end. */
+/* Adds this variant of page i to the path. If a request can resume behind the page, and that is further than the best
+ * end so far, the page's end becomes the best end. */
 static void step(struct walk *w, uint32_t i, const struct place *p)
 {
 	w->path[i] = p->origin;

@@ -74,8 +74,8 @@ static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_no
 	return node;
 }
 
-/* Whether pages of this origin can be added to the node's edge: it is a leaf of the same origin that only the caller
- * has locked; it has no state at its end, and none was evicted there. */
+/* Returns whether pages of this origin can be added to the node's edge: the node is a leaf of the same origin that only
+ * the caller has locked; there is no state at its end, and none was evicted there. */
 static bool can_grow_in_place(const struct prefix_node *n, uint64_t origin)
 {
 	return n->n_pages && n->locks == 1 && !n->n_children && n->slot == POOL_NONE &&
@@ -124,7 +124,7 @@ struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_no
 		}
 	}
 
-	/* The tree had the pages from `node` to `end` already: the caller's are put back. */
+	/* The tree had the pages from `node` to `end` already, so the caller's pages are put back. */
 	for (struct prefix_node *n = end; n != node; n = n->parent) {
 		uint32_t first = (radix_start(t, n) - node->depth) / t->page_tokens;
 

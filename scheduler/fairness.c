@@ -23,7 +23,7 @@ static bool is_too_much(const struct scheduler *s, const struct request *r)
 	return held && held + r->n_live > half_of_seats(s);
 }
 
-/* Returns the first waiting request that is not of this owner and not too much for its own one; NULL: there is none. */
+/* Returns the first waiting request of another owner for which is_too_much is false; NULL: there is none. */
 static struct request *first_of_others(const struct scheduler *s, uint64_t owner)
 {
 	struct request *best = NULL;

@@ -24,8 +24,8 @@
 
 #include "scheduler/scheduler_internal.h"
 
-/* Checks what a request whose prompt is to be sent to another worker (HANDOFF_SEND) needs. -EINVAL: it cannot be sent.
- * 0 for other requests. */
+/* Checks a request whose prompt is to be sent to another worker (HANDOFF_SEND). -EINVAL: it cannot be sent. Returns 0
+ * for other requests. */
 int handoff_check(const struct scheduler_config *c, const struct scheduler_request *r,
 		  struct err *e) MUST_CHECK;
 

@@ -107,7 +107,8 @@ static void add_draw(struct plan_builder *b, struct sequence *q)
 
 /* ---- prompts ---- */
 
-/* The prompt is planned to its end, or the request resumes behind it: the request's choices may decode. */
+/* To be called when the prompt is planned to its end, or the request resumes behind it: from now on the request's
+ * living choices may decode. */
 static void end_prompt(struct plan_builder *b, struct request *r)
 {
 	request_advance(r, REQUEST_PROMPT_PLANNED);

@@ -148,7 +148,7 @@ struct request {
 	bool prepared; /* Receiving: scheduler_next_prepare has returned it */
 	/* index of the page behind the last page in a ship so far; 0: there was no ship */
 	uint32_t n_shipped;
-	/* prompt_logprobs: number of tokens of the prompt in the rows planned so far */
+	/* if log-probabilities of the prompt are wanted: number of its tokens in the rows planned so far */
 	uint32_t n_scored;
 	struct sequence *trunk;
 	/* states behind this position of its prompt can still be asked for: the plan that computes them is not made */
@@ -209,7 +209,7 @@ static inline bool request_scores(const struct request *r)
 	return r->ask.prompt_logprobs && r->n_scored < r->ask.n_prompt;
 }
 
-/* Returns the number of known tokens of all living choices together. */
+/* Returns the sum of request_known over the living choices; it has the prompt once for each. */
 uint64_t request_length(const struct request *r);
 
 /* Returns the living choice with the smallest number, or NULL. */

@@ -89,7 +89,7 @@ struct scheduler_config {
 	 * the device. */
 	void (*content_key)(const struct content_key *before, const int32_t *tokens, uint32_t n,
 			    struct content_key *ret);
-	uint32_t max_seqs; /* sequences that run at the same time (seats) */
+	uint32_t max_seqs; /* the most sequences that run at the same time (seats) */
 	/* prefill budget of a step, in prompt tokens; at least page_tokens and state_tokens */
 	uint32_t max_prefill_tokens;
 	uint32_t max_model_len; /* prompt + generated tokens of a sequence */
@@ -129,10 +129,11 @@ struct scheduler_request {
 	bool cache_disabled; /* the request neither uses the cache nor leaves anything there */
 	/* report log-probabilities of all tokens of the prompt but the first, in events with scores */
 	bool prompt_logprobs;
-	uint32_t n_prompt_logprobs;	/* if so: number of most likely tokens beside each */
+	/* with prompt_logprobs: number of most likely tokens beside each */
+	uint32_t n_prompt_logprobs;
 	enum scheduler_handoff handoff; /* HANDOFF_SEND: max_tokens is 1, prompt_logprobs false */
-	/* HANDOFF_SEND: number of tokens at the prompt's beginning whose pages the other worker has already; they are
-	 * not shipped. A multiple of page_tokens, < n_prompt. */
+	/* HANDOFF_SEND: number of tokens at the prompt's beginning whose pages the other worker has already; these
+	 * pages are not shipped. A multiple of page_tokens, < n_prompt. */
 	uint32_t n_have;
 	struct sampling sampling;
 	void *user; /* the caller's pointer, returned in events */
@@ -183,13 +184,14 @@ struct scheduler_stats {
 	uint64_t prompt_tokens, cached_tokens;
 	/* requests by the reason of their miss, counted at the same times */
 	uint64_t misses[PREFIX_MISS_N];
-	/* times that a request began to wait for items of the store (tiering.h), and how often that failed */
+	/* times that a request began to wait for items of the store (tiering.h), and how many of these loads failed */
 	uint64_t loads_begun, loads_failed;
 	/* queued items whose page or slot left the cache before they were stored; those that scheduler_flush or
 	 * scheduler_fail takes out of the queue are not counted */
 	uint64_t stores_dropped;
 	uint64_t shared_waits; /* times that a request waited for another one's prefill */
-	/* times that a request began to wait for a prompt from another worker, and how often that failed */
+	/* times that a request began to wait for its prompt from another worker, and how often the prompt did not
+	 * come */
 	uint64_t receives, receives_failed;
 	struct prefix_stats cache;
 };

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Returns the number of tokens with which both prompts begin. */
+/* Returns how many tokens, from the first on, are the same in both prompts. */
 static uint32_t common_tokens(const struct request *a, const struct request *b)
 {
 	uint32_t n = MIN(a->ask.n_prompt, b->ask.n_prompt), i = 0;

@@ -47,7 +47,7 @@ static bool same_space(const struct prefix_space *a, const struct prefix_space *
 	return a->id[0] == b->id[0] && a->id[1] == b->id[1];
 }
 
-/* Tokens of the node's path that the key may match. */
+/* Returns how many tokens of the node's path match the key: whole pages that end before the key's last token. */
 static uint32_t reach(const struct mirror *m, const struct mirror_node *n,
 		      const struct mirror_key *key)
 {
@@ -65,7 +65,8 @@ static uint32_t reach(const struct mirror *m, const struct mirror_node *n,
 	return at;
 }
 
-/* Whether a request may begin behind the first `at` tokens of the path, which match, inside of this node. */
+/* Whether a request may begin behind the first `at` tokens of n's path, which match, and this place lies in n's own
+ * edge. */
 static bool resumable(const struct mirror *m, const struct mirror_node *n, uint32_t at)
 {
 	return m->state_tokens ? at == n->depth && n->slot != POOL_NONE
@@ -121,7 +122,7 @@ uint32_t mirror_ends(const struct mirror *before, const struct mirror *after,
 		if (known == known_after)
 			break;
 	}
-	/* The longest first: most likely. */
+	/* The longest come first, because they are the likeliest. */
 	for (uint32_t i = 1; i < n; i++)
 		for (uint32_t k = i; k > 0 && out[k].n_tokens > out[k - 1].n_tokens; k--) {
 			struct mirror_end swap = out[k];

@@ -14,7 +14,7 @@ static int64_t mark_of(const struct fake_device *d, int32_t token, bool decoded)
 	return (int64_t)token * 2 + (decoded && !d->unmarked);
 }
 
-/* The hash behind a cell: of its mark and of those before it. */
+/* Returns the hash of a cell's mark and of those before it. */
 static uint64_t hash_behind(const struct fake_cell *cell)
 {
 	return mix_add(cell->before, (uint64_t)cell->mark);
@@ -71,7 +71,7 @@ void fake_device_free(struct fake_device *d)
 	free(d);
 }
 
-/* No copy reads data that another one writes, and no two write the same data. */
+/* Checks that no copy reads data that a copy writes, and that no two copies write the same data. */
 static const char *check_copies(struct fake_device *d, const struct plan_copy *copies, uint32_t n,
 				uint32_t n_ids)
 {
@@ -137,7 +137,7 @@ static const char *claim_slots(struct fake_device *d, const struct plan_row *row
 	return NULL;
 }
 
-/* The pages of the window [start, start + n_tokens): the only ones that a row writes. */
+/* Notes row i as the writer of the pages of [start, start + n_tokens), the only ones that it writes. */
 static const char *claim_pages(struct fake_device *d, const struct plan_row *row, uint32_t i)
 {
 	const struct scheduler_config *c = &d->config;
@@ -154,8 +154,9 @@ static const char *claim_pages(struct fake_device *d, const struct plan_row *row
 	return NULL;
 }
 
-/* Every page and slot has at most one row that writes it, and no other row reads it then. The pages before and behind
- * a row's window may be shared: no row writes them, not even this one under another index. */
+/* Checks that every page and slot has at most one row that writes it, and that no other row reads it then. A row's
+ * pages before and behind its own tokens may be shared, so no row may write them, not even this one by another
+ * index. */
 static const char *check_writers(struct fake_device *d, const struct plan *p)
 {
 	const struct scheduler_config *c = &d->config;
@@ -192,7 +193,7 @@ static int32_t token_at(const struct fake_history *h, uint32_t position)
 	return position < h->n_prompt ? h->prompt[position] : h->generated[position - h->n_prompt];
 }
 
-/* Token i of a row; the plan before may have drawn it. */
+/* Returns token i of a row; the plan before may have drawn it. */
 static int32_t row_token(const struct fake_device *d, const struct plan_row *row, uint32_t i)
 {
 	return row->tokens ? row->tokens[i] : d->drawn[row->token_draw];
@@ -226,8 +227,8 @@ static const char *run_state(struct fake_device *d, const struct plan_row *row)
 	return NULL;
 }
 
-/* A page is written from its beginning on, every position once; a copied page also once more, from any position on.
- * Any other write hits another sequence's page. */
+/* Notes that a row writes a position. A page is written from its beginning on, every position once; a copied page may
+ * also be written once more, from any written position on. Any other write hits another sequence's page. */
 static const char *fill_page(struct fake_device *d, const struct plan_row *row, uint32_t position)
 {
 	uint32_t offset = position % d->config.page_tokens;
@@ -367,7 +368,7 @@ const char *fake_device_check_state(const struct fake_device *d, uint32_t slot,
 
 /* ---- published pages and states ---- */
 
-/* Where a path of the cache ends. */
+/* A node of the cache that was visited: the hash and the origin of its path up to the node's end. */
 struct path_end {
 	uint64_t id, hash, origin;
 	bool decoded;

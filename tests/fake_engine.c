@@ -3,18 +3,19 @@
  * Plans run on the fake device (fake_device.h): a plan that mixes up pages, slots or positions, or whose rows write
  * data that another one uses, ends the program. The next token is a function of the sequence: the recorded answer if
  * the model's golden.json has one for it, else a hash (with temperature always a hash, of seed, choice and position,
- * too). The ids after it follow, each less likely than the one before, so without temperature a scored token is as
- * likely as when it is drawn.
+ * too). In the log-probabilities the ids after this best one follow, each less likely than the one before. So without
+ * temperature a scored token is as likely as when it is drawn.
  *
  * A plan is computed when it is submitted; its delay passes while it is out, one plan after the other as on a
- * device's queue. A plan reads by position the marks that the plan before it left, so a slot that is written too
- * early or read too late shows as a wrong state.
+ * device's queue. A row's state must have the history of its pages, so a slot that is written too early or read too
+ * late shows as a wrong state.
  *
- * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays), FAKE_SLOW (a file: while it exists steps take ten times as long),
- * FAKE_PAGES (size of the KV pool), FAKE_SLOTS (of the state pool), FAKE_FAIL_STEP (that step and all later ones fail
- * as if the device were lost), FAKE_LOAD_FAILS, FAKE_FAIL_PIECES (that copy of pieces fails, as its callback says),
- * FAKE_NAN_SEED (a draw with that seed + n fails at position n, as if logits were NaN), FAKE_NAN_SCORE (each score of
- * that token id fails in the same way). */
+ * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays of a step and of engine_open), FAKE_SLOW (a file: while it exists
+ * steps take ten times as long), FAKE_PAGES (size of the KV pool), FAKE_SLOTS (of the state pool), FAKE_FAIL_STEP (that
+ * step, counted from 1, and all later ones fail as if the device were lost), FAKE_LOAD_FAILS (if set, engine_open
+ * fails), FAKE_FAIL_PIECES (that copy of pieces, counted from 1, fails, and so does every later step), FAKE_NAN_SEED (a
+ * draw with that seed + n fails at position n, as if logits were NaN), FAKE_NAN_SCORE (each score of that token id
+ * fails in the same way). */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -53,11 +54,11 @@ struct engine {
 		bool fails;
 		struct draw_result *results; /* [max_seqs + max_prefill_tokens] */
 	} steps[ENGINE_STEPS_OUT];
-	uint64_t head, tail;	   /* plans waited for, submitted */
+	uint64_t head, tail;	   /* numbers of plans waited for and submitted */
 	engine_on_layer *on_layer; /* NULL: it is not called */
 	void *on_layer_user;
 	struct fake_layer *layers;     /* [n_layers] */
-	void *items[ENGINE_ITEMS_OUT]; /* tags of copies, [n_items] */
+	void *items[ENGINE_ITEMS_OUT]; /* [n_items] tags of copies that are out */
 	uint32_t n_items;
 	uint32_t page_tokens, max_seqs, max_prefill_tokens;
 };
@@ -247,7 +248,7 @@ static uint64_t hash_of(const struct engine *g, const struct plan_row *row, uint
 	return h;
 }
 
-/* The recorded answer's next token, or -1. */
+/* Returns the next token of the recorded answer to this sequence, or -1. */
 static int32_t golden_token(struct engine *g, const struct plan_row *row, uint32_t len)
 {
 	for (size_t i = 0; i < g->n_goldens; i++) {
@@ -280,7 +281,7 @@ static int32_t hashed_token(const struct model_config *m, uint64_t h)
 	return h % 64 ? (int32_t)(h / 64 % m->vocab_size) : m->end_tokens[0];
 }
 
-/* Writes the report of ret->token; `first` is the best token. */
+/* Writes the log-probabilities and the rank of ret->token; `first` is the best token. */
 static void report(const struct model_config *m, uint64_t h, int32_t first, uint32_t n_top,
 		   struct draw_result *ret)
 {
@@ -340,7 +341,7 @@ static void draw(struct engine *g, const struct plan *plan, const struct plan_dr
 	ret->rank = 0;
 }
 
-/* condition: NULL, or the condition that failed on the fake device. */
+/* Ends the program if a condition failed on the fake device. condition: NULL, or that condition. */
 static void must_not(const char *condition)
 {
 	if (!condition)
@@ -388,7 +389,7 @@ int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
 	step->done_ns =
 		begin + g->step_us * 1000 * (g->slow && access(g->slow, F_OK) == 0 ? 10 : 1);
 	step->n_results = plan->n_draws + plan->n_scored_tokens;
-	/* Behind a failed copy any result may be computed; the daemon must not use it. */
+	/* The daemon must not use what is computed behind a failed copy. */
 	step->fails = g->pieces_failed || (g->fail_step && g->counters.steps >= g->fail_step);
 	if (!step->fails)
 		run_plan(g, plan, step);
@@ -425,7 +426,7 @@ int engine_step(struct engine *g, const struct plan *plan, struct draw_result *r
 
 /* ---- items: plans run when they are submitted, so a copy is made at once ---- */
 
-/* The bytes of a page or state; the host's block is far larger. */
+/* Returns a page or state of the fake device, and its size, which is far less than the host's block has. */
 static void *item_of(struct engine *g, enum tier_kind kind, uint32_t id, size_t *ret_bytes)
 {
 	must(id < (kind == TIER_PAGE ? g->info.n_pages : g->info.n_slots));
@@ -489,7 +490,7 @@ uint32_t engine_items_out(const struct engine *g)
 	return g->n_items;
 }
 
-/* ---- pieces: each of each layer has its share of an item's bytes, so that none may be missing ---- */
+/* ---- pieces: every piece of an item has its share of the item's bytes, so that none may be missing ---- */
 
 const struct layer_part *engine_layer_parts(const struct engine *g, uint32_t layer, uint32_t *ret_n)
 {
@@ -498,7 +499,7 @@ const struct layer_part *engine_layer_parts(const struct engine *g, uint32_t lay
 	return g->layers[layer].parts;
 }
 
-/* Where a piece's share lies, and how many bytes it has; *ret_size: of the piece. */
+/* Returns the place of a piece's share. *ret_bytes: bytes of the share; *ret_size: bytes of the piece on the host. */
 static char *share_of(struct engine *g, const struct engine_piece *p, size_t *ret_bytes,
 		      size_t *ret_size)
 {
@@ -522,7 +523,7 @@ static char *share_of(struct engine *g, const struct engine_piece *p, size_t *re
 	return item + bytes * nth / n;
 }
 
-/* Ends a copy. The data of one that fails are spoilt, so that a use of them shows. */
+/* Ends a copy of pieces. If it fails, its data are spoilt, so that a use of them shows. */
 static void end_pieces(struct engine *g, engine_done *done, void *tag, char *bytes, size_t n)
 {
 	bool good = ++g->n_pieces_calls != g->fail_pieces;

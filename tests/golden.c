@@ -8,10 +8,10 @@
 #include "base/arena.h"
 #include "base/macros.h"
 
-/* By how much a float32 log-probability may be off. */
+/* the largest difference of a float32 log-probability that is allowed */
 #define BOUND 2e-4f
 
-/* Zeroed memory until the program ends. */
+/* Returns zeroed memory that lives until the program ends. */
 static void *kept(size_t n, size_t size)
 {
 	static struct arena arena;
@@ -125,7 +125,7 @@ static void make_room(struct run *r)
 	r->n_scores = r->prompt_logprobs;
 }
 
-/* Scores come in order, each once. */
+/* Keeps the scores of an event; they must come in order, each once. */
 static void keep_scores(struct run *r, const struct scheduler_event *ev)
 {
 	if (ev->first_score != r->n_scores || ev->n_scores > r->n_prompt - r->n_scores)
@@ -215,7 +215,7 @@ static struct scheduler_config config_of(const struct engine_info *i, const stru
 	};
 }
 
-/* Submits the requests whose step has come; false on an error. */
+/* Submits the requests whose arrival has come, each once; false: one was refused. */
 static bool submit_arrived(struct scheduler *s, struct engine *g, struct run *runs, size_t n,
 			   bool *submitted, uint32_t step)
 {
@@ -229,7 +229,7 @@ static bool submit_arrived(struct scheduler *s, struct engine *g, struct run *ru
 	return true;
 }
 
-/* The last step before which a request arrives. */
+/* Returns the number of the last step before which a request arrives. */
 static uint32_t last_arrival(const struct run *runs, size_t n)
 {
 	uint32_t last = 0;
@@ -239,7 +239,8 @@ static uint32_t last_arrival(const struct run *runs, size_t n)
 	return last;
 }
 
-/* Waits for the oldest plan, and keeps its results. */
+/* Waits for the oldest plan, commits it, and keeps its results; false: the engine failed. p: with setup->watch, that
+ * plan. */
 static bool finish_step(struct scheduler *s, struct engine *g, const struct run_setup *setup,
 			const struct plan *p, struct draw_result *results,
 			struct scheduler_event *events)
@@ -271,7 +272,8 @@ static bool all_there(const struct scheduler *s, const struct scheduler_config *
 	       p->evictable_slots == p->tree_slots;
 }
 
-/* No request runs, so every page and slot that is not free is the cache's and can be evicted. */
+/* Checks, when all requests have ended, that every page and slot that is not free is the cache's and can be evicted,
+ * and that a flush frees them. */
 static bool idle_without_leaks(struct scheduler *s, const struct scheduler_config *c,
 			       struct scheduler_stats *ret)
 {
@@ -357,8 +359,8 @@ size_t golden_same_steps(const struct golden_case *c, const struct run *r, float
 	return SIZE_MAX;
 }
 
-/* The largest difference of a step's listed log-probabilities. Where two are as good as equal the last of ours
- * may be another token; it stands in for the reference's. */
+/* Returns the largest difference of the log-probabilities that a step lists. Where two are nearly equal, the last of
+ * ours may be that of another token; it stands in for a listed token that we lack. */
 static float step_difference(const struct golden_step *s, const struct draw_result *d)
 {
 	float most = 0;

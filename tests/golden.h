@@ -1,6 +1,6 @@
 /*
- * Golden answers: a model directory's golden.json, and requests run through scheduler and engine as the
- * daemon runs them, without HTTP. For tests that need the real forward pass.
+ * Golden answers, which transformers computed: a model directory's golden.json; and requests that run through scheduler
+ * and engine as the daemon runs them, without HTTP. For tests that need the real forward pass.
  */
 #pragma once
 
@@ -12,6 +12,8 @@
 
 enum { GOLDEN_TOP = 5 };
 
+/* One token of a recorded answer: the most likely tokens there, the best first. margin: the best log-probability less
+ * the second one. */
 struct golden_step {
 	int32_t ids[GOLDEN_TOP];
 	float logprobs[GOLDEN_TOP];
@@ -30,7 +32,8 @@ struct golden {
 	size_t n;
 };
 
-/* Reads DIR/golden.json, for as long as the program runs; false (and a diagnostic line) when it cannot. */
+/* Reads golden.json of the directory; its data live until the program ends. False, with a line that says why: it cannot
+ * be read. */
 bool golden_open(const char *dir, struct golden *ret);
 
 enum { RUN_CHOICES = 8 };
@@ -39,70 +42,74 @@ enum { RUN_CHOICES = 8 };
 struct run {
 	const int32_t *prompt;
 	uint32_t n_prompt, max_tokens, min_tokens;
-	uint32_t n_choices; /* 0: 1; at most RUN_CHOICES */
+	uint32_t n_choices; /* at most RUN_CHOICES; 0 stands for 1 */
 	bool ignore_end;
 	const int32_t *end_tokens; /* [n_end_tokens]; NULL: the model's */
 	uint32_t n_end_tokens;
 	struct sampling sampling;
-	uint32_t arrival;     /* step before which it is submitted */
-	bool prompt_logprobs; /* with the GOLDEN_TOP best */
-	/* results; `out` and `draws` for each choice */
+	uint32_t arrival;     /* number of the step, from 0, before which it is submitted */
+	bool prompt_logprobs; /* wanted, with the GOLDEN_TOP best beside each */
+	/* the results; `out` and `draws` are the tokens of each choice */
 	struct scheduler_hit hit;
 	struct ids out[RUN_CHOICES];
 	struct draw_result *draws[RUN_CHOICES]; /* [out.len] */
-	struct draw_result *scores; /* [n_prompt] of the prompt from token 1 on; NULL: not wanted */
-	uint32_t n_scores;	    /* up to here they came */
+	/* [n_prompt] of the prompt's tokens; [0] is not set; NULL: not wanted */
+	struct draw_result *scores;
+	uint32_t n_scores; /* index behind the last score that came */
 };
 
 /* How requests share an engine. */
 struct run_setup {
-	uint32_t max_seqs, budget; /* no more than the engine was opened with */
+	uint32_t max_seqs, budget; /* seats; prefill budget. No more than the engine has */
 	uint32_t page_tokens;	   /* as the engine was opened with */
-	uint64_t shuffle; /* renames pages, slots and seats; 0: the smallest free one first */
-	/* requests may resume prefixes that others of this run have computed */
+	/* seed of a random order of pages, slots and seats; 0: the smallest free one comes first */
+	uint64_t shuffle;
+	/* requests may resume prefixes that requests of this run left in the cache */
 	bool cache;
-	bool refuse_decoded; /* if so: only prefilled ones */
+	bool refuse_decoded; /* with `cache`: only prefilled prefixes */
 	bool one_plan; /* each plan is made when the one before has run; otherwise two are out */
 	uint32_t n_pages, n_slots;     /* 0: all that the engine has */
-	struct scheduler_stats *stats; /* NULL, or where the scheduler's go when all have ended */
-	/* Called for every step after it has run; NULL: not called. With it there is one plan at a time. */
+	struct scheduler_stats *stats; /* gets the scheduler's at the end; NULL: not wanted */
+	/* Called for every step after it has run; then one plan at a time is out. NULL: not called. */
 	void (*watch)(void *arg, const struct plan *plan, const struct draw_result *results);
 	void *arg;
 };
 
-/* Options of a test's engine: pages of 64 tokens; the dtype by its name, float32 or bfloat16. */
+/* Returns options of a test's engine, with pages of 64 tokens. dtype: float32 or bfloat16. */
 struct engine_options run_options(const char *dir, const char *dtype, uint32_t max_seqs,
 				  uint32_t max_prefill_tokens);
 
-/* All that the engine's options allow. */
+/* Returns a setup with all seats and the whole budget of the engine's options, and no cache. */
 struct run_setup run_setup_of(const struct engine_options *o);
 
-/* Greedy, with the five best log-probabilities. */
+/* Returns greedy sampling with the GOLDEN_TOP best log-probabilities. */
 struct sampling run_greedy(void);
 
-/* Greedy requests for all cases, each of its case's max_tokens, whatever tokens are drawn. They live until the program
- * ends. */
+/* Returns a greedy request for each case (run_of), with the case's max_tokens. They live until the program ends. */
 struct run *golden_runs(const struct golden *g);
 
-/* A greedy request that ends after max_tokens, whatever tokens are drawn. */
+/* Returns a greedy request that ends after max_tokens, whatever tokens are drawn. */
 struct run run_of(const int32_t *prompt, size_t n_prompt, uint32_t max_tokens);
 
-/* Runs all requests to their end; false, and it says why, on an engine or scheduler error, and when pages, slots or
- * seats are missing afterwards: all of them must be free or the cache's, and free when that is flushed. */
+/* Runs all requests to their end. False, with a line that says why: engine or scheduler failed, or pages, slots or
+ * seats are missing afterwards. All of them must then be free or the cache's, and free when the cache is flushed. */
 bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, size_t n);
 
-/* The number of leading steps with the reference's token. SIZE_MAX, with a note of the place: the answers part, or one
- * of them ends, where the reference has no margin below `margin`, so it is no near tie. */
+/* Returns how many tokens, from the first on, the answer of r's choice 0 has in common with the case's. SIZE_MAX, with
+ * a line that names the place: the answers part, or one of them ends before the other, and the case's step there is no
+ * near tie (a step with a margin below `margin`). */
 size_t golden_same_steps(const struct golden_case *c, const struct run *r, float margin);
 
-/* Checks the log-probabilities of the prompt's tokens from n_prompt on, when the case's prompt and output were the
- * prompt: in float32 every listed one within 2e-4. */
+/* r: a run whose prompt is the case's prompt and, behind it, the case's output. Checks for float32 that each
+ * log-probability that the case lists for its output is within 2e-4 of the run's scores. *worst grows to the largest
+ * difference. */
 bool golden_scores_match(const struct golden_case *c, const struct run *r, float *worst);
 
-/* Checks float32: the same tokens up to the end or a near tie, and every listed log-probability up to there within
- * 2e-4. Notes the first difference; *worst grows to the largest. */
+/* Checks r's choice 0 for float32: it has the case's tokens up to the end or a near tie (a margin below 4e-4), and
+ * every log-probability that the case lists up to there is within 2e-4. Prints the first difference that is too large.
+ * *worst grows to the largest difference. */
 bool golden_matches(const struct golden_case *c, const struct run *r, float *worst);
 
-/* The same tokens and the same bits of every log-probability, of the prompt's tokens and choice by choice; says
- * where not. */
+/* Whether both runs have the same tokens and the same bits of every log-probability, of the prompt and of each choice.
+ * Prints the first difference, behind `name`. */
 bool run_same(const struct run *a, const struct run *b, const char *name);

@@ -3,7 +3,7 @@
 
 #include "base/pace.h"
 
-/* *arg is an int: how many further questions are answered with "go on". Counts it down; gives up when it is 0. */
+/* *arg is an int: how many further questions get the answer "go on". Counts *arg down, and gives up when it is 0. */
 static bool impatient(void *arg)
 {
 	int *left = arg;

@@ -5,7 +5,7 @@
 #include "protocol/jinja/jinja.h"
 #include "protocol/tokenizer/tokenizer.h"
 
-/* Reads one text of the checkpoint at `path`; to be released also on failure. */
+/* Reads one text of the checkpoint at `path`. *ret has to be released, also after a failure. */
 static inline int model_text(const char *path, enum checkpoint_part part,
 			     struct checkpoint_text *ret, struct err *e)
 {

@@ -20,12 +20,13 @@ static struct openai_token token(int32_t id, float logprob)
 	return (struct openai_token){.draw = {.token = id, .logprob = logprob}};
 }
 
-/* out: the texts that were written; pieces: used by same_text. The program's main makes and releases both. */
+/* out: the texts that write_out has written; pieces: the text that same_text writes. The program's main makes and
+ * releases both. */
 static struct buf out, pieces;
 static size_t cuts = 2000; /* a text with fewer bytes is cut at every byte (write_out) */
 
-/* Whether `o`, written in several calls, gives the text `want`. The first call appends at least `first` bytes, and each
- * further one at least `step`. */
+/* Returns whether `o`, written in several calls, gives the text `want`. The first call appends at least `first` bytes,
+ * and each further one at least `step`. */
 static bool same_text(struct openai_output o, size_t first, size_t step, const char *want,
 		      size_t len)
 {
@@ -42,8 +43,8 @@ static bool same_text(struct openai_output o, size_t first, size_t step, const c
 }
 
 /* Appends all of an output to `out`. Checks that calls of openai_write which end elsewhere give the same text and leave
- * the same cursor: the first call ends at every byte of a text with fewer than `cuts`, else at up to four
- * places. */
+ * the same cursor: in a text with fewer than `cuts` bytes the first call ends at every byte, else at up to
+ * four places. */
 static void write_out(struct openai_output *o, struct openai_cursor *cursor)
 {
 	const struct openai_cursor before = cursor ? *cursor : (struct openai_cursor){0};

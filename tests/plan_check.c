@@ -62,7 +62,7 @@ static const char *check_draw(const struct rules *r, const struct plan_draw *d,
 	} else {
 		EXPECT(d->n_banned == 0);
 	}
-	/* A choice keeps its seat, and no other choice has it. */
+	/* A choice keeps its seat, and no other choice that holds memory has the same one. */
 	EXPECT(d->seat < r->config.max_seqs && (c->seat == POOL_NONE || c->seat == d->seat));
 	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
 		for (uint32_t j = 0; r->requests[i].used && j < r->requests[i].r.n_choices; j++) {
@@ -95,7 +95,6 @@ static const char *check_ships(const struct rules *r, const struct plan *p,
 	return NULL;
 }
 
-/* Compares a plan, row by row and draw by draw, with the rules' plan. */
 const char *plan_check(const struct rules *r, const struct plan *p)
 {
 	const struct rule_plan *want = &r->plans[r->planned % 2];
@@ -134,7 +133,6 @@ const char *plan_check(const struct rules *r, const struct plan *p)
 	return check_ships(r, p, want);
 }
 
-/* Notes which pages, slots and seats the plan took. */
 void plan_learn_ids(struct rules *r, const struct plan *p)
 {
 	struct rule_plan *plan = &r->plans[r->planned % 2];
@@ -160,7 +158,7 @@ void plan_learn_ids(struct rules *r, const struct plan *p)
 	r->new_slots = 0;
 }
 
-/* a in one scheduler is b in the other, as it was before. */
+/* Whether id a of one scheduler stands for id b of the other, now as before; notes the pair if neither was seen. */
 static bool same_name(struct id_names *n, uint32_t a, uint32_t b)
 {
 	if (a >= RULES_PAGES || b >= RULES_PAGES)

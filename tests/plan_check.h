@@ -3,7 +3,8 @@
 
 #include "tests/scheduler_rules.h"
 
-/* The plan, row by row and draw by draw, is the newest of the rules. NULL, or the condition that failed. */
+/* Compares the plan p, row by row and draw by draw, with the newest plan of the rules. Returns NULL, or the condition
+ * that failed. */
 const char *plan_check(const struct rules *r, const struct plan *p);
 
 /* Notes in the rules which pages, slots and seats the plan took. */
@@ -14,15 +15,17 @@ struct id_names {
 		from[RULES_PAGES]; /* id + 1 in the other scheduler; 0: not seen */
 };
 
-/* Zero except for n_slots; to be zeroed when ids are shuffled. */
+/* The ids of one scheduler as the other one has them. All members but n_slots, the number of slots, are zeros at first.
+ * They are zeroed again when ids are shuffled. */
 struct plan_names {
 	struct id_names pages, slots, seats;
 	uint32_t n_slots;
 };
 
-/* a of one scheduler is b of the other. NULL, or the condition that failed. */
+/* Checks that `a`, which one scheduler handed over, is what the other one handed over as `b`, except for ids. Returns
+ * NULL, or the condition that failed. */
 const char *plan_compare_prepare(struct plan_names *n, const struct scheduler_prepare *a,
 				 const struct scheduler_prepare *b);
 
-/* a of one scheduler is b of the other. NULL, or the condition that failed. */
+/* Does the same for two plans, which may be NULL: no plan was made. */
 const char *plan_compare(struct plan_names *n, const struct plan *a, const struct plan *b);

@@ -16,7 +16,8 @@ enum {
 	TOKENS = DEPTH * MODEL_PAGE_TOKENS
 };
 
-/* The pages that a request computed, and how: others may share them, and the request may come back to them. */
+/* A path that a request used or computed, and the origins along it. Other requests may share its beginning, and the
+ * request may come back to it. */
 struct memory {
 	struct prefix_space space;
 	int32_t tokens[TOKENS + 1];
@@ -27,13 +28,13 @@ struct memory {
 
 struct request {
 	bool live;
-	struct memory text; /* n_tokens: of whole pages that are published */
+	struct memory text; /* n_tokens counts only whole pages that are published */
 	struct prefix_node *node;
 	int place;
 	uint64_t origin;
 	int32_t wanted[TOKENS]; /* [n_wanted] the whole prompt, from which new pages are made */
 	uint32_t n_wanted;
-	uint32_t pages[DEPTH], n_pages; /* taken, not handed over */
+	uint32_t pages[DEPTH], n_pages; /* taken, and not handed over to the tree */
 	uint32_t slots[SLOTS_HELD], n_slots;
 	uint32_t pinned;     /* slot, or POOL_NONE */
 	uint32_t extra_page; /* an additional reference, or POOL_NONE */
@@ -91,7 +92,7 @@ static uint32_t smallest_free(const uint32_t *held, const uint32_t *pins, const 
 	return POOL_NONE;
 }
 
-/* Takes a page or a slot, and removes from the model what was evicted for it. */
+/* Takes a page or a slot, and removes from the model the pages and states that were evicted for it. */
 static uint32_t take(struct life *l, bool page)
 {
 	struct prefix_stats before, after;
@@ -217,7 +218,8 @@ static void admit(struct life *l, struct request *r)
 			prompt[n++] = 0;
 	} else {
 		n = random_prompt(l, like, prompt);
-		/* The pages of others that a request uses when its state comes from outside. */
+		/* A request whose state comes from elsewhere uses pages that others have prefilled, and needs no
+		 * state. */
 		key.pages_only = chance(l, 6);
 		key.origin_any = !key.pages_only;
 	}
@@ -256,7 +258,7 @@ static void admit(struct life *l, struct request *r)
 		r->origin = r->text.switches[r->text.n_switches - 1].origin;
 		must(!match.n_tokens || r->origin == match.origin);
 	} else {
-		/* Only its end tells which of several paths this is, so all of it counts as of that origin. */
+		/* The match tells only the origin of its last page, so all of the path counts as of this origin. */
 		r->text.switches[r->text.n_switches++] = (struct prefix_switch){0, match.origin};
 	}
 	r->n_wanted = n;
@@ -282,7 +284,7 @@ static void grow(struct life *l, struct request *r)
 		if (page == POOL_NONE)
 			break;
 		r->pages[r->n_pages++] = page;
-		/* Another choice keeps a reference of its own. */
+		/* As for another choice, which has a reference of its own. */
 		if (r->extra_page == POOL_NONE && chance(l, 8)) {
 			prefix_cache_ref_page(l->c, page);
 			l->m.page_held[page]++;
@@ -382,7 +384,8 @@ static void finish(struct life *l, struct request *r)
 		prefix_cache_unlock(l->c, r->node);
 		model_unlock(&l->m, r->place);
 	}
-	/* A step may still read the state, and another choice the page. */
+	/* The pin and the additional reference may be given back after the locks: a step may still read the state, and
+	 * another choice the page. */
 	unpin(l, r);
 	if (r->extra_page != POOL_NONE) {
 		if (l->n_orphans == REQUESTS)
@@ -394,7 +397,7 @@ static void finish(struct life *l, struct request *r)
 
 /* ---- the whole ---- */
 
-/* A node as it is shown against its pages in the model. */
+/* Compares a node, as prefix_cache_walk shows it, with its pages in the model. */
 static bool compare_view(void *arg, const struct prefix_view *v)
 {
 	struct life *l = arg;
@@ -532,7 +535,7 @@ void events_run(const struct events_source *source, uint32_t n_events, struct ev
 			prefix_cache_walk(l->c, compare_view, l);
 		}
 	}
-	/* All pages and slots come back: the baseline. */
+	/* All requests end, and all pages and slots come back. */
 	for (uint32_t i = 0; i < REQUESTS; i++)
 		if (l->requests[i].live)
 			finish(l, &l->requests[i]);

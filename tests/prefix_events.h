@@ -1,5 +1,6 @@
-/* A random life of a prefix cache: requests come, publish, keep states, share pages, return and go. After each event
- * the real cache must agree with the model. Aborts at the first difference, after printing it. */
+/* A random life of a prefix cache: requests match, extend the tree, add checkpoints, share pages, end, and come back to
+ * the pages that they left. After each event the real cache must agree with the model (prefix_model.h). Aborts at the
+ * first difference, after printing it. */
 #pragma once
 
 #include <stdint.h>
@@ -8,7 +9,7 @@
 struct events_source {
 	uint32_t (*below)(void *arg, uint32_t n);
 	void *arg;
-	const char *name; /* said when something differs */
+	const char *name; /* printed when something differs */
 };
 
 struct events_count {
@@ -16,5 +17,5 @@ struct events_count {
 		misses[16];
 };
 
-/* Runs at most n_events events on a fresh cache of a random shape; adds the numbers of events to `count`. */
+/* Runs at most n_events events on a new cache of a random configuration; adds to the numbers in `count`. */
 void events_run(const struct events_source *source, uint32_t n_events, struct events_count *count);

@@ -1,5 +1,5 @@
-/* Helpers of the hand-made tests of prefix_cache/: short ways to say "a request publishes these pages". Tokens are
- * given as text, one character a token. */
+/* Helpers for the tests of prefix_cache/ that write each call down: short ways to say "a request publishes these
+ * pages". Tokens are given as text, one character a token. */
 #pragma once
 
 #include <assert.h>
@@ -25,14 +25,14 @@ static inline struct text text(const char *s)
 	return t;
 }
 
-/* Checks the cache's invariants as well. */
+/* Checks the cache's invariants, then frees the cache. */
 static inline void free_cache(void *cache)
 {
 	prefix_cache_check(cache);
 	prefix_cache_free(cache);
 }
 
-/* A cache that is freed when its TEST has ended. */
+/* Returns a cache that is freed when its TEST has ended. */
 static inline struct prefix_cache *new_cache(uint32_t page_tokens, uint32_t state_tokens,
 					     uint32_t n_pages, uint32_t n_slots)
 {
@@ -70,7 +70,8 @@ static inline struct prefix_match match(const struct prefix_cache *c, const char
 	return match_in(c, 0, s);
 }
 
-/* Matches and uses; its pages go to `pages` unless that is NULL. */
+/* Matches `s` in a space and locks the node at the end of the match (prefix_cache_use). Returns this node. Its state,
+ * if any, is not pinned. The ids of the matched pages go to `pages` unless that is NULL. */
 static inline struct prefix_node *use_in(struct prefix_cache *c, uint64_t space, const char *s,
 					 uint32_t *pages)
 {
@@ -96,19 +97,20 @@ static inline struct prefix_node *use(struct prefix_cache *c, const char *s)
 	return use_in(c, 0, s, NULL);
 }
 
-/* A request that uses the cached part of `s` and leaves. */
+/* A request uses the cached part of `s` and ends. */
 static inline void hit(struct prefix_cache *c, const char *s)
 {
 	prefix_cache_unlock(c, use(c, s));
 }
 
-/* A locked space: where a path begins. */
+/* Returns the node of the space itself, locked. There a path begins. */
 static inline struct prefix_node *begin(struct prefix_cache *c)
 {
 	return use(c, "");
 }
 
-/* Takes pages for `s` (whole pages) and hands them over below n; the lock moves. */
+/* Takes pages for `s` (whole pages) and hands them to the cache, below n. Returns the node at their end; the lock moves
+ * from n to that node. The ids of the pages in the cache go to `pages` unless that is NULL. */
 static inline struct prefix_node *grow_as(struct prefix_cache *c, struct prefix_node *n,
 					  const char *s, uint64_t origin, uint32_t page_tokens,
 					  uint32_t *pages)
@@ -127,13 +129,13 @@ static inline struct prefix_node *grow_as(struct prefix_cache *c, struct prefix_
 	return n;
 }
 
-/* Two tokens a page, prefilled. */
+/* Does the work of grow_as for pages of two tokens that were prefilled. */
 static inline struct prefix_node *grow(struct prefix_cache *c, struct prefix_node *n, const char *s)
 {
 	return grow_as(c, n, s, PREFIX_PREFILLED, 2, NULL);
 }
 
-/* A state at the node's end. */
+/* Gives the cache a state at the node's end. */
 static inline struct prefix_node *keep(struct prefix_cache *c, struct prefix_node *n,
 				       enum prefix_checkpoint kind)
 {
@@ -144,7 +146,7 @@ static inline struct prefix_node *keep(struct prefix_cache *c, struct prefix_nod
 	return n;
 }
 
-/* A request that leaves `s` behind, with a state at its end; two tokens a page. */
+/* A request computes `s` and ends, and leaves a state at the end of `s`. Two tokens a page. */
 static inline void leave(struct prefix_cache *c, const char *s, enum prefix_checkpoint kind)
 {
 	prefix_cache_unlock(c, keep(c, grow(c, begin(c), s), kind));

@@ -144,7 +144,7 @@ static bool origin_fits(const struct search *s, const struct model_page *p, uint
 
 	if (s->key->origin_any)
 		return true;
-	/* The origin of the page's last token. */
+	/* The last switch that is at the page's last token or before it tells the origin. */
 	for (uint32_t i = 0; i < s->key->n_switches; i++)
 		if (s->key->switches[i].position <= end - 1)
 			want = s->key->switches[i].origin;
@@ -160,7 +160,8 @@ static bool known_before(const struct prefix_model *m, const struct prefix_key *
 	return false;
 }
 
-/* Everything that continues `place`, the page of origin 0 first, then in the order of publication. */
+/* Searches from `place` on: tries the pages behind it that match the key, those of origin 0 first, then in the order of
+ * publication. */
 static void search(struct search *s, int place, uint32_t depth)
 {
 	const struct prefix_model *m = s->m;
@@ -326,7 +327,7 @@ static bool see(void *arg, const struct prefix_view *v)
 	return true;
 }
 
-/* Remembers the path to `place` in `before`, the model as it was when the path was whole. */
+/* Adds the path to `place` to the ghosts. before: the model before the eviction, in which the path is whole. */
 static void remember(struct prefix_model *m, const struct prefix_model *before, int place)
 {
 	struct model_ghost *g = &m->ghosts[m->n_ghosts];
@@ -388,13 +389,14 @@ const char *model_follow(struct prefix_model *m, const struct prefix_cache *c, b
 		return "short of a page, none went";
 	if (slots && !state_went)
 		return "short of a slot, none went";
-	/* Short of pages: a leaf without a state goes before any with one (unless it became a leaf just now). */
+	/* When pages are short, a leaf without a state is evicted before any leaf with one, unless it has just become a
+	 * leaf. */
 	if (pages && m->config.state_tokens && !m->config.budget_bytes && leaf_with_state_went)
 		for (int i = 0; i < MODEL_PAGES; i++)
 			if (m->list[i].used && !has_child(m, i) && !model_locked(m, i) &&
 			    m->list[i].slot == POOL_NONE && !has_child(&before, i))
 				return "a leaf without a state stayed, one with a state went";
-	/* Short of pages only: inner states stay. */
+	/* When only pages are short, a node that stays keeps its state. */
 	if (pages && !m->config.budget_bytes)
 		for (int i = 0; i < MODEL_PAGES; i++)
 			if (m->list[i].used && m->list[i].slot != before.list[i].slot)

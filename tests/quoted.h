@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The text with " in place of each '; valid until the fourth call after this one. */
+/* Returns the text with " in place of each '; valid until the fourth call after this one. */
 __attribute__((unused)) static const char *quoted(const char *text)
 {
 	static char copies[4][1 << 16];

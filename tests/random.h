@@ -9,13 +9,14 @@
 
 static uint64_t random_state = 1;
 
-/* 0 to n - 1. */
+/* Returns a number from 0 to n - 1. */
 __attribute__((unused)) static uint32_t random_below(size_t n)
 {
 	return (uint32_t)((mix_next(&random_state) >> 11) % n);
 }
 
-/* Up to n_max of the pieces, one behind the other, in out (size bytes with the 0 at the end). */
+/* Writes up to n_max random pieces, one behind the other, to out. size: the bytes of out, one of which is for the 0 at
+ * the end. Returns the length of the text. */
 __attribute__((unused)) static size_t random_pieces(const char *const *pieces, size_t n_pieces,
 						    size_t n_max, char *out, size_t size)
 {

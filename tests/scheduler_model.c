@@ -28,7 +28,7 @@ static uint32_t n_transfers(const struct model *m)
 	return n;
 }
 
-/* The k-th request that is alive. */
+/* Returns the k-th request that is used, from 0. */
 static struct rule_request *alive(struct model *m, uint32_t k)
 {
 	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
@@ -120,8 +120,8 @@ static const char *run_plan(struct model *m, const struct plan *p)
 	return failed;
 }
 
-/* Sometimes renames the second scheduler's ids, and both schedulers forget their caches. While a request is alive,
- * both must refuse. */
+/* Sometimes flushes the first scheduler's cache, and shuffles the second one's ids, which empties its cache. While
+ * there is a request, both must refuse. */
 static const char *shuffle_twin(struct model *m)
 {
 	bool alive_any = model_n_alive(m) > 0;
@@ -140,7 +140,7 @@ static const char *shuffle_twin(struct model *m)
 	return NULL;
 }
 
-/* The next combination of the answers in doubt; false: that was the last. */
+/* Moves r to the next combination of answers in doubt (rules.tried); false: all have been tried. */
 static bool next_try(struct rules *r, const struct rules *tried)
 {
 	for (uint32_t k = tried->n_tried; k-- > 0;) {
@@ -153,7 +153,8 @@ static bool next_try(struct rules *r, const struct rules *tried)
 	return false;
 }
 
-/* The rules' plan: of the plans that are right, the one that was made. */
+/* Lets the rules plan, too: of the plans that may be right, the one that was made (p). Returns NULL, or the condition
+ * that failed for the first of them. */
 static const char *follow_plan(struct model *m, const struct plan *p)
 {
 	const char *failed, *first = NULL;
@@ -203,7 +204,7 @@ static const char *do_plan(struct model *m)
 	model_mark_evicted(m);
 	failed = follow_plan(m, p);
 	model_forget_marks(m);
-	/* A retracted request no longer needs its states. */
+	/* If a request was retracted, the states that it was to read may leave the cache. */
 	if (!failed && retractions == m->rules.retractions)
 		failed = model_check_pinned(m, pinned);
 	if (failed)
@@ -214,11 +215,11 @@ static const char *do_plan(struct model *m)
 		return failed ? failed : model_check_published(m);
 	}
 	scheduler_stats(m->s, &after);
-	/* Refused: nothing changed. */
+	/* No plan, and no request was retracted, or has begun to follow or to receive: nothing changed. */
 	if (retractions == m->rules.retractions && waits == m->rules.shared_waits &&
 	    receives == m->rules.receives)
 		EXPECT(!memcmp(&before, &after, sizeof(before)));
-	/* A request that waits alone can run: no accepted request is ever stuck. */
+	/* If no plan is out and no prompt is to come or to be sent, a request can run: none is ever stuck. */
 	EXPECT(m->rules.planned > m->rules.committed || !model_n_alive(m) || n_transfers(m));
 	return NULL;
 }
@@ -237,7 +238,7 @@ static const char *do_commit(struct model *m)
 	const char *failed = NULL;
 
 	EXPECT(n == n_twin);
-	m->trial = *r; /* the requests before: those that end are gone afterwards */
+	m->trial = *r; /* the requests as they were: those that end are gone afterwards */
 	n_want = rules_commit(r, want);
 	failed = model_take_scores(m, &m->trial.plans[number % 2], results + n_want, events, &n);
 	if (!failed)
@@ -291,7 +292,7 @@ static const char *do_fail(struct model *m)
 
 /* ---- between workers ---- */
 
-/* Every request that waits for a prompt is handed over, in order. */
+/* Takes every prompt that is to come from another worker; they must come in the order of admission. */
 static const char *take_prepares(struct model *m)
 {
 	struct scheduler_prepare p, twin;
@@ -330,12 +331,12 @@ static const char *take_prepares(struct model *m)
 		t->slot = p.slot;
 		next->prepared = true;
 		m->counts->pages_not_sent += next->have / P;
-		/* The data may come at once: the request reads them later. */
+		/* The data arrive at once here; the request reads them later. */
 		fake_device_receive(m->device, &p);
 	}
 }
 
-/* The prompt is there, and with it the first tokens. */
+/* Lets q's prompt and its first tokens arrive. */
 static const char *receive(struct model *m, struct rule_request *q)
 {
 	struct scheduler_event events[RULES_SEQS], twin_events[RULES_SEQS];
@@ -376,7 +377,7 @@ static const char *receive(struct model *m, struct rule_request *q)
 	return failed ? failed : model_check_cache(m);
 }
 
-/* Something happens to a request that receives or ships. */
+/* Takes a request that receives or ships: its prompt arrives or fails, or its ships are read, or it is aborted. */
 static const char *do_transfer(struct model *m)
 {
 	struct rule_request *q = NULL;
@@ -393,7 +394,7 @@ static const char *do_transfer(struct model *m)
 		failed = model_check_ship(m, q);
 		if (failed)
 			return failed;
-		/* Pages that the cache had already: their copies are to be read where they were. */
+		/* Counts the pages in whose place the cache had equal ones: the request's own pages are read. */
 		for (uint32_t i = 0; i < q->n_shipped; i++)
 			m->counts->exchanged_pages +=
 				q->ship_pages[i] != POOL_NONE &&
@@ -535,7 +536,7 @@ static const char *do_something(struct model *m)
 	return n_out(m) < m->config.max_plans_out && op % 2 ? do_plan(m) : do_commit(m);
 }
 
-/* Every request that is left completes. */
+/* Checks that every request that is left completes in a bounded number of steps. */
 static const char *drain(struct model *m)
 {
 	uint64_t steps = 50 + 100 * model_n_alive(m);
@@ -579,7 +580,8 @@ static const char *run(struct model *m, uint32_t n_events)
 		if (!failed)
 			failed = model_check_stats(m);
 	}
-	if (!failed && model_chance(m, 16)) /* ends in any state, a plan out or not */
+	/* Some lives end here, in any state, with plans out or without. */
+	if (!failed && model_chance(m, 16))
 		return NULL;
 	if (!failed)
 		failed = drain(m);

@@ -1,9 +1,10 @@
-/* Checks after a call of the scheduler. */
+/* The checks of the scheduler's state after a call. */
 #include "tests/scheduler_model_internal.h"
 
 #include <string.h>
 
-/* Free, held and cached pages add up to all; every page that is not in use can be taken. The same for slots. */
+/* Checks that free, held and cached pages add up to all, that every page that is not in use can be taken, and the same
+ * for slots. */
 static const char *check_pools(const struct model *m, const struct prefix_stats *st)
 {
 	const struct scheduler_config *c = &m->config;
@@ -82,7 +83,7 @@ const char *model_check_stats(const struct model *m)
 
 /* ---- evictions ---- */
 
-/* All pages of the cache: their names, with origin and without, and whether a state is at their ends. */
+/* All pages of the cache: their names (mirror_name) with origin and without, and whether a state is at their ends. */
 struct page_names {
 	uint32_t n;
 	uint64_t name[RULES_PAGES], plain[RULES_PAGES];
@@ -111,7 +112,6 @@ static int find_name(const struct page_names *p, uint64_t name)
 	return -1;
 }
 
-/* Notes the states and pages that were evicted to make room. */
 void model_mark_evicted(struct model *m)
 {
 	struct page_names before, after;
@@ -129,7 +129,6 @@ void model_mark_evicted(struct model *m)
 	}
 }
 
-/* A state that is back, or whose page is gone, no longer counts as evicted. */
 void model_forget_marks(struct model *m)
 {
 	struct rule_marks *marks = &m->marks;
@@ -150,7 +149,6 @@ void model_forget_marks(struct model *m)
 
 /* ---- plans and commits ---- */
 
-/* Scores of the prompts' tokens, with answers that name the tokens. */
 const char *model_check_scores(struct model *m, const struct plan *p, const struct rule_plan *plan,
 			       struct draw_result *results)
 {
@@ -175,7 +173,6 @@ const char *model_check_scores(struct model *m, const struct plan *p, const stru
 	return NULL;
 }
 
-/* The ships of q's rows so far name the pages and the state that a cold prefill leaves. */
 const char *model_check_ship(const struct model *m, const struct rule_request *q)
 {
 	const char *failed = NULL;
@@ -189,7 +186,6 @@ const char *model_check_ship(const struct model *m, const struct rule_request *q
 	return failed;
 }
 
-/* Checks the statistics that making the plan changes. */
 const char *model_check_made(const struct model *m, const struct plan *p, bool any)
 {
 	struct scheduler_stats st;
@@ -204,7 +200,6 @@ const char *model_check_made(const struct model *m, const struct plan *p, bool a
 	return NULL;
 }
 
-/* Published pages of sequences are in the cache, locked, and in place of their own pages. */
 const char *model_check_published(struct model *m)
 {
 	each_request (q, &m->rules) {
@@ -225,7 +220,7 @@ const char *model_check_published(struct model *m)
 			for (uint32_t t = 0; t < m->now->n; t++) {
 				const struct mirror_node *at = &m->now->nodes[t];
 
-				/* On its way: locked. */
+				/* A node on the path of these pages must be locked. */
 				if (at->depth <= c->n_published * m->config.page_tokens &&
 				    at->depth <= n->depth &&
 				    !memcmp(at->pages, n->pages,
@@ -245,7 +240,6 @@ static bool has_slot(const struct mirror *m, uint32_t slot)
 	return false;
 }
 
-/* States that are about to be read, before the plan and after, did not leave the cache. */
 const char *model_check_pinned(const struct model *m, const bool *before)
 {
 	bool after[RULES_SLOTS] = {0};
@@ -256,7 +250,6 @@ const char *model_check_pinned(const struct model *m, const bool *before)
 	return NULL;
 }
 
-/* States that rows kept are published. */
 const char *model_check_kept(const struct model *m, const struct rule_plan *plan)
 {
 	uint32_t P = m->config.page_tokens;
@@ -307,7 +300,7 @@ const char *model_check_event(struct model *m, const struct scheduler_event *ev,
 	return NULL;
 }
 
-/* Whether the request's draws are before the k-th event. */
+/* Whether an event before events[k] has a draw of the same request. */
 static bool drew_before(const struct scheduler_event *events, uint32_t k)
 {
 	for (uint32_t i = 0; i < k; i++)
@@ -316,7 +309,6 @@ static bool drew_before(const struct scheduler_event *events, uint32_t k)
 	return false;
 }
 
-/* Events about prompts, of the plan that is about to be committed, or was: checked and taken out. */
 const char *model_take_scores(struct model *m, const struct rule_plan *plan,
 			      const struct draw_result *results, struct scheduler_event *events,
 			      uint32_t *n)

@@ -21,7 +21,7 @@ bool model_chance(struct model *m, uint32_t one_in)
 	return model_below(m->src, one_in) == 0;
 }
 
-/* Lengths around page ends are as likely as all others. */
+/* Draws a length. Those around page ends are as likely as all others together. */
 static uint32_t draw_length(struct model *m)
 {
 	uint32_t P = m->config.page_tokens;
@@ -34,7 +34,7 @@ static uint32_t draw_length(struct model *m)
 	}
 }
 
-/* A prompt that begins like something that was said before, and then leaves it. */
+/* Draws a prompt that begins like an earlier text (model.texts) and mostly goes on otherwise. */
 static void draw_prompt(struct model *m, struct rule_request *q)
 {
 	const struct text *t = &m->texts[model_below(m->src, REMEMBERED)];
@@ -92,7 +92,7 @@ void model_draw_request(struct model *m, struct rule_request *q)
 	for (uint32_t i = 0, at = 0; i < r->n_boundaries; i++) {
 		at += model_below(m->src, 10) + !model_chance(m, 64);
 		q->boundaries[i] = at;
-		if (at > r->n_prompt) /* rarely one too far is left in */
+		if (at > r->n_prompt) /* rarely one boundary behind the prompt's end is left in */
 			r->n_boundaries = model_chance(m, 32) ? i + 1 : i;
 	}
 	r->handoff = m->handoff;
@@ -102,7 +102,7 @@ void model_draw_request(struct model *m, struct rule_request *q)
 		r->max_tokens = 1;
 		r->prompt_logprobs = false;
 	}
-	if (model_chance(m, 32)) { /* rarely as it comes */
+	if (model_chance(m, 32)) { /* rarely the request need not fit */
 		r->max_tokens = draw_length(m);
 		r->n_choices = model_below(m->src, m->config.max_seqs + 2);
 		return;

@@ -11,10 +11,10 @@
 enum {
 	VOCAB = 16,
 	END = 12,    /* the end tokens are END and END + 1 */
-	LETTERS = 3, /* tokens that are drawn and prompted, mostly */
+	LETTERS = 3, /* most tokens of prompts and most drawn tokens are below this */
 	REMEMBERED = 6,
 	TRIES_MAX = 4096,
-	/* Of a plan: draws, and scored tokens. */
+	/* the most results of a plan: of its draws, and of its scored tokens */
 	RESULTS = RULES_SEQS + RULES_SEQS * RULES_LEN,
 };
 
@@ -32,9 +32,9 @@ struct model {
 	struct rules rules, trial;
 	struct rule_marks marks;
 	struct mirror mirrors[2], *now, *other;
-	struct draw_result results[2][RESULTS]; /* of the plans that are out: number % 2 */
+	struct draw_result results[2][RESULTS]; /* [number % 2] of the plans that are out */
 	struct plan_names names;
-	enum scheduler_handoff handoff; /* of most requests */
+	enum scheduler_handoff handoff; /* that most requests ask for */
 	/* earlier prompts and answers, with which other prompts begin */
 	struct text texts[REMEMBERED];
 	uint64_t next_user;
@@ -48,57 +48,62 @@ uint32_t model_n_alive(const struct model *m);
 
 void model_draw_config(struct model *m);
 
-/* 0 to n - 1, from the source. */
+/* Returns a number from 0 to n - 1, which the source decides. */
 uint32_t model_below(struct source *src, uint32_t n);
 bool model_chance(struct model *m, uint32_t one_in);
 void model_draw_request(struct model *m, struct rule_request *q);
 
-/* Whether the scheduler has to accept the request, when the queue has room. */
+/* Returns whether the scheduler has to accept the request if the queue has room. */
 bool model_acceptable(const struct model *m, const struct rule_request *q);
 
-/* Other prompts may begin like this one with its answer. */
+/* Remembers the prompt of q and the answer c, with which later prompts may begin. */
 void model_remember(struct model *m, const struct rule_request *q, const struct rule_choice *c);
 
-/* ---- scheduler_model_check.c: NULL, or the condition that failed ---- */
+/* ---- scheduler_model_check.c: the checks return NULL, or the condition that failed ---- */
 
-/* The pools add up, and every statistic agrees with the rules. */
+/* Checks that the pages and slots add up, and that every statistic agrees with the rules. */
 const char *model_check_stats(const struct model *m);
 
-/* Checks the statistics that making the plan changes, and that there is one if `any`. */
+/* Checks the statistics that making the plan changes, and that p is a plan if `any`, else NULL. */
 const char *model_check_made(const struct model *m, const struct plan *p, bool any);
 
-/* The plan's scores ask about the right tokens. Fills in results that say which they are. */
+/* Checks that the plan's scores ask for the right tokens. Writes results that name these tokens. */
 const char *model_check_scores(struct model *m, const struct plan *p, const struct rule_plan *plan,
 			       struct draw_result *results);
 
-/* The pages and the state that q has shipped so far are those of a cold prefill. */
+/* Checks that the pages and the state that q has shipped so far are those that a prefill without cached pages
+ * leaves. */
 const char *model_check_ship(const struct model *m, const struct rule_request *q);
 
-/* Published pages of sequences are in the cache, locked, and in place of their own pages. */
+/* Checks that published pages of sequences are in the cache, locked. Notes them in the rules, in place of the
+ * sequences' own pages. */
 const char *model_check_published(struct model *m);
 
-/* States that are about to be read, before the plan and after it, did not leave the cache. */
+/* Checks the states that are to be read. before [n_slots]: those that were to be read before the plan. If such a state
+ * still is to be read, it must not have left the cache. */
 const char *model_check_pinned(const struct model *m, const bool *before);
 
-/* States that rows kept are published. */
+/* Checks that the states that the plan's rows kept are published. */
 const char *model_check_kept(const struct model *m, const struct rule_plan *plan);
+
+/* Checks an event of the request q against the one that the rules want. */
 const char *model_check_event(struct model *m, const struct scheduler_event *ev,
 			      const struct rule_event *want, const struct rule_request *q,
 			      const struct draw_result *draw);
 
-/* Checks the events of scores of a plan and takes them out of `events`. */
+/* Checks the events of a plan's scores, and takes them out of `events`, which has *n events. */
 const char *model_take_scores(struct model *m, const struct rule_plan *plan,
 			      const struct draw_result *results, struct scheduler_event *events,
 			      uint32_t *n);
 
-/* The device agrees with everything that the cache says. */
+/* Checks that the device agrees with everything that the cache says. */
 const char *model_check_cache(struct model *m);
 
-/* Nothing is left, and after a flush everything is free. */
+/* Checks that no request is left, and that after a flush everything is free. */
 const char *model_check_baseline(struct model *m);
 
-/* Notes the states and pages that were evicted to make room. */
+/* Notes the states and pages that were evicted: those that m->other had and m->now has not. */
 void model_mark_evicted(struct model *m);
 
-/* A state that is back, or whose page is gone, no longer counts as evicted. */
+/* Forgets each evicted state that is back, or whose page is gone. */
 void model_forget_marks(struct model *m);

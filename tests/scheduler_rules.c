@@ -131,8 +131,8 @@ void rules_finish_choice(struct rules *r, struct rule_request *q, uint32_t c)
 
 /* ---- rows ---- */
 
-/* Whether a request would give its owner more than half of the seats (rounded up). Never, if it has no owner (0), or if
- * its owner has no seat yet. */
+/* Whether the admission of a request would give its owner more than half of the seats (rounded up). False if it has no
+ * owner (0), or if its owner has no seat yet. */
 static bool greedy(const struct rules *r, const struct rule_request *q)
 {
 	uint32_t n = 0;
@@ -192,7 +192,7 @@ static struct rule_row *add_row(struct rules *r, struct rule_request *q, struct 
 		.dst = POOL_NONE,
 	};
 	q->learn = false;
-	c->pinned = false; /* the row holds the state now, until it has run */
+	c->pinned = false; /* from now on the row pins the state, until it has run */
 	for (uint32_t i = 0; i < n_tokens; i++)
 		c->decoded[c->n_planned + i] = decode;
 	c->n_planned += n_tokens;
@@ -219,8 +219,8 @@ static void prompt_ends(struct rules *r, struct rule_request *q)
 			c->order = q->order;
 }
 
-/* Ships the pages that are whole now, or that the prompt ends in, and that the other worker neither has nor got. With
- * the prompt's end also the state. */
+/* Ships the pages that are whole with this row, or in which the prompt ends, but not those that the other worker has or
+ * that were shipped before. With the prompt's end it ships the state, too. */
 static void add_ship(const struct rules *r, struct rule_request *q, struct rule_row *row)
 {
 	uint32_t P = r->config.page_tokens, end = row->start + row->n_tokens;
@@ -236,7 +236,7 @@ static void add_ship(const struct rules *r, struct rule_request *q, struct rule_
 	}
 }
 
-/* True when the first in the queue was refused. */
+/* Adds windows of prompts, and admits their requests. Returns true if a request was refused for want of room. */
 static bool add_prefills(struct rules *r, uint64_t number, bool paused)
 {
 	uint32_t budget = r->config.max_prefill_tokens;
@@ -310,7 +310,7 @@ static bool add_prefills(struct rules *r, uint64_t number, bool paused)
 	return false;
 }
 
-/* Prompts that come from elsewhere need no budget. */
+/* Admits requests whose prompts come from another worker: they need no budget. */
 static void add_receives(struct rules *r)
 {
 	struct rule_request *q;
@@ -357,7 +357,7 @@ static void fork_request(struct rules *r, struct rule_request *q, uint64_t numbe
 	q->trunk = -1;
 }
 
-/* Calls f for every decoding sequence in their order. */
+/* Calls f for every sequence that can decode, in the order of the decode rows. */
 static void for_each_decoding(struct rules *r, uint64_t number,
 			      void (*f)(struct rules *, struct rule_request *, struct rule_choice *,
 					uint64_t, bool *),
@@ -470,7 +470,8 @@ static void keep_states(struct rules *r, uint64_t number)
 			continue;
 		row->handover = true;
 		c->pinned = true;
-		c->source = c->slot = POOL_NONE; /* the model fills in which */
+		/* plan_learn_ids fills in the source, and the slot with the next row. */
+		c->source = c->slot = POOL_NONE;
 	}
 }
 
@@ -695,7 +696,7 @@ uint32_t rules_received(struct rules *r, struct rule_request *q, const int32_t *
 	publish(r, q, t, q->r.n_prompt);
 	rules_origins(r, t, t->n_published, origin);
 	n = mirror_find(r->after, &q->r.space, q->prompt, origin, t->n_published);
-	if (n) /* in place of its own */
+	if (n) /* the cache's pages, in place of its own */
 		memcpy(t->pages, n->pages, t->n_published * sizeof(*t->pages));
 	if (r->config.state_tokens && rules_remembers(r, q) && q->r.n_prompt % r->align == 0 &&
 	    rules_room(r, 0, 1)) {
@@ -736,7 +737,8 @@ void rules_shipped(struct rules *r, struct rule_request *q)
 	settle(r);
 }
 
-/* 0: a request that decodes; 1: its prompt is being computed; 2: its prompt comes from elsewhere. */
+/* Returns 0 for a request that decodes, 1 if its prompt is being computed, 2 if its prompt comes from another
+ * worker. */
 static uint32_t running_class(const struct rule_request *q)
 {
 	if (q->place == RULE_RECEIVES)
@@ -747,7 +749,7 @@ static uint32_t running_class(const struct rule_request *q)
 	return 1;
 }
 
-/* Returns the first running request, by class, then by order. */
+/* Returns the first running request, by running_class, then by order; NULL: none runs. */
 static struct rule_request *first_running(struct rules *r)
 {
 	struct rule_request *best = NULL;

@@ -1,10 +1,10 @@
 /* The scheduler's rules, naively: requests in one flat array, everything computed anew when it is needed. The model
- * (scheduler_model.c) passes it every call of the real scheduler and compares.
+ * (scheduler_model.c) makes every call of the real scheduler here too, and compares the results.
  *
  * Memory. The rules do not predict which cached prefix is evicted when memory is short, and need not. Whether memory
  * can be had depends only on memory *in use*, that is on how many different pages and slots sequences and plans hold
  * or read; these are counted here, by id. The hit of a request is read off a copy of the cache from before the plan.
- * If prefixes were evicted while the plan was made there may be several answers, which the model tries in turn
+ * If prefixes were evicted while the plan was made, several hits may be right; the model tries these answers in turn
  * (rules.tried). */
 #pragma once
 
@@ -12,12 +12,12 @@
 #include "tests/cache_mirror.h"
 
 enum {
-	RULES_LEN = 80,	     /* longest sequence */
-	RULES_SEQS = 6,	     /* most seats */
-	RULES_PAGES = 96,    /* most pages */
-	RULES_SLOTS = 32,    /* most slots */
-	RULES_REQUESTS = 14, /* alive at the same time */
-	RULES_WANTED = 4,
+	RULES_LEN = 80,	      /* longest sequence */
+	RULES_SEQS = 6,	      /* most seats */
+	RULES_PAGES = 96,     /* most pages */
+	RULES_SLOTS = 32,     /* most slots */
+	RULES_REQUESTS = 14,  /* alive at the same time */
+	RULES_WANTED = 4,     /* most states that are wanted of a request at one time */
 	RULES_EVICTED = 4096, /* size of the hash set of evicted pages; half is used */
 	RULES_TRIES = 16,     /* questions of a plan (rules.tried) */
 };
@@ -26,19 +26,19 @@ enum {
  * neither a plan that is out nor a ship uses the memory. */
 struct rule_choice {
 	bool ended, held, forked;
-	uint32_t n_generated; /* known */
-	uint32_t n_drawing;   /* drawn in plans that are out: generated[n_generated ...] */
+	uint32_t n_generated; /* known tokens of `generated` */
+	uint32_t n_drawing;   /* tokens behind these, which plans that are out draw */
 	int32_t generated[RULES_LEN];
-	uint8_t decoded[RULES_LEN]; /* of each position computed: by a decode row? */
+	uint8_t decoded[RULES_LEN]; /* [n_planned] 1: a decode row computes the position */
 	uint32_t n_planned;
 	uint64_t last_plan;
-	uint64_t order; /* among the decoding sequences; 0: not one */
+	uint64_t order; /* place among the decoding sequences; 0: it is none of them */
 	uint32_t first_page, n_pages, n_published;
 	uint32_t pages[RULES_LEN]; /* ids; POOL_NONE: not seen yet */
-	uint32_t slot;		   /* likewise */
+	uint32_t slot;		   /* id of its own slot; POOL_NONE: not seen yet */
 	uint32_t source;	   /* while pinned: the slot that the next row reads */
 	bool pinned;
-	bool drawn_before; /* has had a first draw since its admission */
+	bool drawn_before; /* it has had a draw since its admission */
 	uint32_t seat;	   /* POOL_NONE: not seen yet */
 };
 
@@ -53,34 +53,37 @@ struct rule_request {
 	enum rule_place place;
 	uint32_t leader, following_to;
 	bool admitted, retracted, clean; /* clean: its first hit was prefilled throughout */
-	/* the prefix with which it began this time was not all prefilled */
+	/* the prefix with which it began last was not prefilled throughout */
 	bool unclean;
-	bool learn; /* how its prefix was computed is read off its next row */
+	bool learn; /* its next row tells how its prefix was computed */
 	bool leads;
-	uint64_t order;	     /* of admission; then of the prompt's end */
-	int trunk;	     /* -1: none */
-	uint32_t n_computed; /* of the trunk */
-	/* Where the prompt left the known prefixes; 0: nowhere. In doubt until a row tells. */
+	uint64_t order; /* place by the time of its admission, later by that of its prompt's end */
+	int trunk;	/* index of the choice; -1: none */
+	uint32_t n_computed; /* tokens of the prompt that are cached or committed */
+	/* branch: the position at which the prompt leaves the prefixes that the cache knows, and a state is wanted; 0:
+	 * none. branches: the positions that may be right, until a row of the plan tells which is. */
 	uint32_t branch, branches[MIRROR_ENDS], n_branches;
-	uint32_t n_scored; /* tokens of the prompt, where its log-probabilities are wanted */
+	/* if log-probabilities of the prompt are wanted: its tokens that are planned */
+	uint32_t n_scored;
 	uint32_t asked[RULES_WANTED], n_asked; /* states that followers wait for */
 	/* Of a prompt that comes from another worker: the first `have` tokens are cached here and do not come. */
 	uint32_t have;
-	bool local;    /* could have been received, and did not come */
-	bool prepared; /* the prompt of a receiving request was handed over */
-	bool ships;    /* over, and its trunk is kept */
-	uint32_t ship_pages[RULES_LEN],
-		n_shipped; /* [n_shipped] ids that ships named, by index in the prompt; POOL_NONE: none */
+	bool local; /* it waited for its prompt from another worker in vain; now it is computed here */
+	bool prepared; /* scheduler_next_prepare has handed its prompt over */
+	bool ships; /* it is over, and its trunk keeps its memory until the other worker has read it */
+	/* [n_shipped] ids of the prompt's pages that ships named; POOL_NONE: no ship named the page */
+	uint32_t ship_pages[RULES_LEN], n_shipped;
 	uint32_t ship_slot;
 	struct scheduler_hit hit;
-	/* reasons of all beginnings with which its prompt would come from elsewhere; they cannot be told apart */
+	/* bits of the reasons (enum prefix_miss) at all places where q may begin so that its prompt comes from
+	 * elsewhere; the model cannot tell which of these places it was */
 	uint32_t receive_misses;
-	uint32_t misses; /* bits of the reasons that would be right */
+	uint32_t misses; /* bits of the reasons that are right */
 	struct rule_choice choices[RULES_SEQS];
 };
 
 struct rule_row {
-	uint32_t q, c;
+	uint32_t q, c; /* indexes of the request and of its choice */
 	uint32_t start, n_tokens;
 	bool decode, learn;
 	bool pinned; /* it reads `source`, not its own slot */
@@ -89,12 +92,13 @@ struct rule_row {
 	uint32_t dst; /* the slot that it wrote */
 	bool handover;
 	uint32_t n_snapshots, snapshots[SNAPSHOTS_MAX], snapshot_slots[SNAPSHOTS_MAX];
-	/* number of its tokens behind which the log-probability of the next one is wanted */
+	/* the number of its tokens for which the log-probability of the next token is wanted */
 	uint32_t n_scores;
 	uint32_t first_ship, n_ships; /* pages for another worker */
 	bool ships_state;
-	uint32_t n_draws, draws[RULES_SEQS], positions[RULES_SEQS]; /* choices */
-	bool counts[RULES_SEQS];				    /* the seat is reset for it */
+	/* [n_draws] the choices that draw, and the indexes of the drawn tokens in `generated` */
+	uint32_t n_draws, draws[RULES_SEQS], positions[RULES_SEQS];
+	bool counts[RULES_SEQS]; /* [n_draws] the seat is reset before this draw */
 };
 
 struct rule_plan {
@@ -102,7 +106,8 @@ struct rule_plan {
 	struct rule_row rows[RULES_SEQS];
 };
 
-/* Evicted names: pages whose state was evicted, and evicted pages (those without origin; a hash set). */
+/* Names (mirror_name) of evicted pages and states. states: names, with origin, of pages whose state was evicted. pages:
+ * a hash set of the names, without origin, of evicted pages. */
 struct rule_marks {
 	uint64_t states[256];
 	uint32_t n_states, n_pages;
@@ -118,17 +123,17 @@ struct rules {
 	struct rule_request requests[RULES_REQUESTS];
 	int head;
 	uint64_t planned, committed, orders;
-	uint64_t making;	   /* number of the plan that is being made; else as `planned` */
-	struct rule_plan plans[2]; /* number % 2 */
+	uint64_t making; /* number of the plan that is being made; if none is, `planned` */
+	struct rule_plan plans[2]; /* [number % 2] */
 	uint64_t retractions, replayed_tokens, prompt_tokens, cached_tokens, shared_waits;
 	uint64_t receives, receives_failed;
 	uint64_t admissions_refused, paused, alone, cut_prompts, held_back, gave_way;
-	const struct mirror *before, *after; /* of the plan that is made */
+	const struct mirror *before, *after; /* the cache before and after the plan */
 	const struct rule_marks *evicted;
-	/* Of the n-th question of this plan (where an admission begins, which branch is taken): the answer that is
+	/* Of question number n of this plan (where an admission begins, or which branch is right): the answer that is
 	 * tried, and the number of answers. */
 	uint32_t tried[RULES_TRIES], of[RULES_TRIES], n_tried;
-	uint32_t new_slots; /* taken in this plan; their ids are not known yet */
+	uint32_t new_slots; /* slots that this plan takes and whose ids are not known yet */
 };
 
 /* Loops over the requests in `rules` that are used, and over all choices of a request, also ended ones. */
@@ -143,43 +148,49 @@ struct rules {
 bool rules_over(const struct rule_request *q);
 bool rules_holds(const struct rule_request *q);
 
-/* Pages and slots in use. */
+/* Return the number of pages, and of slots, in use. */
 uint32_t rules_pages(const struct rules *r);
 uint32_t rules_slots(const struct rules *r);
 
-/* The known slots: beside these each seat has a slot of its own. [n_slots] */
+/* Sets seen [n_slots] for the slots in use that are no seat's own, as far as their ids are known. Each seat has one
+ * slot of its own in addition. */
 void rules_mark_slots(const struct rules *r, bool *seen);
 
 uint32_t rules_seats(const struct rules *r);
 
-/* Pages that all choices of a request need at their longest. */
+/* Returns the number of pages that all choices of a request need at their longest. */
 uint32_t rules_pages_at_most(const struct rules *r, const struct scheduler_request *q);
 
-/* Makes the next plan in plans[planned % 2]; false: there is none. */
+/* Makes the next plan, which is then plans[planned % 2]. False: there is none. */
 bool rules_plan(struct rules *r);
 
-/* The oldest plan has ended, with the tokens in `generated`. Returns the number of its draws; `out` says of each
- * whether an event follows, and of which kind. */
+/* The consequence of a draw of choice c of request q (indexes). event: there is an event; false: the choice had ended
+ * before. over: all choices of the request have ended. */
 struct rule_event {
 	uint32_t q, c;
 	bool event, over;
 	enum finish_reason finish;
 };
+
+/* Commits the oldest plan that is out, whose drawn tokens are in `generated` of the choices. Writes the consequence of
+ * each draw to `out`, and returns the number of draws. */
 uint32_t rules_commit(struct rules *r, struct rule_event out[RULES_SEQS]);
 
-/* The plans that are out never ran, and all requests that run end by that. Returns their number; `out` has them in
- * order. */
+/* Ends all plans that are out, as plans that did not run, and with them all requests that run. Writes the indexes of
+ * these requests to `out` in the order of their events. Returns their number. */
 uint32_t rules_fail(struct rules *r, uint32_t out[2 * RULES_SEQS]);
 
 void rules_abort(struct rules *r, struct rule_request *q);
 void rules_finish_choice(struct rules *r, struct rule_request *q, uint32_t c);
 
-/* The prompt for which q waited has come / will not come. Events as of a commit. */
+/* rules_received: the prompt for which q waited has come, with the first token of each choice in `tokens`; writes
+ * events like rules_commit, and returns their number. rules_receive_failed: the prompt does not come; again: q may wait
+ * for it once more. rules_shipped: the other worker has read the prompt of q. */
 uint32_t rules_received(struct rules *r, struct rule_request *q, const int32_t *tokens,
 			struct rule_event out[RULES_SEQS]);
 void rules_receive_failed(struct rules *r, struct rule_request *q, bool again);
 void rules_shipped(struct rules *r, struct rule_request *q);
 
-/* The origins of the first n_pages pages of a choice, by the rules. */
+/* Writes the origins of the first n_pages pages of a choice, by the rules. */
 void rules_origins(const struct rules *r, const struct rule_choice *c, uint32_t n_pages,
 		   uint64_t *out);

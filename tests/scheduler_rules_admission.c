@@ -18,7 +18,7 @@ uint32_t rules_pages(const struct rules *r)
 				else
 					seen[c->pages[p]] = true;
 			}
-			/* also shipped pages in whose place the cache had others */
+			/* also shipped pages in whose place the cache had equal ones */
 			for (uint32_t p = 0;
 			     c->held && (c - q->choices) == q->trunk && p < q->n_shipped; p++)
 				if (q->ship_pages[p] != POOL_NONE)
@@ -138,8 +138,8 @@ static bool page_evicted(const struct rule_marks *m, uint64_t name)
 	return m->pages[page_place(m, name)] == name;
 }
 
-/* The prompt's first n tokens were known before this plan, perhaps in an origin that q may not use. Then this plan
- * may have evicted them at any moment. */
+/* Whether the cache had q's first n tokens before this plan, perhaps with an origin that q may not use. If so, this
+ * plan may have evicted them at any moment. */
 static bool was_there(const struct rules *r, const struct rule_request *q, uint32_t n)
 {
 	for (uint32_t i = 0; i < r->before->n; i++) {
@@ -153,7 +153,7 @@ static bool was_there(const struct rules *r, const struct rule_request *q, uint3
 	return false;
 }
 
-/* The reasons that are right when a first admission begins at `end`. */
+/* Returns bits of the reasons for a miss that are right when a first admission begins at `end`. */
 static uint32_t misses_at(const struct rules *r, const struct rule_request *q,
 			  const struct mirror_end *end)
 {
@@ -168,7 +168,7 @@ static uint32_t misses_at(const struct rules *r, const struct rule_request *q,
 	if (r->config.state_tokens && end->n_known / r->align * r->align > end->n_tokens) {
 		bool evicted = false;
 
-		/* Whether a state was evicted on a path that is known so far. Paths may differ in their
+		/* Looks for evicted states on each path that has these tokens. Paths may differ in their
 		 * origins: then the reason of each may be right. */
 		for (uint32_t i = 0; i < r->before->n; i++) {
 			const struct mirror_node *n = &r->before->nodes[i];
@@ -196,12 +196,12 @@ static uint32_t misses_at(const struct rules *r, const struct rule_request *q,
 		reasons |= 1u << PREFIX_MISS_EVICTED_PAGE;
 	}
 	reasons |= 1u << (salt ? PREFIX_MISS_SALT : PREFIX_MISS_COLD);
-	if (r->evicted->n_pages == RULES_EVICTED / 2) /* more than are kept here */
+	if (r->evicted->n_pages == RULES_EVICTED / 2) /* the set is full: it may lack the page */
 		reasons |= 1u << PREFIX_MISS_EVICTED_PAGE;
 	return reasons;
 }
 
-/* One of n answers: the first, unless the model tries others. */
+/* Returns the index of one of n answers: 0, unless the model tries another. */
 static uint32_t try_one(struct rules *r, uint32_t n)
 {
 	uint32_t k = r->n_tried;
@@ -220,13 +220,12 @@ static uint32_t branch_of(const struct rules *r, const struct mirror_end *end)
 	return r->config.state_tokens && at > end->n_tokens ? at : 0;
 }
 
-/* Every token of its prompt has to be computed, because scores are wanted. */
+/* Whether every token of q's prompt has to be computed, because scores are wanted. */
 static bool wants_all(const struct rule_request *q)
 {
 	return q->r.prompt_logprobs && !q->admitted;
 }
 
-/* Where q would begin, the reasons that are right then, and where it may leave the known prefixes. */
 struct mirror_end rules_look_up(struct rules *r, struct rule_request *q, uint32_t *ret_misses)
 {
 	struct mirror_end ends[MIRROR_ENDS], chosen;
@@ -266,7 +265,8 @@ static uint32_t common(const struct rule_request *a, const struct rule_request *
 	return n;
 }
 
-/* The deepest state in (after, at] that plans which are out leave in q's prompt; 0: none. */
+/* Returns the place of the deepest state in (after, at] that plans which are out leave in the prompt of request q; 0:
+ * none. */
 static uint32_t on_its_way(const struct rules *r, uint32_t q, uint32_t after, uint32_t at)
 {
 	uint32_t best = 0;
@@ -303,7 +303,6 @@ static bool ask(struct rule_request *q, uint32_t at)
 	return true;
 }
 
-/* The states that are wanted of q, from the front. */
 uint32_t rules_wanted(const struct rule_request *q, uint32_t out[RULES_WANTED + 1])
 {
 	uint32_t n = 0;
@@ -322,7 +321,6 @@ uint32_t rules_wanted(const struct rule_request *q, uint32_t out[RULES_WANTED + 
 	return n;
 }
 
-/* Branches in doubt: takes those that the model tries. */
 void rules_try_branches(struct rules *r)
 {
 	each_request (q, r) {
@@ -333,7 +331,6 @@ void rules_try_branches(struct rules *r)
 	}
 }
 
-/* True: q now waits for pages that another request is computing. */
 bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_end *end,
 		  uint64_t number)
 {
@@ -392,7 +389,7 @@ static uint32_t table_pages(const struct rules *r, const struct rule_request *q)
 	return rules_ceil_pages(r, MIN(n, q->r.n_prompt + q->r.max_tokens));
 }
 
-/* Whether there is room for q. states: it begins with the found prefix, so the state there is read. */
+/* Whether there is room for q. states: q begins at `end`, so it reads the state there. */
 static bool fits(const struct rules *r, const struct rule_request *q, const struct mirror_end *end,
 		 bool states)
 {
@@ -404,7 +401,7 @@ static bool fits(const struct rules *r, const struct rule_request *q, const stru
 	if (rules_seats(r) + rules_live(q) > r->config.max_seqs)
 		return false;
 	if (hit) {
-		/* As if a sequence held the found prefix. */
+		/* As if one of q's choices held the pages up to `end`. */
 		for (uint32_t i = 0; i < RULES_REQUESTS; i++)
 			if (&r->requests[i] == q) {
 				fake = &with.requests[i].choices[rules_first_live(q)];
@@ -414,7 +411,7 @@ static bool fits(const struct rules *r, const struct rule_request *q, const stru
 				memcpy(fake->pages, end->node->pages, hit * sizeof(*fake->pages));
 				fake->pinned = states && r->config.n_slots > 0;
 				fake->source = end->node->slot;
-				/* It has no slot of its own so far. */
+				/* rules_slots counts a slot of this choice's own already. */
 				slots -= r->config.n_slots > 0;
 			}
 	}
@@ -452,7 +449,8 @@ bool rules_receive(struct rules *r, struct rule_request *q, uint32_t misses)
 	struct mirror_end end = {0};
 	struct rule_choice *t;
 
-	/* Cached pages that q uses are locked: they are there after the plan, and more of its prompt is not. */
+	/* Cached pages that q uses are locked, so they are there after the plan. More prefilled pages of its prompt are
+	 * not there, because q would use them. */
 	if (rules_remembers(r, q))
 		mirror_match(r->after, &key, &end.n_tokens, &unused);
 	for (uint32_t i = 0; end.n_tokens && i < r->after->n; i++) {
@@ -498,7 +496,7 @@ bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end,
 	if (!fits(r, q, &end, true)) {
 		if (!end.n_tokens || rules_seats(r) || rules_live(q) > r->config.max_seqs)
 			return false;
-		/* Alone: without the prefix with which it would begin. */
+		/* No other request has a seat: q begins without the cached prefix. */
 		if (misses == 1u << PREFIX_MISS_NONE)
 			misses = 1u << PREFIX_MISS_EVICTED_STATE;
 		end = (struct mirror_end){0};

@@ -3,37 +3,42 @@
 
 #include "tests/scheduler_rules.h"
 
-/* The number of choices that have not ended, and the first of them (-1: none). */
+/* Return the number of choices that have not ended, and the index of the first of them (-1: none). */
 uint32_t rules_live(const struct rule_request *q);
 int rules_first_live(const struct rule_request *q);
 
-/* Tokens of a choice that are known. */
+/* Returns the number of a choice's tokens that are known: of its prompt, and generated. */
 uint32_t rules_known(const struct rule_request *q, const struct rule_choice *c);
 
-/* Pages that n tokens need. */
+/* Returns the number of pages that n tokens need. */
 uint32_t rules_ceil_pages(const struct rules *r, uint32_t n);
+
+/* Returns whether q may use the cache and leave pages and states in it. */
 bool rules_remembers(const struct rules *r, const struct rule_request *q);
 
-/* Whether n_pages and n_slots more can be had. */
+/* Returns whether n_pages pages and n_slots slots more can be had. */
 bool rules_room(const struct rules *r, uint32_t n_pages, uint32_t n_slots);
 
-/* Where q would begin, the reasons that are right then, and where it may leave the known prefixes. */
+/* Returns the place where q would begin. *ret_misses: bits of the reasons (enum prefix_miss) that are right then. Notes
+ * in q->branches where q may leave the prefixes that the cache knows. */
 struct mirror_end rules_look_up(struct rules *r, struct rule_request *q, uint32_t *ret_misses);
 
-/* True: q now waits for pages that another request is computing. */
+/* True: q now waits for pages or a state that another request is computing. */
 bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_end *end,
 		  uint64_t number);
+
+/* Admits q, which begins at `end`, in the plan with this number. False: there is no room. */
 bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end, uint32_t misses,
 		 uint64_t number);
 
-/* Whether q's prompt is to come from elsewhere when q could begin at `end`. rules_receive admits q for that; false: no
- * room. */
+/* rules_wants_handoff returns whether q's prompt is to come from another worker if q could begin at `end`.
+ * rules_receive admits q to wait for that prompt; false: there is no room. */
 bool rules_wants_handoff(const struct rules *r, const struct rule_request *q,
 			 const struct mirror_end *end);
 bool rules_receive(struct rules *r, struct rule_request *q, uint32_t misses);
 
-/* Branches in doubt: takes those that the model tries. */
+/* Sets the branch of each request for which several may be right to the one that the model tries. */
 void rules_try_branches(struct rules *r);
 
-/* The states that are wanted of q, from the front. Returns how many. */
+/* Writes the positions at which states are wanted of q, in rising order. Returns their number. */
 uint32_t rules_wanted(const struct rule_request *q, uint32_t out[RULES_WANTED + 1]);

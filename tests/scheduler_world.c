@@ -163,8 +163,8 @@ bool world_at_baseline(struct world *w)
 	       st.cache.free_slots == w->config.n_slots;
 }
 
-/* A search for the node at the end of some tokens. Parents come before their children, so the nodes on the way to the
- * wanted one come in order. */
+/* A search for the node that ends behind `depth` tokens. Parents come before their children, so the nodes on the way to
+ * that node come in order. */
 struct look {
 	const int32_t *tokens;
 	uint32_t depth;

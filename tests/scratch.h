@@ -1,4 +1,5 @@
-/* A directory for one test program's files: it is there when main begins, and removed with all in it when the program exits. */
+/* A directory for the files of one test program. It is there when main begins, and is removed with all in it when the
+ * program exits. */
 #pragma once
 
 #include <ftw.h>
@@ -10,7 +11,7 @@
 static char scratch_dir[256];
 static pid_t scratch_owner; /* a child that exits leaves the directory to its parent */
 
-/* Under TMPDIR or /tmp. */
+/* Makes the directory, under TMPDIR or /tmp. */
 __attribute__((constructor)) static void scratch_make(void)
 {
 	const char *base = getenv("TMPDIR");
@@ -28,7 +29,7 @@ static int scratch_remove_one(const char *path, const struct stat *st, int type,
 	return remove(path);
 }
 
-/* Removes a directory with all in it. 0 or -1. */
+/* Removes a directory with all in it. Returns 0, or another number on failure. */
 static int scratch_remove_tree(const char *path)
 {
 	return nftw(path, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
@@ -40,7 +41,7 @@ __attribute__((destructor)) static void scratch_remove(void)
 		scratch_remove_tree(scratch_dir);
 }
 
-/* The path of a name in the directory; valid until the fourth call after this one. */
+/* Returns the path of a name in the directory; valid until the fourth call after this one. */
 __attribute__((unused)) static const char *scratch_path(const char *name)
 {
 	static char paths[4][512];
@@ -51,7 +52,7 @@ __attribute__((unused)) static const char *scratch_path(const char *name)
 	return paths[next];
 }
 
-/* Writes a file there. */
+/* Writes a file in the directory. */
 __attribute__((unused)) static void scratch_write(const char *name, const void *data, size_t len)
 {
 	FILE *f = fopen(scratch_path(name), "wb");

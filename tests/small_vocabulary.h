@@ -1,5 +1,6 @@
-/* Tokens for tests of protocol/openai: a vocabulary of 15 pieces, some of which are parts of characters, and tokenizer_bytes
- * for it. A program has it in place of the real tokenizer, so only one of its files includes it. */
+/* Tokens for tests of protocol/openai: a vocabulary of 15 pieces, some of which are parts of characters, and a function
+ * tokenizer_bytes for this vocabulary. A program is linked with this function in place of the real tokenizer, so only
+ * one of its files includes this header. */
 #pragma once
 
 #include "base/macros.h"

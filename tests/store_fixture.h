@@ -17,7 +17,7 @@
 
 enum { ITEM_TOKENS = 4, ITEM_PAGE_BYTES = 3000, ITEM_STATE_BYTES = 20000 };
 
-/* Page or state number `i` (0, 1, ...) of path `path`. */
+/* A page or a state, which item_make makes: number `i` (0, 1, ...) of path `path`. */
 struct item {
 	struct tier_item item;
 	struct content_key parent;
@@ -44,7 +44,7 @@ static inline void item_make(struct item *ret, uint32_t path, uint32_t i, enum t
 	ret->depth = (i + 1) * ITEM_TOKENS;
 }
 
-/* The first n pages of one path / the first pages of n paths. */
+/* make_path makes the first n pages of one path, make_paths the first page of each of n paths. */
 static inline void make_path(struct item *it, uint32_t n, uint32_t path)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -108,15 +108,15 @@ static inline int item_put(struct store *s, const struct item *it)
 
 struct fixture {
 	struct store *store;
-	uint64_t found, gone, got; /* events seen */
-	struct store_event last;   /* GONE or GOT */
+	uint64_t found, gone, got; /* numbers of events seen, by type */
+	struct store_event last;   /* the last event of type STORE_GONE or STORE_GOT */
 	atomic_uint wakes;
 };
 
 struct identity_arg {
-	uint8_t first; /* byte of the identity */
+	uint8_t first; /* first byte of the identity that `identify` gives */
 	int result;
-	atomic_bool hold; /* wait as long as this is set */
+	atomic_bool hold; /* `identify` waits while this is set */
 };
 
 static struct identity_arg plain = {.first = 1};
@@ -173,7 +173,8 @@ static inline struct store_stats stats_of(struct fixture *f)
 	return stats;
 }
 
-/* Polls everything that is there; the blocks of GOTs but the last are given back. */
+/* Takes all events that are there. Each of type STORE_GONE or STORE_GOT becomes f->last, in place of an earlier one, whose block is
+ * given back. */
 static inline void drain(struct fixture *f)
 {
 	struct store_event ev;
@@ -189,7 +190,7 @@ static inline void drain(struct fixture *f)
 	}
 }
 
-/* Waits until there is nothing more to list and to write; false: that takes more than ten seconds. */
+/* Waits until the store has listed its files and has nothing left to write. False: that takes more than ten seconds. */
 static inline bool settle(struct fixture *f)
 {
 	wait_while(stats_of(f).disk == STORE_DISK_OPENING || stats_of(f).queued_items);
@@ -232,7 +233,7 @@ static inline void close_store(struct fixture *f)
 	f->last.block = NULL;
 }
 
-/* Asks and waits for the answer, which is in f->last. 0 or the error. */
+/* Asks the store for an item and waits for the answer, which is then in f->last. Returns 0 or the error. */
 static inline int get(struct fixture *f, const struct item *it)
 {
 	uint64_t got;
@@ -252,7 +253,7 @@ static inline bool gets_right(struct fixture *f, const struct item *it)
 	return get(f, it) == 0 && item_right(it, f->last.block) && f->last.tag == f;
 }
 
-/* Puts an item, and waits until it is written. */
+/* Puts an item, and waits until it is written. False: the store did not take it, or the wait was too long. */
 static inline bool puts_one(struct fixture *f, const struct item *it)
 {
 	return item_put(f->store, it) == 0 && settle(f);
@@ -264,7 +265,7 @@ static inline void put_all(struct fixture *f, const struct item *it, uint32_t n)
 		check(item_put(f->store, &it[i]) == 0);
 }
 
-/* The path of an item's file, below dir. */
+/* Returns the path of an item's file below dir; valid until the next call. identity: first byte of the identity. */
 static inline const char *file_of(const char *dir, const struct item *it, uint8_t identity)
 {
 	static char path[1024];
@@ -306,7 +307,7 @@ static inline void flip(const char *path, off_t at)
 		abort();
 }
 
-static const char *counted; /* suffix */
+static const char *counted; /* end of the names that count_one counts */
 static uint32_t n_counted;
 
 static inline int count_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -317,7 +318,7 @@ static inline int count_one(const char *path, const struct stat *st, int type, s
 	return 0;
 }
 
-/* The number of files below dir whose names end with this. */
+/* Returns the number of files below dir whose names end with `suffix`. */
 static inline uint32_t count_files(const char *dir, const char *suffix)
 {
 	counted = suffix;

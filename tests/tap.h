@@ -1,4 +1,5 @@
-/* The test harness: TAP on standard output, one line a check, nothing else.
+/* The test harness: TAP on standard output, a line for each ok, is_int, is_str and ok_all. Lines with # say more of
+ * failures.
  *
  *     TEST(arithmetic)
  *     {
@@ -8,8 +9,9 @@
  *
  *     TEST_MAIN()
  *
- * A failed is_int or is_str prints the value that it found; the exit status is 1 if any check failed. Checks may be
- * counted quietly in loops with `check`, which prints only failures, and reported as one with `ok_all`. */
+ * A failed is_int or is_str prints the value that it found and the wanted one. The exit status is 1 if any check
+ * failed. Checks may be counted quietly in loops with `check`, which prints only failures, and reported as one with
+ * `ok_all`. */
 #pragma once
 
 #include <stdbool.h>
@@ -74,7 +76,8 @@ __attribute__((unused)) static int done(void)
 	return tap_failed != 0;
 }
 
-/* Defines a function that run_tests calls. The tests of a program are in one file; they run in the order in which they stand there. */
+/* Defines a function that run_tests calls. All tests of a program are in one file. They run in the order in which they
+ * stand there. */
 #define TEST(name)                                                                     \
 	static void test_##name(void);                                                 \
 	__attribute__((constructor(101 + __LINE__))) static void add_test_##name(void) \
@@ -92,7 +95,7 @@ static __attribute__((unused)) struct {
 } tap_after[256];
 static __attribute__((unused)) int tap_n_after;
 
-/* Has this called when the TEST that runs has ended; what was registered last comes first. */
+/* Registers a call of call(with) for the end of the TEST that is running. The last registered call is made first. */
 __attribute__((unused)) static void after_test(void (*call)(void *), void *with)
 {
 	if (tap_n_after == sizeof(tap_after) / sizeof(*tap_after))
@@ -118,7 +121,7 @@ __attribute__((unused)) static void run_tests(void)
 		return done(); \
 	}
 
-/* Says why nothing here can be tested on this machine; meson counts it as a skip. */
+/* Prints why nothing here can be tested on this machine; meson counts the program as skipped. Returns 0, for main. */
 __attribute__((unused)) static int skip_all(const char *why)
 {
 	printf("1..0 # SKIP %s\n", why);

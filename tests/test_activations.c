@@ -1,5 +1,5 @@
 /*
- * Writes every layer's output for one golden case's prompt, float32:
+ * Writes the outputs of all layers for the prompt of one golden case, in float32, to the file OUT:
  *
  *     test_activations DIR CASE OUT [generic|x86]
  *

@@ -7,7 +7,7 @@
 #include "tests/random.h"
 #include "tests/tap.h"
 
-/* The text with each token as [id:text that it took]. */
+/* Writes the text with each token in it as [id:text that it took]. */
 static void scan(const struct added *a, const char *text, struct buf *out)
 {
 	struct added_scan s = {0};
@@ -83,7 +83,7 @@ TEST(flags)
 	added_release(&a);
 }
 
-/* Leftmost, then longest, one position at a time. */
+/* Writes the same by a naive search: at each position the longest token that begins there. */
 static void naive(const char *const *tokens, size_t n, const char *text, struct buf *out)
 {
 	buf_reset(out);

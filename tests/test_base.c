@@ -1,4 +1,4 @@
-/* base/: buffer, arena, ids, queue, list, map, errors, hashes, threads. */
+/* base/: buf, arena, err, ids, array, hash, list, map, mix, queue, parallel and the limit of log lines. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -182,7 +182,7 @@ static void drain(void *arg, struct map_node *n)
 	++*(int *)arg;
 }
 
-/* Two keys have each hash. */
+/* The keys 2 k and 2 k + 1 have the same hash, k. */
 TEST(map)
 {
 	enum { N = 1000 };

@@ -1,8 +1,9 @@
 /*
- * Twenty behaviours of a scheduler with a hybrid prefix cache, numbered; a page has 2 tokens. 1 to 6, 11 and 12 are about a model
- * without recurrent state. 7 to 10 assert which states are *published*, however many rows compute them: rows keep states inside a
- * window. 13 to 16 and 20 call the prefix cache directly. 17 is about ids here, and about their bytes in test_mover.c. 18: a refused
- * submission changes nothing; that a batch is taken back as a whole is the daemon's business (daemon/steps/loop.c).
+ * Twenty behaviours of a scheduler with a hybrid prefix cache, numbered; a page has 2 tokens. 1 to 6, 11 and 12 are
+ * about a model without recurrent state. 7 to 10 check which states are *published*, not how many rows computed them: a
+ * row may keep states inside its window. 13 to 16 and 20 call the prefix cache directly. 17 checks ids; test_mover.c
+ * checks their bytes. 18: a refused submission changes nothing; the daemon takes back the other prompts of its call
+ * (daemon/steps/live.c).
  *
  * scheduler_world.h says how prompts and plans are written.
  */
@@ -104,7 +105,7 @@ TEST(7_to_9)
 		   !world_published_text(w, "aaaabbbbcc", 10),
 	   "8: state page 4, two 10-token prompts: states at 8");
 
-	/* A window may end where the promotion is (32), or keep its state and go on. */
+	/* A window may end at 32, where a state is wanted, or keep the state there and go on. */
 	for (size_t i = 0; i < ARRAY_SIZE(align); i++) {
 		uint32_t first = align[i].first, end;
 		struct request r = {.ask = {.n_prompt = first + align[i].left},
@@ -196,7 +197,8 @@ TEST(11_and_12)
 
 /* ---- the cache by itself ---- */
 
-/* The first n_tokens of the text go to the tree; a state at their end in `slot` (POOL_NONE: none). The node, locked. */
+/* Adds the first n_tokens of the text to the tree, with a state at their end in `slot` (POOL_NONE: none). Returns the
+ * node that ends there, locked. */
 static struct prefix_node *insert(struct prefix_cache *c, const char *s, uint32_t n_tokens,
 				  uint32_t slot)
 {
@@ -292,7 +294,7 @@ TEST(16)
 	ok(prefix_cache_flush(c) == 0, "16: nothing is locked");
 }
 
-/* The key of a page: enough of a hash for a few letters. */
+/* Computes the key of a page: enough of a hash for a few letters. */
 static void next_key(const struct content_key *before, const int32_t *tokens, uint32_t n,
 		     struct content_key *ret)
 {
@@ -302,9 +304,9 @@ static void next_key(const struct content_key *before, const int32_t *tokens, ui
 }
 
 /*
- * The device's queue orders copies and plans: a page that is copied down is read before a later plan writes to it.
- * So the pages that an aborted request has published are copied down like all pages of the tree. Its other pages
- * become free when the plan that is out has been committed.
+ * The device's queue orders copies and plans: a page that is stored is read before a later plan writes to it. So the
+ * pages that an aborted request has published are stored like all pages of the tree. Its other pages become free when
+ * the plan that is out has been committed.
  */
 TEST(17)
 {
@@ -393,11 +395,11 @@ TEST(18_and_19)
 
 enum { PAGES = 48, SLOTS = 12, TEXT = 24 };
 
-/* The text of a device's page or slot, from the prompt's beginning. */
+/* By page or slot: the text up to the end of what was computed there, from the prompt's beginning. */
 static char page_text[PAGES][TEXT + 1], slot_text[SLOTS][TEXT + 1];
 
-/* A request: uses the cached prefix, computes the rest, leaves some states. Checks every page and the state that it
- * was given. Returns the node with which it ends, locked; NULL: no room. */
+/* Serves a request with this prompt: uses the cached prefix, computes the rest, leaves some states. Checks every page
+ * and the state that the cache gave. Returns the node with which the request ends, locked; NULL: no room. */
 static struct prefix_node *serve(struct prefix_cache *c, const char *s)
 {
 	struct text t = text(s);

@@ -15,7 +15,7 @@ enum { MERGES = 60, WORD_MAX = 400 };
 struct model {
 	struct vocab vocab;
 	struct bpe bpe;
-	int32_t left[MERGES], right[MERGES], merged[MERGES]; /* in their order */
+	int32_t left[MERGES], right[MERGES], merged[MERGES]; /* by rank; left -2: no merge */
 	size_t n;
 };
 
@@ -41,7 +41,7 @@ static int32_t random_token(const struct vocab *v)
 	return (int32_t)id;
 }
 
-/* Tokens for the letters, and merges of random tokens, with ranks in order or shuffled. */
+/* Makes tokens for the letters, and merges of random tokens, with ranks in order or shuffled. */
 static void model_init(struct model *m, const char *letters, bool ordered, bool ignore_merges)
 {
 	size_t order[MERGES];
@@ -63,7 +63,7 @@ static void model_init(struct model *m, const char *letters, bool ordered, bool 
 		m->right[m->n] = right;
 		m->merged[m->n++] = new_token(&m->vocab, text, a.len + b.len);
 	}
-	/* A trained tokenizer makes a token before it uses it; nothing says that a file must. */
+	/* In a trained tokenizer a merge comes behind the merges that make its parts; nothing says that a file must. */
 	for (size_t i = 0; i < MERGES; i++)
 		order[i] = i;
 	for (size_t i = MERGES; !ordered && i-- > 1;) {
@@ -75,8 +75,7 @@ static void model_init(struct model *m, const char *letters, bool ordered, bool 
 	check(bpe_init(&m->bpe, &m->vocab, MERGES) == 0);
 	for (size_t i = 0; i < MERGES; i++)
 		bpe_add(&m->bpe, order[i], m->left[i], m->right[i], m->merged[i]);
-	/* The model reads the merges by rank; of two for the same pair the one added last counts.
-	 */
+	/* The model reads the merges by rank; of two for the same pair the one added last counts. */
 	for (size_t i = 0; i < MERGES; i++)
 		for (size_t k = i + 1; k < MERGES; k++)
 			if (m->left[i] == m->left[k] && m->right[i] == m->right[k])
@@ -177,7 +176,7 @@ TEST(ignore_merges)
 	ids_release(&ids);
 }
 
-/* a -> aa -> aaaa -> ...: the whole of a long word merges, in log n rounds of n. */
+/* a -> aa -> aaaa -> ...: all letters of a long word merge, level by level. */
 TEST(long)
 {
 	enum { LEVELS = 10, LEN = 1 << 21 };

@@ -51,7 +51,7 @@ static bool same(const struct cache_identity *a, const struct cache_identity *b)
 	return !memcmp(a, b, sizeof(*a));
 }
 
-/* Bytes this process has read so far. */
+/* Returns the number of bytes that this process has read so far. */
 static unsigned long long bytes_read(void)
 {
 	unsigned long long n = 0;
@@ -257,7 +257,7 @@ int main(void)
 	snprintf(info.kernels, sizeof(info.kernels), "generic");
 	snprintf(info.device_name, sizeof(info.device_name), "a device");
 	snprintf(info.driver, sizeof(info.driver), "1.0");
-	/* Small ones first: each change below would read the large one again. */
+	/* The files are small at first: the tests before test_weights have them read very often. */
 	scratch_write("a.safetensors", "first", 5);
 	scratch_write("b.safetensors", "second", 6);
 	test_fields();

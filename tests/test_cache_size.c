@@ -88,7 +88,7 @@ TEST(scarce)
 	w.asked = WORKING * w.slot_bytes + FULL * w.page_bytes;
 	check(cache_size_choose(&w, &s, NULL) == 0);
 	check(s.n_slots == WORKING && s.n_pages == FULL && s.max_model_len == 4096);
-	w.asked += 5 * MIB; /* less than a third of all bytes: two checkpoints, and a page */
+	w.asked += 5 * MIB; /* two checkpoints (less than a third of all bytes) and a page */
 	check(cache_size_choose(&w, &s, NULL) == 0);
 	check(s.n_slots == WORKING + 2 && s.n_pages == FULL + 1);
 	ok_all("working slots and one sequence come before checkpoints");
@@ -145,8 +145,8 @@ TEST(buffers)
 
 	w.max_buffer = 100 * w.page_buffer;
 	check(cache_size_choose(&w, &s, NULL) == 0);
-	check(s.n_pages == 100 &&
-	      s.n_slots == WORKING); /* 25 slots fit into a buffer: allocation will say so */
+	/* A buffer has room for 25 slots only; it is the allocation that will fail. */
+	check(s.n_pages == 100 && s.n_slots == WORKING);
 	w.max_buffer = 80 * w.slot_buffer;
 	check(cache_size_choose(&w, &s, NULL) == 0);
 	check(s.n_pages == 320 && s.n_slots == 80);

@@ -16,10 +16,11 @@
 enum { TOKENS = 20000, CHOICES = 3 };
 
 static struct server server;
-static _Atomic int n_busy; /* times that a text thread has entered `endless` */
+/* times that a text thread has entered wait_for_end, since a test set this to 0 */
+static _Atomic int n_busy;
 static const struct endpoint endpoint = {.id = "cmpl-", .parse = openai_parse_completion};
 
-/* A connection: resumed is posted when a sleeper shall go on. */
+/* Stands for a connection of libmicrohttpd: `resumed` is posted when the connection is resumed. */
 struct connection_double {
 	sem_t resumed;
 	_Atomic int suspended; /* 1 between suspend and resume */
@@ -59,7 +60,7 @@ static struct call *new_call(struct connection_double *connection)
 	return c;
 }
 
-/* The engine's part: tokens that count up, each choice in turn, at varying pace. */
+/* Does the engine thread's part: pushes tokens that count up, for each choice in turn, at varying pace. */
 static void *produce(void *arg)
 {
 	struct call *c = arg;
@@ -234,7 +235,8 @@ TEST(stages)
 	is_int(atomic_load(&connection.wrong), 0, "never resumed awake, never suspended twice");
 }
 
-/* The hits of a call: none is reported before it is known, parts add up, the first shortfall counts. */
+/* The hits of a call: none is reported before it is known, those of its prompts add up, and the first reason for a miss
+ * counts. */
 TEST(hit)
 {
 	struct connection_double connection = {0};
@@ -253,7 +255,7 @@ TEST(hit)
 	call_unref(c);
 }
 
-/* A loop without a model fails everything; it still drops the calls that it gets. */
+/* The engine thread has no model here and fails every call; it still drops the calls that it gets. */
 TEST(abort)
 {
 	struct connection_double connection = {0};
@@ -275,7 +277,7 @@ TEST(abort)
 	ok_all("the engine thread drops its references");
 }
 
-/* An answer that is no stream has its tokens taken all the same before they are too many to keep. */
+/* The tokens of an answer that is no stream are taken, too, before they are too many to keep. */
 TEST(plenty)
 {
 	struct connection_double connection = {0};
@@ -300,7 +302,7 @@ TEST(plenty)
 	call_unref(c);
 }
 
-/* Tokens of prompts go the same way; their rank tells them apart. */
+/* Scored tokens of prompts go the same way as drawn ones; only they have a rank. */
 TEST(scores)
 {
 	struct connection_double connection = {0};
@@ -375,7 +377,7 @@ static int endless(struct call *c, struct buf *out, struct err *e)
 	return wait_for_end(&pace, e);
 }
 
-/* The same for a body with a prompt. */
+/* Parses a body with a prompt, and never ends either. */
 static int parse_endlessly(const char *body, size_t len, const struct pace *pace,
 			   const struct openai_limits *limits, struct arena *arena,
 			   struct openai_request *ret, struct err *e)
@@ -388,7 +390,7 @@ static uint64_t n_finished(enum metrics_finish why)
 	return atomic_load(&server.metrics.finished[why]);
 }
 
-/* Two text threads are busy with calls of this endpoint, and the others wait, when all fail. */
+/* Lets all calls fail while two text threads are busy with calls of this endpoint and the other calls wait. */
 static void fail_texts(const struct endpoint *slow)
 {
 	enum { CALLS = 9, THREADS = 2 };
@@ -463,7 +465,7 @@ TEST(text_of_a_client_that_left)
 	ok_all("none is left");
 }
 
-/* A large body counts until call_drop_body drops it (parsed), or until its call is freed before. */
+/* A large body is counted until call_drop_body drops it (parsed), or until its call is freed (!parsed). */
 TEST(bodies)
 {
 	for (int parsed = 0; parsed < 2; parsed++) {

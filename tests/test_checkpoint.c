@@ -1,6 +1,6 @@
 /*
- * engine/checkpoint: a Hugging Face folder gives its texts, its tensors and the files that decide them,
- * each only when it is asked for.
+ * engine/checkpoint: a Hugging Face folder gives its texts, its tensors and the names of the files that decide the
+ * tensors, each only when it is asked for.
  */
 #include <errno.h>
 #include <sys/stat.h>
@@ -24,7 +24,8 @@ static void write_text(const char *name, const char *text)
 	scratch_write(name, text, strlen(text));
 }
 
-/* Reads a text and compares it and its file's name, or the sentence of an error behind the folder. */
+/* Reads a text. Checks that its bytes are `want` and its file is `name`, or that it fails with `error` and says `want`
+ * behind the folder's name. */
 static void expect(struct checkpoint *k, enum checkpoint_part part, int error, const char *name,
 		   const char *want, const char *what)
 {
@@ -106,7 +107,7 @@ static int produce(size_t index, void *data, void *user, struct err *e)
 	return 0;
 }
 
-/* Adds up the lengths of the names of the files that may be weights. */
+/* Adds the length of a file's name inside the folder to *user. */
 static int note(void *user, const char *path, const char *name, struct err *e)
 {
 	size_t *sum = user;

@@ -16,7 +16,7 @@ struct sum {
 	struct buf content, reasoning, tokens;
 	struct ids ids;
 	size_t n_reported, n_reasoning;
-	bool covered; /* reported tokens were at most 3 bytes each ahead of the text */
+	bool covered; /* the reported tokens never had more bytes than the content and 3 for each of them */
 };
 
 static void sum_init(struct sum *s)
@@ -51,8 +51,8 @@ static void sum_add(struct sum *s, struct choice *c)
 	check(ids_append(&s->ids, c->token_ids.v, c->token_ids.len) == 0);
 }
 
-/* Runs tokens through a choice; a stream takes the pieces as they come. `finish` comes with the last token. Returns
- * how many tokens were pushed. */
+/* Runs tokens through a choice; a stream takes the pieces as they come. `finish` comes with the last token. *ret_last:
+ * what the last choice_push returned. Returns how many tokens were pushed. */
 static size_t run(const struct choice_config *config, const int32_t *ids, size_t n,
 		  enum finish_reason finish, bool stream, struct sum *ret, const char **ret_finish,
 		  int *ret_last)
@@ -189,8 +189,8 @@ TEST(stop)
 	is_str(buf_str(&s.tokens), "It has four s", "which is reported in part");
 	stops_free(stops);
 	sum_release(&s);
-	/* The last token is the first byte of a character of three. It becomes U+FFFD, which is the stop string, when no
-	 * other byte follows. */
+	/* The last token is the first byte of a character of three. It becomes U+FFFD, which is the stop string, when
+	 * no other byte follows. */
 	strings[0] = "\xef\xbf\xbd";
 	config.stops = stops = stops_new(strings, 1);
 	for (int end = FINISH_STOP; end <= FINISH_LENGTH; end++) {
@@ -252,7 +252,7 @@ TEST(every_token)
 	ids_release(&ids);
 }
 
-/* Any tokens, any stops: pieces add up to the whole, reported tokens to the content. */
+/* Any tokens, any stops: the pieces of a stream add up to the whole answer, and the reported tokens to the content. */
 TEST(random)
 {
 	static const char *const words[] = {"e",       "a ",	   "th", "\n",

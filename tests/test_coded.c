@@ -1,4 +1,5 @@
-/* Coded weights: every panel comes back bit for bit, and one with numbers like weights takes three quarters. */
+/* Coded weights: every panel comes back bit for bit, and one of normally distributed weights takes about
+ * three quarters of their bytes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static const char *const names[KINDS] = {"normal",    "zeros",	  "any bits",
 
 static uint16_t weight(enum kind kind, uint64_t i)
 {
-	/* Box and Muller. */
+	/* a normally distributed number, by the method of Box and Muller */
 	float v = sqrtf(-2 * logf(uniform() + 0x1p-25f)) * cosf(6.2831853f * uniform()) * 0.02f;
 
 	switch (kind) {

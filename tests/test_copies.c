@@ -1,8 +1,8 @@
 /*
- * Pages and states between host and device: the same bits there and back, in the order of the plans; and the same by
- * layers, while a step runs.
+ * Copies of pages and states between host and device: data come back with the same bits, and copies and plans run in
+ * the order of their calls. The same for pieces of single layers, while a step runs.
  *
- *     test_copies DIR float32|bfloat16      DIR: lexis
+ *     test_copies DIR float32|bfloat16      DIR: models/lexis
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@ enum { PAGE = 64, PROMPT = 2 * PAGE };
 
 static struct engine *g;
 
-/* Zeros, until the TEST ends. */
+/* Returns n zero bytes, freed when the TEST has ended. */
 static void *bytes_of(uint64_t n)
 {
 	void *p = calloc(1, n);
@@ -33,7 +33,7 @@ static uint64_t size_of(enum tier_kind kind)
 	return kind == TIER_PAGE ? engine_info(g)->page_bytes : engine_info(g)->slot_bytes;
 }
 
-/* Waits until everything is through; the last tag. */
+/* Waits until no copy is out. Returns the last tag. */
 static void *wait_items(void)
 {
 	void *tags[16], *last = NULL;
@@ -101,7 +101,7 @@ static void base(struct one *o, uint32_t start, uint32_t n, uint32_t first_page,
 				.n_prefill_tokens = start ? 0 : n};
 }
 
-/* A prompt that follows from `seed`, in pages first_page and the next, its state in `slot`. */
+/* Makes a plan of a prompt that follows from `seed`, in first_page and the page behind it, with its state in `slot`. */
 static void prompt_plan(struct one *o, int32_t seed, uint32_t first_page, uint32_t slot)
 {
 	for (int32_t i = 0; i < PROMPT; i++)
@@ -109,7 +109,7 @@ static void prompt_plan(struct one *o, int32_t seed, uint32_t first_page, uint32
 	base(o, 0, PROMPT, first_page, STATE_ZERO, slot);
 }
 
-/* The token behind it. */
+/* Makes a plan of one token behind such a prompt. */
 static void decode_plan(struct one *o, uint32_t first_page, uint32_t src, uint32_t dst)
 {
 	o->tokens[0] = 4321;
@@ -128,7 +128,7 @@ static struct draw_result step(const struct one *o)
 
 /* ---- tests ---- */
 
-/* Whatever the bits are, they come back, and nothing beside them changes. */
+/* Checks that any bits come back, and that the page or slot beside them does not change. */
 static void round_trip(enum tier_kind kind)
 {
 	uint32_t n = kind == TIER_PAGE ? engine_info(g)->n_pages : engine_info(g)->n_slots;
@@ -147,7 +147,7 @@ static void round_trip(enum tier_kind kind)
 		after = read_now(kind, beside);
 		check(!memcmp(got, want, bytes));
 		check(!memcmp(before, after, bytes));
-		memset(want, 0, bytes); /* among them were bits that are no numbers */
+		memset(want, 0, bytes); /* some of the random bits were NaN */
 		write_now(kind, ids[i], want);
 	}
 	ok_all("a %s goes there and back bit for bit", kind == TIER_PAGE ? "page" : "state");
@@ -191,7 +191,7 @@ TEST(resume)
 	   "a sequence resumes elsewhere with the same bits");
 }
 
-/* Nothing is waited for between the calls. */
+/* Copies and plans that are queued without waiting for one another run in their order. */
 TEST(order)
 {
 	uint64_t page_bytes = size_of(TIER_PAGE), state_bytes = size_of(TIER_STATE);
@@ -290,18 +290,19 @@ TEST(limits)
 
 enum { LAYERS_MAX = 64 };
 
-/* The data of a prompt, piece by piece: the layer's two parts of its two pages, or of its state. */
+/* The data of a prompt, by layer: pieces of the layer's two parts, for each of the prompt's two pages or for its
+ * state. */
 struct shipping {
 	const struct plan *plan;
 	struct engine_block *blocks[LAYERS_MAX]; /* owned */
-	uint8_t *host[LAYERS_MAX];		 /* their data */
+	uint8_t *host[LAYERS_MAX];		 /* data of the blocks */
 	struct engine_piece pieces[LAYERS_MAX][4];
 	uint32_t n[LAYERS_MAX], n_layers, n_read, slot;
 	bool in_order;
 	_Atomic uint32_t came, bad;
 };
 
-/* Whether the layer keeps pages (else states), and the bytes of its two pieces of one. */
+/* Returns whether the layer keeps pages (else it keeps states). *ret_bytes: bytes of its two pieces of one of them. */
 static bool keeps_pages(uint32_t layer, uint64_t *ret_bytes)
 {
 	uint32_t n;

@@ -68,8 +68,8 @@ static uint32_t op_at(const int32_t *phase)
 	return (uint32_t)phase[PHASE_OP];
 }
 
-/* Earlier phases wrote all data that a phase reads. Without experts no phase chooses any, so a choice counts as
- * written. */
+/* Whether earlier phases write all data that each phase reads. Without experts no phase chooses any, so the buffers
+ * with the experts' numbers and weights count as written. */
 static bool ordered(const int32_t *phase, bool experts, bool resident)
 {
 	const uint32_t chosen = 1u << AT_EXPERTS | 1u << AT_WEIGHTS;
@@ -96,7 +96,8 @@ static bool ordered(const int32_t *phase, bool experts, bool resident)
 	return true;
 }
 
-/* Tickets are numbered without a gap; a phase's cover columns x rows. */
+/* Whether tickets are numbered without a gap, and the number of each phase's tickets is a multiple of PHASE_COLUMNS /
+ * PHASE_TAKE, rounded up. */
 static bool numbered(const int32_t *phase)
 {
 	int64_t next = 0;
@@ -115,8 +116,8 @@ static bool numbered(const int32_t *phase)
 	}
 }
 
-/* Groups as the kernel runs them, in an order of chance: a group that waits for its ticket's phase does nothing. Whether
- * all get through, and never a part runs before every part of the phases before it is done. */
+/* Runs groups as the kernel does, in random order: a ticket waits until all tickets of earlier phases have run. Returns
+ * whether all groups come to the end, and every ticket has run. */
 static bool runs(const int32_t *work, uint32_t groups)
 {
 	struct {
@@ -156,7 +157,7 @@ static bool runs(const int32_t *work, uint32_t groups)
 			return finished == p[PHASE_FIRST];
 }
 
-/* Resident groups have no tickets: each phase of the list counts as one. */
+/* Whether each phase counts as one ticket: resident groups have no others. */
 static bool one_each(const int32_t *phase)
 {
 	for (int32_t i = 0; op_at(phase) != OP_END; phase += PHASE_INTS, i++)

@@ -1,4 +1,4 @@
-/* Deliveries: the way of one, what ends it, and many random ones beside a naive model. */
+/* Deliveries: single ones step by step, what makes them fail, and many random ones, compared with a naive model. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ static struct delivery *receiver(uint32_t n_prompt, uint32_t n_have, uint32_t n_
 	return r;
 }
 
-/* One that waits for its data. */
+/* Makes a receiver that waits for its data. */
 static struct delivery *waiting(uint32_t n_prompt, uint32_t n_have, uint32_t n_choices)
 {
 	struct delivery *r = receiver(n_prompt, n_have, n_choices);
@@ -147,7 +147,8 @@ TEST(way)
 	delivery_free(s);
 }
 
-/* A delivery fails with this sentence, stays failed, and ignores later messages. */
+/* Checks that a delivery has failed with this code and sentence, stays failed, and ignores later messages. got: the
+ * result of the call that made it fail. */
 static void failed(struct delivery *r, int got, int code, const char *text)
 {
 	struct wire_status status;
@@ -236,7 +237,7 @@ TEST(wrong_statuses)
 	ok_all("failed deliveries stay failed");
 }
 
-/* Tokens may come with any status; old statuses are ignored. */
+/* The first tokens are taken from an old status, too; an old status without new tokens is ignored. */
 TEST(orders)
 {
 	struct err e = {0};
@@ -351,7 +352,7 @@ TEST(times)
 
 enum { LAYERS = 5, PAGES = 6, WINDOWS_MAX = WIRE_PARTS * LAYERS * PAGES + 8 };
 
-/* Each piece that is awaited is an entry of `pieces`; each window that came is a number in `sequences`. */
+/* Each piece that is awaited is an entry of `pieces`; the number of each WINDOW that came is in `sequences`. */
 struct model {
 	struct wire_layer layers[LAYERS];
 	struct wire_layout layout;
@@ -382,7 +383,7 @@ static void model_new(struct model *m)
 	m->n_choices = 1 + (uint32_t)random_below(2);
 	n_pages = (m->n_prompt + 3) / 4;
 	for (uint32_t l = 0; l < m->layout.n_layers; l++) {
-		/* There is one part at least. */
+		/* Layer 0 has at least one part, so that there is something to send. */
 		uint32_t least = l == 0, n = least + (uint32_t)random_below(WIRE_PARTS + 1 - least);
 		struct wire_layer *layer = &m->layers[l];
 
@@ -435,7 +436,7 @@ static bool model_take(struct model *m, uint32_t layer, uint32_t part, uint32_t 
 	return false;
 }
 
-/* Whether it was taken; failing shows in the status. */
+/* Returns whether the WINDOW was taken. If the delivery fails, m->status says so. */
 static bool model_receive(struct model *m, const struct wire_window *w, uint64_t now)
 {
 	if (m->status >= DELIVERY_SUCCESS)
@@ -501,7 +502,7 @@ static bool model_hear(struct model *m, const struct wire_status *s, uint64_t no
 	return m->status != DELIVERY_FAILED;
 }
 
-/* The WINDOWs of one transfer: the pieces in any order, divided anywhere. */
+/* The WINDOWs of one delivery: its pieces in a random order, one to four in each WINDOW. */
 struct cut {
 	struct wire_run runs[WIRE_PARTS * LAYERS * PAGES];
 	struct wire_window windows[WIRE_PARTS * LAYERS * PAGES];
@@ -537,7 +538,7 @@ static void cut_windows(const struct model *m, struct cut *c)
 	}
 }
 
-/* Something that a peer should not do. */
+/* Changes a WINDOW and one of its runs as a faulty peer might. */
 static void spoil(const struct model *m, struct wire_window *w, struct wire_run *p)
 {
 	switch (random_below(5)) {
@@ -638,7 +639,7 @@ TEST(random)
 					    m.n_choices, now, &r, &e) == 0);
 		if (!r)
 			break;
-		/* Some more events after the end. */
+		/* The loop goes on for a few events after the delivery has ended. */
 		while (n_after < 5 && n_events++ < 200000) {
 			size_t what = random_below(20);
 			bool spoilt = wild && random_below(20) == 0;
@@ -688,7 +689,8 @@ TEST(random)
 	   n_timeouts);
 }
 
-/* Each side accepts the messages of the other: two deliveries, with an unreliable way between them. */
+/* A sender and a receiver accept each other's messages, even if these arrive in another order and WINDOWs arrive
+ * twice. */
 TEST(pairs)
 {
 	uint32_t n_good = 0;

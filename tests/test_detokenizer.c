@@ -9,7 +9,7 @@
 #include "tests/random.h"
 #include "tests/tap.h"
 
-/* Ids 0 to 255 are single bytes, from 256 on these; the last is special. */
+/* Ids 0 to 255 are the single bytes. The ids from 256 on are these pieces, the last of which is special. */
 static const char *const pieces[] = {
 	"ab",	    "abc",	    "b",     "STOP",
 	"ST",	    "OP\n",	    "\n\n",  "\xf0\x9f",
@@ -22,7 +22,7 @@ enum { N_PIECES = ARRAY_SIZE(pieces), FIRST = 256, SPECIAL = FIRST + N_PIECES - 
 
 static struct tokenizer *tokenizer;
 
-/* The byte-level alphabet's character for a byte, as UTF-8. */
+/* Appends the byte-level alphabet's character for a byte, as UTF-8 in a JSON string. */
 static void put_byte(struct buf *out, unsigned byte)
 {
 	uint32_t c = byte;
@@ -80,15 +80,15 @@ struct naive {
 	char raw[BYTES_MAX];
 	size_t n_raw;
 	bool ended;
-	/* computed: */
+	/* what naive_update computes from these: */
 	char text[3 * BYTES_MAX];
 	size_t raw_end[3 * BYTES_MAX + 1]; /* for a length of text: how many raw bytes it covers */
-	/* of text: all of it, and the part that may be passed on */
+	/* bytes of text: all, and those that may be passed on */
 	size_t len, out;
 	bool stopped;
 };
 
-/* raw to text, without an incomplete sequence at the end unless the text ended. */
+/* Decodes raw to text, without an incomplete sequence at the end unless the text has ended. */
 static void naive_decode(struct naive *m)
 {
 	size_t at = 0;
@@ -208,7 +208,8 @@ static void run_random(void)
 
 /* ---- by example ---- */
 
-/* Pushes the ids of bytes or pieces and writes the result of each, followed by a bar; ! for a stop. */
+/* Pushes the ids of the input's bytes or pieces. want: all text that comes, with a bar behind the text of each id, or !
+ * where a stop string has ended it. released: the bytes of ids that this text covers. */
 static void example(const char *const *strings, size_t n_stops, const char *const *input, size_t n,
 		    const char *want, size_t released)
 {
@@ -257,7 +258,7 @@ static void test_examples(void)
 	example(LIST("aab"), LIST("a", "a", "a", "a", "b", "a"), "||a|a|!", 2);
 }
 
-/* One text, byte by byte: behind each byte, what is out is a beginning of the text. */
+/* Pushes one text byte by byte: after each byte, the text that came out is a beginning of it. */
 static void test_every_cut(void)
 {
 	static const char text[] = "a\u00e9\u20ac\U0001f600 STOP";

@@ -27,7 +27,7 @@ static struct engine_options options(const char *dir)
 	return run_options(dir, "float32", 4, 128);
 }
 
-/* Open descriptors of this process. */
+/* Returns a number that grows with each open descriptor of this process. */
 static int descriptors(void)
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -40,7 +40,7 @@ static int descriptors(void)
 	return n;
 }
 
-/* Some text without line breaks, fit to show. */
+/* Whether the text has more than 10 bytes, and no line break or other control character. */
 static bool one_sentence(const char *text)
 {
 	for (const char *c = text; *c; c++)
@@ -49,7 +49,8 @@ static bool one_sentence(const char *text)
 	return strlen(text) > 10;
 }
 
-/* engine_open fails with `code` (0: any) and says `part` (NULL: anything). */
+/* Whether engine_open fails with `code` (0: any), says one sentence with `part` in it (NULL: any), and leaves no engine
+ * and no descriptor. */
 static bool refused(const struct engine_options *o, int code, const char *part)
 {
 	struct engine *untouched = (struct engine *)&config, *g = untouched;
@@ -78,7 +79,7 @@ static void make_dir(const char *name)
 	mkdir(scratch_path(name), 0700);
 }
 
-/* A directory with this config and the good weights' first `len` bytes. */
+/* Makes a directory with this configuration and the first `len` bytes of the good weights. */
 static void make_checkpoint(const char *name, const char *config_text, size_t len)
 {
 	char path[256];
@@ -90,7 +91,7 @@ static void make_checkpoint(const char *name, const char *config_text, size_t le
 	scratch_write(path, weights.data, len);
 }
 
-/* The good config with `from` replaced by `to`. */
+/* Returns the good configuration with `from` replaced by `to`, valid until the next call. */
 static const char *changed(const char *from, const char *to)
 {
 	static char text[8192];
@@ -245,7 +246,7 @@ TEST(truncated)
 	ok_all("weights cut at %zu places", ARRAY_SIZE(lengths));
 }
 
-/* One byte of the header is another. */
+/* One byte of the header is changed: the engine opens, or says one sentence. */
 TEST(damaged)
 {
 	uint64_t header = header_bytes();
@@ -266,7 +267,7 @@ TEST(damaged)
 		weights.data[at] = old;
 		o = options(scratch_path("damaged"));
 		check(engine_open(&o, &g, &e) == 0 || one_sentence(e.text));
-		engine_close(g); /* where the change changes nothing */
+		engine_close(g); /* NULL, unless the change does not matter */
 	}
 	ok_all("300 damaged headers");
 }
@@ -393,7 +394,7 @@ TEST(options)
 	REFUSES(dump_activations, "/nonexistent/dump", -ENOENT, "/nonexistent/dump",
 		"activations that cannot be written");
 #undef REFUSES
-	/* 280 GB of weights, from a file of a few hundred bytes. */
+	/* A model of this configuration needs more than the GiB that the engine may use. */
 	make_checkpoint("huge",
 			changed("\"hidden_size\": 64",
 				"\"hidden_size\": 65536, \"intermediate_size\": 65536"),
@@ -404,8 +405,8 @@ TEST(options)
 	ok(refused(&o, -ENOMEM, "GiB"), "a model that does not fit");
 }
 
-/* The memory that the options name is taken, but for less than a page and a slot. It is enough to run: engine_open runs
- * a step. */
+/* Of the bytes that the option names, less than a page and a slot are left over. Even the least that is allowed is
+ * enough to run: engine_open runs a step. */
 TEST(cache_memory)
 {
 	struct engine_options o = options(good);
@@ -470,7 +471,7 @@ static bool log_had(int before, const char *name, const char *part)
 	return has;
 }
 
-/* A program cache full of rubbish costs time only. */
+/* A damaged program cache costs time, and nothing else. */
 TEST(damaged_cache)
 {
 	struct engine_options o = options(good);
@@ -567,7 +568,7 @@ TEST(plans)
 			scores[0].n_tokens = p.n_scored_tokens = 2;
 			break;
 		}
-		/* The first is good. */
+		/* Plan 0 is good. */
 		is_int(engine_step(g, &p, results, &e), i ? -EINVAL : 0, "a plan %s",
 		       i ? "outside the limits is refused" : "within them runs");
 	}

@@ -3,7 +3,7 @@
 #include "tests/prefix_fixture.h"
 #include "tests/tap.h"
 
-/* Takes all free pages and one more, so that one node has to go. */
+/* Takes all free pages and one more, so that one has to be evicted. short_of_slot: the same for slots. */
 static void short_of_page(struct prefix_cache *c)
 {
 	while (stats(c).free_pages)
@@ -160,7 +160,7 @@ TEST(bytes)
 	   "tokens are weighed against the bytes that come free");
 }
 
-/* A request runs past the state that it left: from then on it is an inner one. */
+/* A request goes on behind its own checkpoint: then this checkpoint is no longer at a leaf. */
 TEST(grown_past)
 {
 	struct prefix_cache *c = new_cache(2, 2, 64, 2);
@@ -175,7 +175,7 @@ TEST(grown_past)
 	prefix_cache_unlock(c, n);
 }
 
-/* Per byte: a state that saves much goes after one that saves little. */
+/* Of two states, the one that saves more tokens for its bytes goes later. */
 TEST(worth)
 {
 	struct prefix_cache *c = new_cache(2, 2, 64, 2);
@@ -188,14 +188,14 @@ TEST(worth)
 	   "52 tokens outlast 2, though they are older");
 }
 
-/* When a state goes, the next one of the path is worth more. Eviction notices that when it comes to that one. */
+/* When a state goes, the next one of the path is worth more. Eviction notices that when it comes to the next one. */
 TEST(lazy_correction)
 {
 	struct prefix_cache *c = new_cache(2, 2, 64, 3);
 
 	leave(c, "abcdefghijklmnopqrst", PREFIX_CHECKPOINT_CHUNK);
-	leave(c, "abcdefghijklmnopqrstuv", PREFIX_CHECKPOINT_PROMPT); /* saves 2 beyond the first */
-	leave(c, "0123", PREFIX_CHECKPOINT_PROMPT);		      /* saves 4 */
+	leave(c, "abcdefghijklmnopqrstuv", PREFIX_CHECKPOINT_PROMPT); /* saves 2 more tokens */
+	leave(c, "0123", PREFIX_CHECKPOINT_PROMPT);		      /* saves 4 tokens */
 	short_of_slot(c);
 	check(match(c, "abcdefghijklmnopqrstuv!").n_tokens == 22 || resumable(c, "0123!"));
 	prefix_cache_check(c);

@@ -1,5 +1,5 @@
-/* Synthetic weights give the same bits when made on the device and when read from the checkpoint to which they were
- * exported. And the rest of `tigon export`.
+/* Synthetic weights give the same bits when they are made on the device and when they are read from the checkpoint to
+ * which they were exported. Other tests of `tigon export` follow.
  *
  *     test_export TIGON MODEL TINY      the program, a model directory, a directory of tiny checkpoints */
 #include <errno.h>
@@ -73,7 +73,7 @@ static bool same(const struct run *a, const struct run *b, const char *name)
 	return true;
 }
 
-/* Exports config.json of `dir` with synthetic weights to `out`, in files of at most shard_bytes. */
+/* Exports config.json of `dir` with synthetic weights to `out`, in files of at most shard_bytes (0: 4 GiB). */
 static bool export_model(const char *dir, const char *out, uint64_t shard_bytes)
 {
 	struct model_config *c = calloc(1, sizeof(*c));
@@ -132,7 +132,8 @@ static void test_same_bits(const char *dir, const char *name, uint64_t shard_byt
 
 /* ---- the command ---- */
 
-/* Runs a program (NULL-terminated argv) with its output in scratch files out and err; its exit status. */
+/* Runs a program (NULL-terminated argv) with its output in the scratch files out and err. Returns its exit status; -1:
+ * it has none. */
 static int command(const char *const argv[])
 {
 	posix_spawn_file_actions_t actions;
@@ -181,7 +182,7 @@ static bool same_in(const char *a, const char *b, const char *name)
 	return same_files(x, y);
 }
 
-/* The command ends with status 1 and one line on standard error, which has `part` in it. */
+/* Checks that the command ends with status 1 and one line on standard error, which has `part` in it. */
 static void refuses(const char *const argv[], const char *part, const char *name)
 {
 	struct buf text;
@@ -229,7 +230,7 @@ static void test_command(const char *tigon, const char *model)
 	refuses(bad_seed, "\"x\"", "a seed that is no number");
 }
 
-/* A checkpoint exported again, not synthetic: bf16 weights keep their bits. */
+/* A checkpoint of bf16 weights, not synthetic ones, gives the same bits when it was exported again. */
 static void test_again(const char *tigon, const char *tiny)
 {
 	struct run first[REQUESTS], again[REQUESTS];

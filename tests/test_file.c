@@ -7,7 +7,7 @@
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
-/* The content of the scratch file; "": there is none. */
+/* Returns the content of a scratch file, valid until the next call; "": there is no such file. */
 static const char *content(const char *name)
 {
 	static char text[64];
@@ -47,7 +47,7 @@ TEST(draft)
 	   "what a killed process left is written over");
 }
 
-/* A file that could not get its name in the end, or should not, is not begun. */
+/* Checks that a draft of this file is refused when it is opened. name NULL: the empty path. */
 static void refused(const char *name, int code, const char *what)
 {
 	const char *path = name ? scratch_path(name) : "";

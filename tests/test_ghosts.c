@@ -1,4 +1,4 @@
-/* prefix_cache/ghosts: a bounded memory; of those that share a line the oldest is forgotten first. */
+/* prefix_cache/ghosts: a bounded memory; of the hashes that share a line the oldest is forgotten first. */
 #include "prefix_cache/ghosts.h"
 #include "tests/tap.h"
 

@@ -4,9 +4,10 @@
  *
  * Then the same log-probabilities are requested in another way: prompt and answer together are the prompt.
  *
- * float32: the same tokens, every listed log-probability within 2e-4. bfloat16: the same tokens up to the first step
- * whose margin is below 0.2; the first step's best log-probability within 0.02, 99 % of the chosen tokens' within 0.1
- * as long as the tokens are the same. */
+ * The margin of a step is its best log-probability less the second. float32: the same tokens up to the end or to a step
+ * with a margin below 4e-4, and every listed log-probability up to there within 2e-4. bfloat16: the same tokens up to
+ * the end or to a step with a margin below 0.2; up to there the first token's log-probability within 0.02, and those of
+ * 99 of 100 tokens within 0.1. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -54,7 +55,7 @@ static void test_bfloat16(const struct golden *g, const struct run *runs)
 	ok((double)near >= 0.99 * (double)steps, "%zu of %zu steps within 0.1", near, steps);
 }
 
-/* Requests scores of an answer, as a part of the prompt. */
+/* Requests scores of each answer, as the end of a prompt. */
 static void test_prompts(struct engine *g, const struct run_setup *setup,
 			 const struct golden *golden, bool exact)
 {
@@ -82,7 +83,7 @@ static void test_prompts(struct engine *g, const struct run_setup *setup,
 		for (uint32_t k = 1; k < r->n_scores; k++) {
 			const struct draw_result *s = &r->scores[k];
 
-			/* The token itself among the best, at its rank and only there. */
+			/* The token stands among the best at its rank, and nowhere else. */
 			check(s->token == r->prompt[k] && s->rank >= 1 && s->n_top == GOLDEN_TOP);
 			for (uint32_t j = 0; j < s->n_top; j++)
 				check((s->top_ids[j] == s->token) == (s->rank == j + 1) &&

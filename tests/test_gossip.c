@@ -1,4 +1,4 @@
-/* Which decode worker is told which newly cached pages. */
+/* protocol/transfer/gossip: which newly cached pages each decode worker is told. */
 #include <stdlib.h>
 
 #include "protocol/transfer/gossip.h"
@@ -27,8 +27,8 @@ static void add(struct gossip *g, uint32_t first, uint32_t n)
 	}
 }
 
-/* Tells one decode worker all keys; checks that they are first .. first + n - 1, and whether earlier ones are
- * forgotten. */
+/* Tells one decode worker all keys that it was not told yet. Returns whether they are first .. first + n - 1, and the
+ * worker is told to forget earlier keys exactly if `forgotten`. */
 static bool hears(const struct gossip *g, uint64_t *told, uint32_t first, uint32_t n,
 		  bool forgotten)
 {

@@ -1,5 +1,6 @@
-/* scheduler/handoff.c: prompts that come from another worker or go there, rule by rule. Both at once, coupled, are in
- * test_handoff_pair.c. Prompts and plans are written as in scheduler_world.h. */
+/* scheduler/handoff.c, rule by rule: prompts that another worker computes for this one, and prompts that this one
+ * computes for another. In test_handoff_pair.c two such schedulers work together. Prompts and plans are written as in
+ * scheduler_world.h. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -32,7 +33,7 @@ static uint64_t receive(struct world *w, const char *prompt, uint32_t max_tokens
 	return submit(w, prompt, max_tokens, HANDOFF_RECEIVE, 0);
 }
 
-/* The next prompt to hand over; its request is 0: there is none. */
+/* Returns the next prompt to hand over; its request is 0 if there is none. */
 static struct scheduler_prepare prepare(struct world *w)
 {
 	struct scheduler_prepare p = {0};
@@ -41,7 +42,8 @@ static struct scheduler_prepare prepare(struct world *w)
 	return p;
 }
 
-/* All has come, and every first token is `token`. */
+/* Tells the scheduler that all data of a prompt have come, and `token` as the first token of every choice. Returns the
+ * number of events. */
 static uint32_t arrive(struct world *w, uint64_t id, int32_t token)
 {
 	for (uint32_t i = 0; i < WORLD_SEQS; i++)
@@ -50,7 +52,8 @@ static uint32_t arrive(struct world *w, uint64_t id, int32_t token)
 	return w->n_events;
 }
 
-/* The ships of the newest plan: "row:first+n" with a row and its pages, "*" with the state. */
+/* Returns the ships of the newest plan as text. "row:first+n": a row, its first page to ship and the number of pages;
+ * with "*" at the end the state is shipped, too. */
 static const char *ships(struct world *w)
 {
 	buf_reset(&w->text);
@@ -432,7 +435,7 @@ TEST(ships)
 	   "a request whose choices end before they draw ships nothing");
 }
 
-/* Pages and slot of a ship are kept until it is read, even if other requests need room. */
+/* The pages and the slot of a ship are kept until scheduler_shipped, even if other requests need room. */
 TEST(kept)
 {
 	struct scheduler_config c = world_config(2, 12, 64);
@@ -474,7 +477,8 @@ TEST(kept)
 	scheduler_shipped(w->s, id);
 	ok(world_at_baseline(w), "nothing leaks");
 
-	/* The cache has pages, and no state: they are computed again, and the cache keeps its own. */
+	/* The cache has pages of the prompt's beginning, but no state there. So these pages are computed again, and the
+	 * cache keeps its own. */
 	id = submit(w, "abcdX", 1, HANDOFF_SEND, 0);
 	world_step(w, 1);
 	scheduler_shipped(w->s, id);

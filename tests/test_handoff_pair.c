@@ -2,14 +2,14 @@
  * like two workers, against one scheduler that does both. The same tokens must be drawn, to the last bit of a
  * log-probability, even if messages are late or fail and attempts are given up.
  *
- * The model of each of the three computes numbers from everything that a row reads: every cell of its pages, the
- * state it resumes, the counts of its seat. There are three kinds of lives:
+ * Each of the three has a model of a device, which computes numbers from everything that a row reads: every cell of its
+ * pages, the state it resumes, the counts of its seat. A life is one random run of the three. There are three kinds:
  *
  *     TOKENS  a number does not tell how it was computed: every request may begin with any cached prefix
- *     CLEAN   it tells whether a prefill or a decode row computed it, as the bits of a real model do; decoded pages
- *             are not kept, because a request that begins with them has other bits than one that does not
- *     COLD    it tells so, too; the worker that decodes keeps everything, has every prompt computed elsewhere, and must
- *             answer as one that keeps nothing
+ *     CLEAN   a number tells whether a prefill or a decode row computed it, as the bits of a real model do; decoded
+ *             pages are not kept, because a request that begins with them has other bits than one that does not
+ *     COLD    numbers are as in CLEAN; the worker that decodes keeps everything, has every prompt computed elsewhere,
+ *             and must answer as a worker that keeps nothing
  *
  *     test_handoff_pair [SEED [RUNS]] */
 #include <errno.h>
@@ -45,7 +45,7 @@ struct worker {
 	struct fake_device *device;
 	struct draw_result results[2][SEQS];
 	uint32_t n_out;
-	uint64_t first_out; /* its step */
+	uint64_t first_out; /* the step of the oldest plan that is out */
 };
 
 static struct draw_result draw(const struct worker *w, const struct plan *p,
@@ -67,7 +67,7 @@ static struct draw_result draw(const struct worker *w, const struct plan *p,
 	return r;
 }
 
-/* The next plan, run at once; NULL: there is none. */
+/* Makes the next plan and runs it at once. NULL: there is none, or max_plans_out plans are out. */
 static const struct plan *step(struct worker *w)
 {
 	const struct plan *p;
@@ -96,7 +96,7 @@ static uint32_t commit(struct worker *w, struct scheduler_event *events)
 
 /* ---- requests and deliveries ---- */
 
-/* The answer that a client got. */
+/* An answer, as a client gets it. */
 struct answer {
 	struct draw_result draws[SEQS][LEN];
 	uint32_t n[SEQS];
@@ -107,7 +107,7 @@ struct answer {
 struct task {
 	int32_t prompt[LEN];
 	struct scheduler_request r;
-	uint64_t unified, decode; /* ids; 0: not there, or not any more */
+	uint64_t unified, decode; /* ids in the two schedulers; 0: not submitted */
 	struct answer want, got;
 	bool given_up;
 };
@@ -115,11 +115,11 @@ struct task {
 /* A prompt on its way from worker to worker. */
 struct delivery {
 	bool open;     /* the decode worker waits */
-	bool sending;  /* the prefill worker has the request, by `prefill` */
-	bool computed; /* and its first tokens are known: it ships */
+	bool sending;  /* the prefill worker has the request; its id is `prefill` */
+	bool computed; /* the first tokens are known */
 	uint64_t decode, prefill;
 	struct scheduler_prepare to;
-	uint32_t pages_to[LEN]; /* where the pages go */
+	uint32_t pages_to[LEN]; /* ids of the pages to write to */
 	uint32_t pages_from[LEN];
 	bool named[LEN], read[LEN], state_named, state_read;
 	uint32_t state_from;
@@ -147,7 +147,7 @@ static bool chance(uint32_t one_in)
 	return random_below(one_in) == 0;
 }
 
-/* A failed prompt is handed over again, or else computed by the decode worker. */
+/* Returns whether a failed prompt is handed over again; else the decode worker computes it. */
 static bool again(struct life *l)
 {
 	return l->kind == COLD || chance(2);
@@ -178,7 +178,8 @@ static void take_answers(struct life *l, bool unified, const struct scheduler_ev
 
 /* ---- the network ---- */
 
-/* The prefill worker reads the data that its ships named: at once, or later. */
+/* The prefill worker reads data that its ships named and that it has not read yet: all of them (`all`), or a random
+ * part. */
 static void read_delivery(struct life *l, struct delivery *r, bool all)
 {
 	uint32_t first = r->to.ask.n_have / P;
@@ -229,7 +230,7 @@ static void take_ships(struct life *l, const struct plan *p)
 	}
 }
 
-/* The prefill worker loses the prompt, or gives it up; the decode worker is told. */
+/* The prefill worker loses the prompt, or gives it up; the decode worker is told that it failed. */
 static void fail_delivery(struct life *l, struct delivery *r)
 {
 	if (r->sending)
@@ -262,7 +263,8 @@ static void take_prepares(struct life *l)
 	}
 }
 
-/* All is here: it is written, and the request goes on. */
+/* Writes the data of a delivery, which are all here, to the decode worker's device, and lets the request go on. Does
+ * nothing if the decode worker does not wait for the delivery any more. */
 static void deliver(struct life *l, struct delivery *r)
 {
 	struct fake_device *device = l->decode.device;
@@ -289,7 +291,7 @@ static void deliver(struct life *l, struct delivery *r)
 	seen.received++;
 }
 
-/* Something happens to one of the deliveries. */
+/* Makes one delivery that is being sent fail, or reads more of its data; when all of them are read, delivers them. */
 static void network(struct life *l)
 {
 	struct delivery *r = NULL;
@@ -309,7 +311,8 @@ static void network(struct life *l)
 	read_delivery(l, r, false);
 	if (!has_all(l, r))
 		return;
-	/* In either order: data that were read do not change any more. */
+	/* deliver and scheduler_shipped may come in either order, because data that were read do not change any
+	 * more. */
 	if (chance(2))
 		deliver(l, r);
 	scheduler_shipped(l->prefill.s, r->prefill);
@@ -355,7 +358,7 @@ static void step_prefill(struct life *l)
 		return;
 	}
 	if (chance(100)) {
-		/* All its pages and states are gone, also shipped ones. */
+		/* The prefill worker loses all its pages and states, also those that ship. */
 		seen.lost_steps++;
 		(void)scheduler_fail(w->s, events);
 		w->n_out = 0;
@@ -386,7 +389,7 @@ static void submit(struct life *l, const struct task *texts)
 
 	for (uint32_t i = 0; i < n; i++)
 		t->prompt[i] = i < shared ? like->prompt[i] : (int32_t)random_below(VOCAB - 1);
-	/* The next turn of a conversation. */
+	/* The prompt becomes the next turn of an earlier conversation. */
 	if (before && before->got.over && chance(2)) {
 		const struct answer *a = &before->got;
 
@@ -420,7 +423,7 @@ static void submit(struct life *l, const struct task *texts)
 	check(scheduler_submit(l->decode.s, &t->r, &t->decode, NULL) == 0);
 }
 
-/* The client leaves, or (as for a dead peer) the prompt is no longer waited for. */
+/* A client leaves, or the decode worker no longer waits for a prompt, as when a peer is dead. */
 static void give_up(struct life *l)
 {
 	struct task *t = &l->tasks[random_below(l->n_tasks)];

@@ -1,4 +1,4 @@
-/* base/heap: against looking at everything. */
+/* base/heap, against a search of all elements. */
 #include <stdint.h>
 #include <stdlib.h>
 

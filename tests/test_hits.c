@@ -1,6 +1,6 @@
-/* A request's answer does not depend on the part of it that the prefix cache had: a hit gives the answer of a miss.
+/* A request's answer does not depend on how much of its prompt the prefix cache had: a hit gives the answer of a miss.
  *
- *     test_hits DIR float32|bfloat16      DIR: lexis
+ *     test_hits DIR float32|bfloat16      DIR: models/lexis
  *
  * Two hundred prompts of 1 to 3,000 tokens, walks through a random tree of beginnings, each run cold and alone first.
  * Then all of them use the cache, two plans out, arriving at random steps beside one another, with three prefill
@@ -21,10 +21,10 @@ enum {
 	PAGE = 64,
 	ANSWER_MAX = 160,
 	CROWD = 32,	 /* requests that share a pool of pages for two */
-	CROWD_PAGES = 9, /* of the longest of them */
+	CROWD_PAGES = 9, /* pages of the longest of them */
 	CHATS = 6,
 	TURNS = 6,
-	TURN_STEPS = 1000, /* more than a turn of all chats takes */
+	TURN_STEPS = 1000, /* more steps than a turn of all chats takes */
 	CHAT_LONGEST = 4000,
 };
 
@@ -42,7 +42,7 @@ static void random_tokens(int32_t *out, uint32_t n, uint32_t vocab)
 		out[i] = (int32_t)random_below(vocab);
 }
 
-/* 1 .. most, of every order of magnitude: there are long prompts, and time for many. */
+/* Returns a length in 1 .. most. Short ones are likelier: there are long prompts, and time for many. */
 static uint32_t random_length(uint32_t most)
 {
 	uint32_t bound = 4;
@@ -85,13 +85,13 @@ static bool run_alone(struct engine *g, const struct engine_options *o, struct r
 
 /* ---- random prompts ---- */
 
-/* Prompt i: as much as it takes of an earlier one, and tokens of its own. */
+/* Makes prompt i: mostly with the beginning of an earlier one, or all of it, and maybe with tokens of its own. */
 static void make_prompt(int32_t (*prompts)[LONGEST], uint32_t *lengths, uint32_t i, uint32_t vocab)
 {
 	uint32_t shared = 0, n = random_length(LONGEST);
 
 	if (i && random_below(8)) {
-		/* Two are looked at, so that long ones are taken more often. */
+		/* The longer of two is taken, so that long ones are taken more often. */
 		uint32_t a = random_below(i), b = random_below(i);
 		uint32_t from = lengths[a] > lengths[b] ? a : b;
 
@@ -139,7 +139,7 @@ static void test_budget(struct engine *g, struct run_setup setup, const struct r
 
 	memcpy(runs, alone, PROMPTS * sizeof(*runs));
 	for (uint32_t i = 0; i < PROMPTS; i++) {
-		/* Now a few at once, now some steps between. */
+		/* Some arrive at once, some a few steps later; where memory is little, all at once. */
 		step += setup.n_pages || random_below(3) ? 0
 							 : random_below(1 + 4096 / setup.budget);
 		runs[i].arrival = step;
@@ -217,7 +217,7 @@ static void test_tight(struct engine *g, const struct engine_options *o)
 		uint32_t n = i % 4 ? 1 + random_below(62) : 330 + random_below(60);
 
 		random_tokens(prompts[i], n, engine_info(g)->model.vocab_size);
-		/* The long ones begin alike. */
+		/* The long prompts begin alike. */
 		if (i % 4 == 0)
 			memcpy(prompts[i], prompts[0], 4 * PAGE * sizeof(**prompts));
 		alone[i] = run_of(prompts[i], n,
@@ -244,8 +244,8 @@ static float margin(const struct draw_result *d)
 	return d->n_top > 1 ? d->top_logprobs[0] - d->top_logprobs[1] : 0;
 }
 
-/* The largest difference of log-probabilities up to the first other token. 1: that token is no near tie,
- * or the lengths differ. */
+/* Returns the largest difference of log-probabilities before the first token that differs. 1: that token is no near
+ * tie, or the lengths differ. Adds the number of compared tokens to *n_compared. */
 static float nearly_same(const struct run *cold, const struct run *warm, uint32_t *n_compared)
 {
 	float most = 0;
@@ -264,7 +264,7 @@ static float nearly_same(const struct run *cold, const struct run *warm, uint32_
 	return warm->out[0].len == cold->out[0].len ? most : 1;
 }
 
-/* Each turn's prompt is the one before, its (cold) answer, and something new. */
+/* Each turn's prompt is the prompt of the turn before, the answer of that turn without a cache, and new tokens. */
 static void test_chats(struct engine *g, const struct engine_options *o)
 {
 	int32_t(*prompts)[CHAT_LONGEST] = calloc(CHATS * TURNS, sizeof(*prompts));
@@ -301,7 +301,7 @@ static void test_chats(struct engine *g, const struct engine_options *o)
 		if (most > 1e-3f)
 			printf("# chat %u, turn %u: %u of %u cached, off by %g\n", i / TURNS,
 			       i % TURNS, warm[i].hit.n_cached, warm[i].n_prompt, (double)most);
-		/* It continued from tokens that the turn before had generated. */
+		/* The turn continued from tokens that the turn before had generated. */
 		beyond += i % TURNS && warm[i].hit.n_cached > cold[i - 1].n_prompt;
 	}
 	check(worst <= 1e-3f);

@@ -29,7 +29,7 @@ TEST(sizes)
 	ok_all("8.5 bits a weight");
 }
 
-/* Rows of all kinds, by number. */
+/* Fills a row with numbers of one of seven kinds. */
 static void fill(float *x, uint32_t K, uint32_t kind)
 {
 	for (uint32_t k = 0; k < K; k++) {
@@ -92,7 +92,7 @@ TEST(quantize)
 	ok(scales[0] == 0 && !q[0] && scales[1] > 0, "a group below the smallest scale is zero");
 }
 
-/* Every byte of every word is where int8.h says, and nothing else is there. */
+/* Packs a panel. Checks that every byte of every word is as int8.h says, and that nothing behind them is written. */
 static void panel(uint32_t rows, uint32_t K, uint32_t group)
 {
 	const uint32_t padded = KERNEL_LD(K), groups = int8_groups(K, group);

@@ -3,14 +3,15 @@
  *     test_invariance DIR float32|bfloat16 [full]
  *
  * Thirty-two requests of different lengths (whole chunks, one token more and one less, prompts that the budget cuts),
- * greedy, drawn and penalised, some with several choices. Each runs alone first; then they run in batches of 8 and
- * 32, arriving at different steps, with several prefill budgets, with pages, slots and seats renamed, and again and
- * again in the same memory. Some request scores of their prompt. Every token and every bit of every log-probability
- * must be the same as alone, with every kernel variant that runs here, with a decode step in one launch and in many,
- * and for pages of 64 and 128 tokens; and the variants must agree with one another, except nvidia, which must agree with
+ * greedy, drawn and penalised, some with several choices. Each runs alone first; then they run in batches of 8 and 32,
+ * arriving at different steps, with several prefill budgets, with pages, slots and seats renamed, and again and again
+ * in the same memory. Some request scores of their prompt. Every token and every bit of every log-probability must be
+ * the same as alone, with every kernel variant that runs here, with a decode step in one launch and in many, and for
+ * pages of 64 and 128 tokens; and the variants must agree with one another, except nvidia, which must agree with
  * itself. In float32 the x86 kernels are the generic ones, so one engine there has them. `full` runs every combination
- * and more orders of pages, otherwise the large batches are the shuffled ones. Environment: SYNTHETIC for weights made up
- * from DIR's config.json, VARIANT for the engines of one variant alone. */
+ * and more orders of pages; without it only the large batches run with pages renamed, and only the small ones without.
+ * Environment: SYNTHETIC for weights made up from DIR's config.json, VARIANT for the engines whose names begin with it
+ * alone. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -53,7 +54,7 @@ static void count_step(void *arg, const struct plan *p, const struct draw_result
 	s->scored_beside += p->n_scores && p->n_rows > p->n_scores;
 }
 
-/* The same requests each time. Every third, and all with several choices, are drawn at random; every sixth is
+/* Makes the same requests each time. Every third, and all with several choices, are drawn at random; every sixth is
  * penalised. */
 static void make_requests(struct run *runs, int32_t *prompts, uint32_t vocab, uint32_t max_len)
 {
@@ -145,7 +146,8 @@ static const char *dtype_name(enum engine_dtype t)
 	return t == ENGINE_BFLOAT16 ? "bfloat16" : "float32";
 }
 
-/* One engine. ret_alone gets the answers of each request alone; false: the engine does not open. */
+/* Runs all requests in one engine, alone and in batches. ret_alone gets the answers of each request alone. False: the
+ * engine does not open. */
 static bool test_engine(const struct engine_options *o, const char *variant, bool full,
 			int32_t *prompts, struct run *ret_alone)
 {
@@ -195,7 +197,8 @@ static bool test_engine(const struct engine_options *o, const char *variant, boo
 static const char cuts[] = "tigon tuning 1\n" CUTS_OF("generic", "float32")
 	CUTS_OF("generic", "bfloat16") CUTS_OF("x86", "float32") CUTS_OF("x86", "bfloat16");
 
-/* Every variant and page size against the first. */
+/* Tests the engines of a table, and compares the answers of each with those of the first row (of nvidia: of the first
+ * nvidia row), if that ran. */
 static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 {
 	static const struct {
@@ -204,12 +207,12 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		uint32_t page_tokens;
 		bool separate; /* no step in one launch */
 		bool plain;    /* weights are not coded */
-		bool tuned;    /* cut otherwise at most sizes */
+		bool tuned;    /* with the cuts above */
 		enum {
 			ALWAYS,
-			BFLOAT16, /* in float32 it has the kernels and weights of a row with another name */
+			BFLOAT16, /* in float32 another row has the same kernels and weights */
 			FULL
-		} when; /* with `full` all run */
+		} when; /* without `full`: always, in bfloat16 alone, or never */
 	} engines[] = {
 		{ENGINE_KERNELS_GENERIC, "generic", 64},
 		{ENGINE_KERNELS_X86, "x86", 64, .when = BFLOAT16},

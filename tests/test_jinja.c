@@ -105,7 +105,8 @@ static char *next_field(char **line)
 	return field;
 }
 
-/* Whether text_recase makes the other four texts of a line of casing.py of its first one. Changes the line. */
+/* A line of casing.py has a text and that text in four other cases. Returns whether text_recase makes the four of the
+ * first. Changes the line. */
 static bool is_like_python(char *line)
 {
 	static const enum casing casings[] = {CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE};

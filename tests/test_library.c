@@ -1,8 +1,8 @@
-/* kernels/library.c: of processes that start at the same time one compiles a program. A FIFO in place of a file of the
- * cache stops none of them. Old temporary files are deleted.
+/* kernels/library.c: of several processes that start at the same time, one compiles a program. A FIFO in place of a
+ * file of the cache stops none of them. Old temporary files are deleted.
  *
  *     test_library              the tests
- *     test_library child DIR    makes one program with the cache in DIR; prints the number that it compiled: 0 or 1 */
+ *     test_library child DIR    gets one program, with the cache in DIR; prints how many it compiled: 0 or 1 */
 #include "kernels/library.h"
 
 #include <dirent.h>
@@ -89,7 +89,7 @@ TEST(fifo)
 	is_int(run(scratch_dir, 1), 0, "nor is one that should be the lock");
 }
 
-/* Writes a file whose last change was so many hours ago. */
+/* Writes a file, and sets the time of its last change to that many hours ago. */
 static void write_old(const char *name, int hours)
 {
 	const struct timespec then = {.tv_sec = time(NULL) - hours * 3600};

@@ -1,6 +1,6 @@
-/* kernels/library.c: a program is compiled once, and then read from the cache. If its file is damaged, it is compiled
- * again. If memory is too short to read the file, this is not taken for damage: the file is kept, and read again under
- * the lock. A file that cannot be written leaves nothing behind. */
+/* kernels/library.c: a program is compiled once, and then read from the cache. If its file is damaged, the program is
+ * compiled again. If memory is too short to read the file, this is not taken for damage: the file is kept, and read
+ * again when the process has locked the program. A file that cannot be written leaves nothing behind. */
 #include "tests/short_memory.h"
 
 #include <dirent.h>
@@ -43,7 +43,7 @@ static const char *logged(void)
 	return text;
 }
 
-/* Writes the path of the only compiled program in the cache. */
+/* Writes the path of the cache's only compiled program to `path`. */
 static void cache_file(char *path, size_t size)
 {
 	DIR *d = opendir(cache);
@@ -76,7 +76,7 @@ static void attempt_read(void *arg, unsigned long n)
 
 static bool fdopen_fails;
 
-/* Stands before the function of libc. */
+/* Replaces the function of libc: fails if fdopen_fails is set. */
 FILE *fdopen(int fd, const char *mode)
 {
 	static FILE *(*real)(int, const char *);
@@ -111,7 +111,7 @@ static void test_unwritten(const char *path)
 	is_int(files(), n - 1, "and nothing is left of the file");
 }
 
-/* The header of the file names more bytes than the file has. */
+/* Takes the program when the header of its file names more bytes than the file has, and the n-th allocation fails. */
 static void attempt_header(void *path, unsigned long n)
 {
 	const uint64_t bytes = 200 << 20;

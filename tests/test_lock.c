@@ -1,4 +1,4 @@
-/* prefix_cache/lock: locked and pinned nodes stay. Two tokens a page. */
+/* prefix_cache/lock: a locked node is not evicted, nor is a pinned state with its node. Two tokens a page. */
 #include "tests/prefix_fixture.h"
 #include "tests/tap.h"
 
@@ -76,7 +76,7 @@ TEST(pins)
 	prefix_cache_unpin(c, 0);
 	is_int(stats(c).free_slots, 2, "the last one frees it");
 
-	/* A request's own slot, pinned before it is handed over. */
+	/* A request's own slot, pinned before it is handed over to the tree. */
 	c = new_cache(2, 2, 4, 2);
 	n = grow(c, begin(c), "ab");
 	check(prefix_cache_take_slot(c) == 0);

@@ -1,4 +1,5 @@
-/* base/log: a log that nobody reads takes what it has room for, and costs nobody any time. */
+/* base/log: a log that nobody reads takes the lines that it has room for and drops the others. Only log_last waits for
+ * a reader, and not for ever. Lines about progress. */
 #include "base/log.h"
 
 #include <fcntl.h>
@@ -15,13 +16,13 @@ enum { LINES = 3000 };
 
 static char text[1 << 20];
 
-/* Makes fd standard error. */
+/* Makes standard error a copy of fd. */
 static void log_into(int fd)
 {
 	dup2(fd, STDERR_FILENO);
 }
 
-/* Reads all that is in a pipe or a file now, without waiting for more, and returns it as text. */
+/* Reads all that fd has now, without waiting for more, and returns it as text. */
 static const char *read_all(int fd)
 {
 	size_t n = 0;
@@ -43,7 +44,8 @@ static size_t count(const char *in, const char *what)
 	return n;
 }
 
-/* Writes more lines than there is room for, then reads them, then writes one more. */
+/* Writes more lines than there is room for, and reads those that came. Then writes single lines, the last one when the
+ * reader has gone. */
 static void unread(const char *name, int reader, int writer)
 {
 	uint64_t before = log_dropped(), dropped;
@@ -110,7 +112,8 @@ TEST(file)
 	int fd = open(scratch_path("log"), O_RDWR | O_CREAT | O_TRUNC, 0600);
 	uint64_t before = log_dropped();
 
-	/* The first line in the file tells how many lines were dropped since the former reader had gone. */
+	/* If an earlier test dropped lines that the log has not told of, the file begins with one line more, which says
+	 * how many. It is not an "info: line". */
 	log_into(fd);
 	for (int i = 0; i < LINES; i++)
 		log_info("line %d", i);

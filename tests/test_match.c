@@ -1,4 +1,4 @@
-/* prefix_cache/match: how far a prompt goes, and why not further. Two tokens a page. */
+/* prefix_cache/match: how much of a prompt the cache has, and why not more. Two tokens a page. */
 #include "tests/prefix_fixture.h"
 #include "tests/tap.h"
 
@@ -86,7 +86,7 @@ TEST(came_back)
 	struct prefix_cache *c = new_cache(2, 2, 3, 3);
 
 	leave(c, "abcdef", PREFIX_CHECKPOINT_PROMPT);
-	leave(c, "uvwx", PREFIX_CHECKPOINT_PROMPT); /* needs two pages: the three go */
+	leave(c, "uvwx", PREFIX_CHECKPOINT_PROMPT); /* all three pages of abcdef are evicted */
 	leave(c, "ab", PREFIX_CHECKPOINT_PROMPT);
 	ok(match(c, "abcde").n_tokens == 2 && match(c, "abcde").miss == PREFIX_MISS_EVICTED_PAGE,
 	   "the beginning came back, what followed is still known to have been evicted");
@@ -145,7 +145,7 @@ TEST(variants)
 	prefix_cache_unlock(c, n2);
 }
 
-/* The state may be in one variant and the deepest pages in another. */
+/* Paths of the same tokens with different origins: one may have the state, and another one the deepest pages. */
 TEST(variants_apart)
 {
 	struct prefix_cache *c = new_cache(2, 2, 32, 16);
@@ -161,7 +161,7 @@ TEST(variants_apart)
 	   "resumes in the one, knows of the other");
 }
 
-/* Many origins of the same text: a match tries a bounded number of them and stays right. */
+/* Many origins of the same tokens: a match tries a bounded number of them, and still finds the best one. */
 TEST(many_variants)
 {
 	enum { N = 300 };
@@ -179,7 +179,7 @@ TEST(many_variants)
 	ok(match(c, "abc").origin == PREFIX_PREFILLED, "the clean one is tried first among 301");
 }
 
-/* Pages without a state, used by a request that brings the state along. */
+/* A match of pages alone (pages_only), for a request that needs no state. */
 TEST(pages_only)
 {
 	struct prefix_cache *c = new_cache(2, 4, 16, 8);

@@ -9,7 +9,7 @@
 
 static struct metrics m;
 
-/* The value of a line, or -1. */
+/* Returns the value of the line whose name, with its labels, is `name`. -1: there is none. */
 static double value(const char *text, const char *name)
 {
 	size_t len = strlen(name);
@@ -94,7 +94,7 @@ int main(void)
 	metrics_init(&m);
 	buf_init(&out, 1 << 20);
 	metrics_observe(&m, METRICS_TTFT, 1000000);	   /* 1 ms: on a bound */
-	metrics_observe(&m, METRICS_TTFT, 1000001);	   /* just above */
+	metrics_observe(&m, METRICS_TTFT, 1000001);	   /* just above it */
 	metrics_observe(&m, METRICS_TTFT, 3000000000u);	   /* 3 s */
 	metrics_observe(&m, METRICS_TTFT, 9000000000000u); /* above all bounds */
 	metrics_response(&m, "/a", 200);
@@ -167,7 +167,6 @@ int main(void)
 		check(!strstr(p + 1, line));
 	}
 	ok_all("a metric has one TYPE line");
-	/* Buckets never fall. */
 	for (const char *p = strstr(text, "inter_token_latency_seconds_bucket"); p;
 	     p = strstr(p + 1, "inter_token_latency_seconds_bucket")) {
 		double le = strtod(strchr(p, '"') + 1, NULL);

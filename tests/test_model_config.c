@@ -1,5 +1,5 @@
-/* engine/checkpoint/model_config: the families are read correctly; configurations that cannot be computed are refused
- * by name. */
+/* engine/checkpoint/model_config: the configurations of all families are read correctly; one that is wrong or cannot be
+ * computed is refused with a sentence. */
 #include <errno.h>
 #include <math.h>
 
@@ -10,7 +10,7 @@
 #include "tests/tap.h"
 
 static struct err error;
-static struct model_config c; /* the one that was read last */
+static struct model_config c; /* the configuration that was read last */
 
 static int parse(const char *json, const char *generation)
 {
@@ -21,7 +21,7 @@ static int parse(const char *json, const char *generation)
 				  strlen(generation), &c, &error);
 }
 
-/* A flat configuration of the family with some more keys. */
+/* Parses an object with this model_type and the keys in `more`. */
 static int parse_with(const char *type, const char *more)
 {
 	char json[4096];
@@ -68,7 +68,7 @@ static const char qwen3_next[] =
 	"'shared_expert_intermediate_size':512,'tie_word_embeddings':false,"
 	"'use_sliding_window':false,'vocab_size':151936}";
 
-/* Of Qwen3-0.6B. */
+/* The configuration of Qwen3-0.6B. */
 static const char qwen3[] =
 	"{'architectures':['Qwen3ForCausalLM'],'attention_bias':false,'attention_dropout':0.0,"
 	"'bos_token_id':151643,'eos_token_id':151645,'head_dim':128,'hidden_act':'silu',"

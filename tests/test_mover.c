@@ -1,5 +1,5 @@
-/* daemon/steps/mover.c between a scheduler and models of a store and a device, so that each copy and each answer
- * comes when the test wants it. */
+/* daemon/steps/mover.c with a real scheduler. Functions of this file stand in for the store and the device, so that
+ * each copy ends and each answer comes when the test wants it. */
 #include "daemon/steps/mover.h"
 
 #include <errno.h>
@@ -25,15 +25,15 @@ static uint32_t n_calls, n_touched, n_put;
 
 static struct store {
 	bool ready;			 /* has room */
-	uint64_t asked_with, most_asked; /* of store_ready */
+	uint64_t asked_with, most_asked; /* `more` of store_ready: the last one, the largest one */
 	struct store_event events[64];
 	uint32_t n_events;
-	void *gets[64]; /* tags of those asked for */
+	void *gets[64]; /* tags of the calls of store_get, whose items are in got */
 	struct tier_item got[64];
 	uint32_t n_gets;
 } store;
 
-static uint32_t blocks; /* that are alive */
+static uint32_t blocks; /* number of blocks that were made and not yet freed */
 
 static void note(enum call_type type, const struct tier_item *item)
 {
@@ -291,7 +291,7 @@ TEST(down)
 	ok_all("and no block is left");
 }
 
-/* Bytes of items that are written back while all of them are given up. */
+/* All items are given up while the device still copies their bytes to host memory. */
 TEST(17)
 {
 	struct world *w = open_world();
@@ -316,7 +316,8 @@ TEST(17)
 	ok_all("17: write-backs that are given up");
 }
 
-/* A request waits for items; everything it asked for is there. */
+/* Returns the id of a request that waits for the load of six items: five pages, then a state. The store has been asked
+ * for all six, and has not answered. */
 static uint64_t begin_load(struct world *w)
 {
 	uint64_t id;

@@ -1,4 +1,4 @@
-/* protocol/openai: bodies of /v1/chat/completions and /v1/completions to structs. */
+/* protocol/openai: bodies of /v1/chat/completions and /v1/completions are parsed into structs. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static int parse(bool chat, const char *body)
 	return parse_bytes(chat, body, strlen(body));
 }
 
-/* Puts members into a body that is fine otherwise: `"a":1` -> {"messages":[...],"a":1}. */
+/* Parses a body that is valid but for `members`: of 'a':1 a chat body is {"messages":[...],"a":1}. */
 static int parse_with(bool chat, const char *members)
 {
 	char body[4096];
@@ -257,7 +257,7 @@ TEST(prompts)
 	   "two prompts of ids");
 }
 
-/* Messages in, messages of the context out. */
+/* Checks that a chat body with the messages `in` gives the template the messages `want`. */
 static void messages(const char *in, const char *want, const char *what)
 {
 	char body[4096];
@@ -338,7 +338,7 @@ TEST(messages)
 		 "parts with a refusal or with thinking");
 }
 
-/* The order of an object's members matters to templates that print it. */
+/* The order of an object's members matters to templates that print the object. */
 TEST(order)
 {
 	char *text;
@@ -413,9 +413,9 @@ TEST(tools)
 }
 
 struct bad {
-	int kind; /* 'c' chat, 'p' completion (prompt): members; 'C', 'P': a whole body */
+	int kind; /* chat: 'c' or 'C', completion: 'p' or 'P'; body has members ('c', 'p'), or is whole ('C', 'P') */
 	const char *body;
-	const char *param, *text; /* exact; NULL: not looked at */
+	const char *param, *text; /* what the error has to have; text NULL: any text */
 	int code;
 };
 
@@ -430,8 +430,8 @@ static const struct bad bads[] = {
 	{'C', "{} x", "", NULL},
 	{'C', "{'a':NaN}", "", NULL},
 	{'C', "{'a':1e999}", "", NULL},
+	/* A whole number of any size is read; only `messages` is missing. */
 	{'C', "{'a':99999999999999999999}", "messages", NULL},
-	/* an unknown member */
 	{'C', "{'a':1e999,'b':99999999999999999999}", "", NULL},
 	{'C', "{'a':99999999999999999999", "", NULL},
 	{'C', "{'a':1,'a':2}", "",
@@ -656,7 +656,7 @@ TEST(bad)
 	ok_all("failures leave *ret alone");
 }
 
-/* A table is made for each stop string, so a stop string has a bound. */
+/* The server makes a table for each stop string, so the length of a stop string has a bound. */
 TEST(stop_length)
 {
 	char members[STOP_BYTES_MAX + 32];
@@ -678,7 +678,8 @@ static void *failing_malloc(size_t n)
 	return allocations_left-- > 0 ? malloc(n) : NULL;
 }
 
-/* Every allocation of the JSON library fails once; AddressSanitizer sees leaks. */
+/* In each round the JSON library gets one allocation more than in the round before, and no further ones, until parsing
+ * succeeds. AddressSanitizer sees leaks. */
 TEST(out_of_memory)
 {
 	static const char body[] =
@@ -734,7 +735,7 @@ TEST(pace)
 	buf_release(&body);
 }
 
-/* Large and hostile bodies are taken, or refused with a sentence, and quickly. */
+/* Large and hostile bodies are taken or refused, and none of them takes long. */
 TEST(bounds)
 {
 	static const char *const fills[] = {"[", "{\"a\":", "[],", "1,", "{},"};

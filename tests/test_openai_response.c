@@ -42,7 +42,7 @@ static void stream_role(const struct openai_head *h, uint32_t index, const int32
 	write_out(&o, NULL);
 }
 
-/* A piece of a text. scored: a piece with its tokens. */
+/* piece: a piece of a choice's text. scored: a piece that has its tokens, too. */
 static struct openai_delta piece(const char *content)
 {
 	return (struct openai_delta){.content = content, .content_len = strlen(content)};
@@ -256,7 +256,8 @@ TEST(chat_logprobs)
 	      "reasoning has none");
 }
 
-/* Writes the tokens of a chat choice's content into `text`: of each its text, "|", its bytes in hexadecimal, a blank. */
+/* Takes a chat body. Writes the tokens of its first choice's log-probabilities into `text`: of each token its text,
+ * "|", its bytes in hexadecimal, and a blank. */
 static void join(const char *json, char *text, size_t max)
 {
 	json_t *root = json_loads(json, 0, NULL), *content;
@@ -358,7 +359,7 @@ TEST(completion_logprobs)
 	      "offsets count characters and go on");
 }
 
-/* An echoed prompt comes first, and of its first token nothing is known. */
+/* An echoed prompt comes first. Its first token has no log-probability. */
 TEST(echo)
 {
 	struct openai_head h = head(false);
@@ -481,7 +482,7 @@ TEST(token_lists)
 	openai_tokens_release(&t);
 }
 
-/* Every list and text of an answer is longer than a slice of it that openai_write writes at once. */
+/* Every text and every list of this answer is longer than the slices in which response.c writes texts and ids. */
 TEST(long_answers)
 {
 	enum { N = 3000, BYTES = 40000 };
@@ -607,7 +608,8 @@ TEST(writer)
 		{"\"\\/", "\"\\\"\\\\/\""},
 		{"\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82\xf4\x8f\xbf\xbf",
 		 "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82\xf4\x8f\xbf\xbf\""},
-		/* overlong, surrogate, past the end, a start without its end, a lone end */
+		/* two overlong forms, a surrogate, a value beyond the last code point, two characters without their
+		 * end, and an end without its character */
 		{"\xc0\xaf", "\"\xef\xbf\xbd\xef\xbf\xbd\""},
 		{"\xe0\x80\xaf", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},
 		{"\xed\xa0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},

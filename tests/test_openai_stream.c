@@ -6,7 +6,7 @@
 #include "tests/openai_pieces.h"
 #include "tests/small_vocabulary.h"
 
-/* A client's view of a stream: all pieces of one choice added up. */
+/* What a client gets of one choice: the chunks of a stream added up, or the choice of a whole body. */
 struct sum {
 	struct buf content, reasoning;
 	json_t *tokens, *ids; /* arrays: log-probability entries, token ids */
@@ -63,12 +63,13 @@ static void sum_release(struct sum *s)
 
 enum { TOKENS_MAX = 40 };
 
-/* A made-up choice: drawn tokens, and the text of a detokenizer. */
+/* A made-up choice: drawn tokens and their text. */
 struct made {
 	struct openai_token tokens[TOKENS_MAX];
 	int32_t ids[TOKENS_MAX];
-	size_t n, end[TOKENS_MAX]; /* bytes of `raw` up to the token's end */
-	struct buf raw, text;	   /* bytes, and the same as UTF-8 */
+	size_t n, end[TOKENS_MAX]; /* end: bytes of `raw` up to the end of each token */
+	/* raw: the bytes of the tokens; text: the UTF-8 that stream() made of them */
+	struct buf raw, text;
 };
 
 static void make(struct made *m)
@@ -91,7 +92,8 @@ static void make(struct made *m)
 	}
 }
 
-/* Streams a choice in pieces of random size: a token rides with the piece that covers its bytes. */
+/* Streams a choice in pieces of random size, and adds its chunks to *s. The log-probabilities of a token are in the
+ * piece that has the token's last byte; its id may be in any piece. */
 static void stream(const struct openai_head *h, struct made *m, const char *reasoning,
 		   struct sum *s)
 {
@@ -111,7 +113,7 @@ static void stream(const struct openai_head *h, struct made *m, const char *reas
 			int n = utf8_sequence(p, m->raw.len - raw, &cut);
 
 			if (cut)
-				break; /* it is held back to the end */
+				break; /* half a character at the end of the text becomes U+FFFD below */
 			if (n < 0)
 				buf_puts(&piece, "\xef\xbf\xbd");
 			else

@@ -191,7 +191,7 @@ TEST(errors)
 	   "a very long name");
 }
 
-/* A prefill worker at the registry, with more of its options. */
+/* Parses the command line of a prefill worker that has a registry; the further arguments are more options. */
 #define PREFILL(o, e, ...) \
 	PARSE(o, e, "--model=m", "--role=prefill", "--registry=tcp://127.0.0.1:1", __VA_ARGS__)
 

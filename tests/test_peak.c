@@ -1,4 +1,4 @@
-/* The measurements of the bench: known devices, and that measured values are possible. */
+/* kernels/peak.c: the peaks that are known of some devices; measured peaks are possible values. */
 #include <stdlib.h>
 
 #include "engine/device.h"
@@ -45,7 +45,8 @@ static void test_known(void)
 	   "the better of each");
 }
 
-/* A loop that a compiler saw through, or memory that a cache holds, would be faster than any machine. */
+/* Measured values have to be possible: a loop that the compiler removed, or memory that a cache holds, would give more
+ * than a machine can reach. */
 static void test_possible(const struct device *d, enum kernel_variant variant)
 {
 	const char *name = kernels_variant_name(variant);
@@ -65,7 +66,8 @@ static void test_possible(const struct device *d, enum kernel_variant variant)
 	}
 	printf("# %s: read %.1f, copy %.1f GB/s, float %.1f, bf16 %.1f GFLOP/s, int8 %.1f GOP/s\n",
 	       name, m.read / 1e9, m.copy / 1e9, m.flops / 1e9, m.dot / 1e9, m.int8 / 1e9);
-	/* Two FMAs of 16 floats a cycle, or 128 of one float, at 6 GHz; vdpbf16ps and mma do more. */
+	/* In each compute unit two FMAs of 16 floats a cycle on a CPU, or 128 of one float on a GPU, at 6 GHz.
+	 * vdpbf16ps and mma do more. */
 	most = units * 6e9 * (d->cpu ? 64 : 256);
 	ok(m.read > 1e8 && m.copy > 1e8 && m.read < 2e13 && m.copy < 2e13,
 	   "%s: bandwidths that can be", name);
@@ -74,7 +76,7 @@ static void test_possible(const struct device *d, enum kernel_variant variant)
 	   name);
 	ok(m.int8 >= m.flops && m.int8 < (d->cpu ? 4 : 64) * most,
 	   "%s: int8 arithmetic that can be", name);
-	/* Here int8 must only be faster: how much faster is for a bench on an idle machine to say. */
+	/* int8 must only be faster than float. A bench on an idle machine says how much faster it is. */
 	if (int8_has_instruction(variant))
 		ok(m.int8 > m.flops, "%s: an instruction for int8", name);
 	if (variant == KERNELS_GENERIC)

@@ -1,5 +1,5 @@
-/* The table of peers: heartbeats, cached pages, the choice of a peer for a prompt; beside a naive model; and at full
- * size. */
+/* The table of peers: heartbeats, cached pages, and the choice of a peer for a prompt; random events, compared with a
+ * naive model; a table of full size. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@
 
 static const uint64_t seed[2] = {0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9};
 
-/* Key i of prompt `prompt`, as good as a hash. */
+/* Returns key i of a prompt. Such keys are spread like hashes. */
 static struct wire_key key(uint32_t prompt, uint32_t i)
 {
 	uint64_t v[2] = {(prompt + 1) * 0x9e3779b97f4a7c15u, (i + 1) * 0xd6e8feb86659fd93u};
@@ -118,7 +118,7 @@ TEST(states)
 	peers_free(p);
 }
 
-/* A worker that was stopped for an hour declares no peer dead before it has asked. */
+/* A decode worker that was stopped for an hour makes no peer Dead before it has sent the peer another PING. */
 TEST(stopped)
 {
 	struct peers *p = peers_new(seed, 5 * SECOND);
@@ -597,7 +597,7 @@ TEST(random)
 
 		now += random_below(SECOND / 10);
 		if (!m[i].used) {
-			/* Numbers are given from below. */
+			/* A new peer gets the lowest number that is free. */
 			for (i = 0; m[i].used;)
 				i++;
 			snprintf(name, sizeof(name), "tcp://%u:%d", i, event);
@@ -693,7 +693,7 @@ TEST(size)
 
 		snprintf(name, sizeof(name), "tcp://%u:1", i);
 		check(add(p, name) == i && !peers_hello(p, i, &h, 0));
-		/* Nearly half are pages of prompts that all peers have. */
+		/* Nearly half of each peer's pages are of prompts that all peers have. */
 		for (uint32_t prompt = 0; prompt < SHARED + OWN; prompt++) {
 			keys_of(prompt < SHARED ? prompt : 1000 * (i + 1) + prompt, PAGES, k);
 			check(peers_sent(p, i, k, PAGES, i) == 0);
@@ -703,7 +703,7 @@ TEST(size)
 	ok_all("64 peers with 100000 pages");
 	filled = seconds() - begin;
 	for (uint32_t i = 0; i < ROUNDS; i++) {
-		/* The oldest shared ones have left. */
+		/* Some pages of the first shared prompt have left, so later prompts are asked for. */
 		keys_of(20 + i % 70, PAGES, k);
 		begin = seconds();
 		check(peers_choose(p, k, PAGES, 0, &who, &cached));

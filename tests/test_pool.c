@@ -1,4 +1,4 @@
-/* prefix_cache/pool: against a plain array of reference counts. */
+/* prefix_cache/pool, compared with a plain array of reference counts. */
 #include <stdlib.h>
 
 #include "prefix_cache/pool.h"
@@ -48,13 +48,14 @@ TEST(edges)
 	ok_all("sizes around the width of a word, two and three levels");
 }
 
-/* Random get, ref and put on a pool of n ids; `order` is the order of handing out. */
+/* Random get, ref and put on a pool of n ids. pool_get has to give out the free id that is first in `order`. */
 static void run_model(struct pool *p, uint32_t n, const uint32_t *order, uint32_t events)
 {
 	uint32_t *refs = calloc(n, sizeof(*refs)), used = 0;
 
 	for (uint32_t e = 0; e < events; e++) {
-		/* Phases that fill and phases that empty, so that both ends are seen. */
+		/* In some phases most events take an id, in others most give one back, so that the pool is empty at
+		 * times and full at times. */
 		uint32_t op = random_below(10), filling = (e / (2 * n)) % 2 ? 6 : 3;
 
 		if (op < filling) {

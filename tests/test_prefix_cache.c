@@ -1,4 +1,4 @@
-/* prefix_cache/prefix_cache: using a match, memory, and the views. Two tokens a page. */
+/* prefix_cache/prefix_cache.c: using a match, memory, and the views. Pages have two tokens. */
 #include <errno.h>
 
 #include "tests/prefix_fixture.h"
@@ -127,7 +127,7 @@ TEST(walk)
 	prefix_cache_unlock(c, n);
 }
 
-/* The pools hand out ids, smallest first, unless shuffled; nothing else depends on the ids. */
+/* The pools give out the smallest free id, unless they are shuffled. Nothing else depends on the ids. */
 TEST(shuffled_is_the_same)
 {
 	struct prefix_cache *plain = new_cache(2, 2, 8, 4), *shuffled = new_cache(2, 2, 8, 4);

@@ -1,6 +1,6 @@
-/* The prefix cache beside a naive model (prefix_model.h), over a million random events: pools are partitioned and all
- * comes back at the end; a refusal changes nothing; a hit can be resumed; locked and pinned nodes stay; no request
- * writes a state that others share; a state is published where it was written.
+/* The prefix cache compared with a naive model (prefix_model.h), over a million random events: both find the same
+ * matches; each page and slot is free, held by a request or held by the tree, and all are free at the end; a call that
+ * is refused changes nothing; locked pages and pinned states are not evicted.
  *
  *     test_prefix_random [seed [runs [events]]] */
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* An engine's report of its launches: all of them, with shapes, experts and times.
+/* An engine notes all its launches, with shapes, experts and times, while it is told to.
  *
  *     test_profile DIR      DIR: lexis */
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 
 enum { PROMPT = 192, STREAMS = 3 };
 
-/* Of a step without a prompt on a CPU: the layers, and the draws. */
+/* The most launches that a step without a prompt may take on a CPU, for its layers and its draws. */
 enum { LAUNCHES_MAX = 4 };
 
-/* As PoCL names its devices. */
+/* Returns whether the device has a name of the kind that PoCL gives to CPUs. */
 static bool is_cpu(const struct engine *g)
 {
 	const char *name = engine_info(g)->device_name;
@@ -38,7 +38,7 @@ static struct engine *open_engine(const char *dir, bool profile, struct err *e)
 	return engine_open(&o, &g, e) < 0 ? NULL : g;
 }
 
-/* A prompt of n tokens in stream 0, or a token of each of n streams behind such a prompt. */
+/* Runs a step: a prompt of n tokens in stream 0; or, if `decode`, one token of each of n streams at position PROMPT. */
 static bool step(struct engine *g, uint32_t n, bool decode)
 {
 	static const uint32_t pages[STREAMS][4] = {{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}};
@@ -75,7 +75,7 @@ static bool step(struct engine *g, uint32_t n, bool decode)
 	return true;
 }
 
-/* Launches of a kernel among those noted. */
+/* Returns the number of launches of a kernel among the n that were noted. */
 static uint32_t count(const struct kernel_timing *t, size_t n, const char *kernel)
 {
 	uint32_t found = 0;

@@ -1,4 +1,4 @@
-/* kernels/ptx: hidden instructions become instructions, in text that is for sm_90 and in no other. */
+/* kernels/ptx: comments "//@..." become instructions in a text for sm_90; a text for any other target is refused. */
 #include "kernels/ptx.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "tests/tap.h"
 
-/* Whether a text becomes `want`; NULL: whether it is refused. */
+/* Returns whether ptx_reveal makes `want` of the text; with `want` NULL: whether ptx_reveal refuses the text. */
 static bool reveals(const char *text, const char *want)
 {
 	size_t bytes = 0;

@@ -1,4 +1,4 @@
-/* prefix_cache/radix: links, edges and the map, without pools. Two tokens a page. */
+/* prefix_cache/radix: nodes, their edges, and the map that finds nodes, without pools. Most pages have two tokens. */
 #include <stdlib.h>
 
 #include "prefix_cache/pool.h"
@@ -138,7 +138,7 @@ TEST(variants)
 	radix_release(&t);
 }
 
-/* Every length of page is hashed to its last token. */
+/* Whatever the length of pages, every token of a page counts for its hash. */
 TEST(hash)
 {
 	for (uint32_t page_tokens = 1; page_tokens < 20; page_tokens++) {
@@ -161,7 +161,7 @@ TEST(hash)
 	ok_all("a hash covers its page and what came before, nothing else");
 }
 
-/* Nothing recurses: a path of 200,000 nodes is taken down. */
+/* radix_release does not recurse: it frees a path of 200,000 nodes. */
 TEST(deep)
 {
 	struct prefix_node *n;

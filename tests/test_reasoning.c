@@ -1,6 +1,6 @@
 /*
- * Reasoning and content: by example, then random texts cut at random places against a naive
- * reading of the whole text.
+ * protocol/output/reasoning: texts are divided into reasoning and content. First examples; then random
+ * texts, cut at random places, are compared with a naive function that reads the whole text.
  */
 #include <stdlib.h>
 
@@ -30,7 +30,7 @@ static void example(bool inside, const char *text, const char *reasoning, const 
 {
 	size_t len = strlen(text);
 
-	/* Cut in two at each place, and into single bytes. */
+	/* The text is cut in two at each place, and then into single bytes. */
 	for (size_t cut = 0; cut <= len + 1; cut++) {
 		struct reasoning r;
 		struct outcome o;
@@ -79,7 +79,7 @@ TEST(examples)
 	example(false, "<think<think>a</</think>/", "a</", "<think/");
 }
 
-/* A tag at text, or NULL. */
+/* Returns the tag with which the text begins, or NULL. */
 static const char *tag_at(const char *text)
 {
 	if (!strncmp(text, opening, strlen(opening)))

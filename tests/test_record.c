@@ -1,5 +1,5 @@
-/* daemon/steps/record.c and daemon/cli/simulate/replay.c: recorded calls make the same plans again, also if prompts
- * come from another worker or go there. (Recordings of a whole daemon are in http/test_simulate.py.) */
+/* daemon/steps/record.c and daemon/cli/simulate/replay.c: recorded calls make the same plans again, also if
+ * prompts come from another worker or are sent to one. (Recordings of a whole daemon are in http/test_simulate.py.) */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static bool plan(struct world *w, struct record *r)
 	return w->plan;
 }
 
-/* Runs all requests; every token is 1. */
+/* Runs and records steps until there is none to plan. Every drawn token is 1. */
 static void run(struct world *w, struct record *r)
 {
 	while (plan(w, r)) {
@@ -52,7 +52,7 @@ static void run(struct world *w, struct record *r)
 	}
 }
 
-/* Replays a record. What that prints is not part of the test. */
+/* Replays a record, with standard output to /dev/null. */
 static int replay(const char *path, struct err *e)
 {
 	int out, nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC), result;
@@ -70,7 +70,7 @@ static int replay(const char *path, struct err *e)
 	return result;
 }
 
-/* forget: the arrival is left out, as if it had not been recorded. */
+/* Records requests of a decode worker. forget: the arrival of the first prompt (scheduler_received) is not recorded. */
 static void decode(const char *path, bool forget)
 {
 	struct scheduler_config c = world_config(2, 30, 64);
@@ -101,7 +101,7 @@ static void decode(const char *path, bool forget)
 
 static void prefill(const char *path, uint32_t n_have)
 {
-	/* Room for one: the second begins when the first is through. */
+	/* There are pages for one request: the second one begins when the first one was shipped. */
 	struct scheduler_config c = world_config(2, 6, 64);
 	struct world *w = world_new(&c);
 	struct record *r = begin(w, path);
@@ -117,8 +117,8 @@ static void prefill(const char *path, uint32_t n_have)
 	record_close(r);
 }
 
-/* Two owners want more seats than there are. With `forget` the record does not have the owners, so that it gives other
- * plans. */
+/* Two owners want more seats than there are. With `forget` the record does not have the owners, so that its replay
+ * makes other plans. */
 static void owners(const char *path, bool forget)
 {
 	struct scheduler_config c = world_config(2, 60, 64);

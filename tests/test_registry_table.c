@@ -1,4 +1,5 @@
-/* The memory of a registry: which workers, until when, and which peers are told; beside a naive model; full. */
+/* The table of a registry: which workers it remembers, until when, and which of them it lists for whom; random calls,
+ * compared with a naive list; a full table. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 #define SECOND ((uint64_t)1000000000)
 
-/* A worker of a process at tcp://h:N. */
+/* Makes the announcement of a worker at tcp://h:ENDPOINT. process: the id of the worker. */
 static struct wire_announce announce(uint32_t endpoint, uint32_t process, uint32_t ttl_ms)
 {
 	struct wire_announce a = {.role = WIRE_PREFILL, .ttl_ms = ttl_ms};
@@ -128,7 +129,7 @@ TEST(full)
 	registry_table_free(t);
 }
 
-/* A worker at each of a few endpoints, in a naive list. */
+/* The naive list has one of these for each of a few endpoints: the worker there. */
 struct model {
 	uint32_t process; /* 0: none */
 	uint64_t until_ns;

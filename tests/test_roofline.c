@@ -1,4 +1,4 @@
-/* The roofline by numbers worked out by hand, for a config of 1.45 billion parameters (Qwen3.5-MoE's shape). */
+/* The roofline by numbers worked out by hand, for a config of 1.47 billion parameters (Qwen3.5-MoE's shape). */
 #include <math.h>
 
 #include "base/macros.h"
@@ -43,7 +43,8 @@ TEST(decode)
 	bool by_bytes = false;
 
 	roofline_add(&r, &c, true, &s);
-	/* An embedding row, norms, lm_head, 6 attention layers, 18 delta layers, 24 routers and 9 experts each. */
+	/* Bytes of an embedding row, norms, lm_head, 6 attention and 18 DeltaNet mixers, and 24 times a router and 9
+	 * experts. */
 	is_int(r.weight_bytes,
 	       2048 + 200704 + 67108864 + 6 * 7341056 + 18 * 16908928 +
 		       24 * (266240 + 9 * 3 * 256 * 1024 * 2),

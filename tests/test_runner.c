@@ -1,5 +1,5 @@
-/* Steps on the queue: neither two plans out at a time, nor tokens that only the device knows, nor states kept on the
- * way may change a single bit.
+/* Steps on the queue: neither two plans out at a time, nor tokens that only the device knows, nor states that
+ * are kept inside a prompt may change a single bit.
  *
  *     test_runner DIR float32|bfloat16      DIR: lexis
  *
@@ -34,8 +34,8 @@ struct seq {
 	struct sampling sampling;
 	const int32_t *banned;
 	uint32_t n_banned;
-	uint32_t arrival; /* the first step that may have it */
-	/* NULL, or the sequence from whose prompt's end this one draws: a second choice */
+	uint32_t arrival; /* the first step that may run the sequence */
+	/* of a further choice the sequence that computes the prompt; else NULL */
 	const struct seq *parent;
 	uint32_t pages[PAGES], slot;
 	struct plan_snapshot keep[KEEP_MAX]; /* states to be kept, by rising n_tokens */
@@ -43,7 +43,7 @@ struct seq {
 	/* progress: planned positions, planned draws, and results that came back */
 	uint32_t position, planned, got;
 	int32_t state; /* the slot that has the state at `position`, or STATE_ZERO */
-	uint32_t draw; /* index of the newest draw in its plan */
+	uint32_t draw; /* the index that the newest draw has in its plan */
 	bool copy;     /* the parent's partial page and state are still to be copied */
 	struct draw_result out[OUT_MAX];
 };
@@ -99,7 +99,7 @@ static void add_draw(struct made *m, struct out *o, struct seq *s, uint32_t seat
 	o->owners[o->n++] = s;
 }
 
-/* Adds a row of n tokens, which are in the plan's memory, or (one that the host has not seen) only on the device. */
+/* Adds a row of the next n tokens of s. If the host has not seen the token of a row, the row names the token's draw. */
 static struct plan_row *add_row(struct made *m, struct seq *s, uint32_t n)
 {
 	uint32_t i = m->plan.n_rows++;
@@ -125,10 +125,11 @@ static struct plan_row *add_row(struct made *m, struct seq *s, uint32_t n)
 		}
 	}
 	m->n_tokens += n;
+	/* A state to keep at the row's end stays in a slot of its own, and the next row writes to s->slot again. A
+	 * state to keep inside the row is a snapshot. */
 	for (uint32_t k = 0; k < s->n_keep; k++)
 		if (s->keep[k].n_tokens == s->position + n)
-			row->state_dst =
-				s->keep[k].slot; /* handed over: the next row writes elsewhere */
+			row->state_dst = s->keep[k].slot;
 		else if (s->keep[k].n_tokens > s->position && s->keep[k].n_tokens < s->position + n)
 			row->snapshots[row->n_snapshots++] = s->keep[k];
 	s->position += n;
@@ -173,7 +174,7 @@ static void add_prefill(struct made *m, struct out *o, struct seq *seqs, uint32_
 	m->plan.n_prefill_rows = m->plan.n_rows;
 }
 
-/* Those that have drawn in an earlier plan; `drawn` is their number of draws before this one. */
+/* Adds rows of the sequences that have drawn in an earlier plan. drawn [n]: draws of each sequence before this plan. */
 static void add_decode(struct made *m, struct out *o, struct seq *seqs, uint32_t n,
 		       const uint32_t *drawn)
 {
@@ -217,7 +218,7 @@ static bool make_plan(struct made *m, struct out *o, struct seq *seqs, uint32_t 
 	return m->plan.n_rows > 0;
 }
 
-/* Runs sequences to their end, up to `depth` plans at a time. */
+/* Runs sequences to their end, with up to `depth` plans out. Returns false if a call of the engine fails. */
 static bool run(struct engine *g, struct seq *seqs, uint32_t n, uint32_t budget, uint32_t depth)
 {
 	static struct made made;
@@ -342,12 +343,12 @@ static void make_mix(struct seq seqs[SEQS], int32_t prompts[SEQS][LENGTH_MAX])
 		s->slot = i;
 		own_pages(s, i * PAGES);
 	}
-	/* Some sequences have no log-probabilities, so that ids and reports take many places. */
+	/* Two sequences want no log-probabilities, so that a step returns fewer of them than tokens. */
 	seqs[1].sampling.want_logprobs = seqs[5].sampling.want_logprobs = false;
 	seqs[2].sampling.temperature = seqs[5].sampling.temperature = seqs[6].sampling.temperature =
 		1;
 	seqs[2].sampling.seed = seqs[5].sampling.seed = seqs[6].sampling.seed = 99;
-	/* Counts of generated tokens: on the device, of tokens that the host has not seen. */
+	/* Penalties need counts of the generated tokens. The device counts tokens that the host has not seen yet. */
 	seqs[3].sampling.repetition_penalty = 1.5f;
 	seqs[4].sampling.frequency_penalty = 2;
 	seqs[5].sampling.presence_penalty = seqs[6].sampling.presence_penalty = 1;
@@ -400,7 +401,7 @@ static void test_depth(struct engine *g, const char *name)
 
 /* ---- refused plans ---- */
 
-/* A prompt of 130 tokens, with two draws, and states kept at 64 and 128. */
+/* Makes a plan of a prompt of 130 tokens, with two draws, and with states kept at 64 and 128 tokens. */
 static void base_plan(struct made *m)
 {
 	m->plan = (struct plan){.step = 1,
@@ -444,7 +445,7 @@ static void decode_plan(struct made *m, uint32_t token_draw)
 	m->rows[0].decode = true;
 }
 
-/* The number of layers of a plan that count_layer was called for. */
+/* The number of calls of count_layer, which the engine makes for each layer of a plan. */
 static uint32_t n_layers_queued;
 
 static void count_layer(void *user, const struct plan *plan, uint32_t layer)
@@ -465,7 +466,7 @@ static void test_refused(struct engine *g, const char *name)
 	ok_all("%s: nothing to wait for", name);
 	base_plan(&m);
 	check(engine_submit(g, &m.plan, &e) == 0);
-	/* One plan is out; each of these leaves it unchanged and is not queued. */
+	/* One plan is out. Each of the plans below is refused, and that one goes on unchanged. */
 	for (int i = 0;; i++) {
 		struct plan_row *row = &m.rows[0];
 
@@ -473,8 +474,8 @@ static void test_refused(struct engine *g, const char *name)
 		switch (i) {
 		case 0: row->snapshots[0].n_tokens = 63; break;
 		case 1: row->snapshots[0].n_tokens = 0; break;
-		case 2: row->snapshots[0].n_tokens = 128; break; /* twice the same */
-		case 3: row->snapshots[1].n_tokens = 192; break; /* behind the row */
+		case 2: row->snapshots[0].n_tokens = 128; break; /* two snapshots at 128 */
+		case 3: row->snapshots[1].n_tokens = 192; break; /* behind the row's end */
 		case 4: row->snapshots[1].slot = info->n_slots; break;
 		case 5: row->n_snapshots = SNAPSHOTS_MAX + 1; break;
 		case 6: row->n_tokens = 128; break; /* a snapshot at the row's end */
@@ -482,7 +483,7 @@ static void test_refused(struct engine *g, const char *name)
 		case 8: row->state_src = (int32_t)info->n_slots; break;
 		case 9: row->state_src = -2; break;
 		case 10: m.pages[0][2] = info->n_pages; break;
-		case 11: row->start = 32; break; /* inside a chunk */
+		case 11: row->start = 32; break; /* a row that begins inside a chunk */
 		case 12: row->tokens = NULL; break;
 		case 13: m.tokens[129] = -1; break;
 		case 14: m.tokens[0] = (int32_t)info->model.vocab_size; break;
@@ -528,7 +529,7 @@ static void test_refused(struct engine *g, const char *name)
 	check(engine_wait(g, second, &e) == 0);
 	check(engine_wait(g, second, &e) == -EINVAL);
 	check(first[0].token == first[1].token && first[0].n_top == 2);
-	/* The same with the token seen. */
+	/* The same two plans, one after the other: the host has seen the token of the second one. */
 	base_plan(&m);
 	n_layers_queued = 0;
 	engine_set_on_layer(g, count_layer, &m.plan);
@@ -547,7 +548,7 @@ static void test_refused(struct engine *g, const char *name)
 
 enum { WORK = 4 }; /* slots 0 .. WORK - 1 are the sequences'; those from WORK on keep states */
 
-/* A sequence over one prompt, in pages of its own from `first` on. */
+/* Returns a sequence that computes this prompt and draws four tokens, with pages of its own from `first` on. */
 static struct seq cold(const int32_t *prompt, uint32_t n, uint32_t slot, uint32_t first)
 {
 	struct seq s = {.prompt = prompt,
@@ -561,8 +562,8 @@ static struct seq cold(const int32_t *prompt, uint32_t n, uint32_t slot, uint32_
 	return s;
 }
 
-/* Keeps states at up to four boundaries inside each window, chosen by chance, and at every window's end but the
- * last. */
+/* Lets s keep states at up to SNAPSHOTS_MAX ends of pages inside each window of `budget` tokens, chosen by chance, and
+ * at every window's end but the last. */
 static void choose_kept(struct seq *s, uint32_t budget)
 {
 	uint32_t slot = WORK;
@@ -602,7 +603,8 @@ static void test_kept(struct engine *g, const char *name)
 			check(kept.n_keep && WORK + kept.n_keep <= n_slots);
 			check(run(g, &want, 1, BUDGET_MAX, 1) && run(g, &kept, 1, budgets[b], 2));
 			check(same_results(&want, &kept));
-			/* Two at a time: the first state twice, then each state with the one before. */
+			/* Two sequences at a time resume from states: both from the first; then one from each further
+			 * state, and one from the state before. */
 			for (uint32_t k = 0; k < kept.n_keep; k++) {
 				struct seq again[2];
 
@@ -645,7 +647,8 @@ static void test_close(const char *dir, enum engine_dtype dtype)
 	ok_all("an engine closes with steps on its queue");
 }
 
-/* With activations dumped plans may be out as well; the file has every token, seen or not. */
+/* When activations are dumped, two plans may be out, too. The file has every token, also if the host had not seen
+ * it. */
 static void test_dump(const char *dir, enum engine_dtype dtype)
 {
 	static int32_t prompts[SEQS][LENGTH_MAX];
@@ -692,7 +695,7 @@ int main(int argc, char **argv)
 			break; /* in float32 the x86 kernels are the generic ones */
 		g = open_engine(argv[1], dtype, kernels[i], NULL);
 		if (!g && i)
-			continue; /* not on this processor */
+			continue; /* this processor cannot run them */
 		if (!ok(g != NULL, "%s: opens", name))
 			break;
 		test_depth(g, name);

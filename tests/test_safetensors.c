@@ -1,4 +1,4 @@
-/* engine/checkpoint/formats/safetensors: good files read right; each way in which a file can be wrong gets its
+/* engine/checkpoint/formats/safetensors: good files are read correctly; each kind of wrong file is refused with its
  * sentence. */
 #include <errno.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
-/* A file: the header text behind its length, then data_len bytes counting up. */
+/* Makes a file in `out`: the length of the header, the header, and data_len bytes that count up. Returns its size. */
 static size_t make_file(char *out, const char *header, size_t data_len)
 {
 	uint64_t n = strlen(header);
@@ -42,7 +42,7 @@ static int count(const struct tensor *t, void *user)
 static const struct {
 	const char *what, *header;
 	size_t data_len;
-	const char *error; /* NULL: good */
+	const char *error; /* a part of the error's sentence; NULL: the file is good */
 } files[] = {
 	{"an empty header", "{}", 0, NULL},
 	{"one tensor", "{'a':{'dtype':'F32','shape':[2,3],'data_offsets':[0,24]}}", 24, NULL},
@@ -175,7 +175,7 @@ TEST(lengths)
 	int n = 0;
 
 	for (size_t cut = 0; cut < len; cut++) {
-		/* Exactly as many bytes as there are, so that reading past them is seen. */
+		/* The file in memory of its own, so that a sanitizer sees a read beyond its end. */
 		char *part = malloc(cut ? cut : 1);
 
 		memcpy(part, file, cut);
@@ -205,7 +205,7 @@ TEST(visit)
 	       "a visitor's error ends the parse");
 }
 
-/* Opens the scratch directory; on failure compares the sentence behind the directory's name. */
+/* Opens the scratch directory. Checks the result and, of a failure, the sentence without the directory's name. */
 static void expect(int error, const char *sentence, const char *what)
 {
 	struct safetensors *s;
@@ -286,7 +286,7 @@ TEST(directory)
 	       "a pipe in a file's place does not hang");
 	remove_file("z.safetensors");
 
-	/* All *.safetensors of a directory. */
+	/* Without an index and model.safetensors, all *.safetensors are read. */
 	write_file("a.safetensors", TENSOR("x"), 3);
 	write_file("b.safetensors", TENSOR("w"), 3);
 	write_file("c.safetensors.txt", "no", 0);
@@ -313,11 +313,11 @@ TEST(directory)
 		expect(-EINVAL, want, "a tensor in two files");
 	}
 
-	/* model.safetensors goes before the others. */
+	/* Without an index, model.safetensors alone is read. */
 	ok(symlink("a.safetensors", scratch_path("model.safetensors")) == 0, "links");
 	expect(0, "", "a symbolic link to a file is followed, the other files are not read");
 
-	/* The index goes before all. */
+	/* If there is an index, the files that it names are read, and no others. */
 	write_file("b.safetensors", TENSOR("w"), 3);
 	for (size_t i = 0; i < ARRAY_SIZE(indices); i++) {
 		scratch_write(INDEX, quoted(indices[i].text), strlen(quoted(indices[i].text)));
@@ -394,7 +394,7 @@ static void scans(const char *text, bool want)
 
 TEST(scan)
 {
-	/* clang-format off: one list of each. */
+	/* clang-format off: a list of valid texts, and one of others. */
 	static const char *const good[] = {
 		"0",
 		"-0",
@@ -435,7 +435,8 @@ TEST(scan)
 
 enum { READERS = 3, PART = 1 << 20, PARTS = 80, MARK = 4000 };
 
-static const struct tensor *both; /* [2] a and b, which share a page; together PARTS parts */
+/* [2] a and b, which share a page of mapped memory; together PARTS parts */
+static const struct tensor *both;
 static struct safetensors *forgetting;
 
 /* Returns a byte of the two tensors; `at` counts from the beginning of a through b. */
@@ -504,7 +505,7 @@ TEST(forget)
 	scratch_write("large/a.safetensors", file, begin);
 	f = fopen(scratch_path("large/a.safetensors"), "r+");
 	check(f && ftruncate(fileno(f), (off_t)(begin + bytes)) == 0);
-	/* Each part of a has a byte 1, and each part of b a byte 2. All others are 0. */
+	/* Each part of a has one byte 1, and each part of b one byte 2. All other bytes are 0. */
 	for (uint64_t i = 0; i < PARTS; i++) {
 		uint64_t at = (i % (PARTS / 2)) * PART + MARK + (i < PARTS / 2 ? 0 : middle);
 

@@ -23,7 +23,7 @@ static struct {
 	struct golden golden;
 	const struct golden_case *text; /* with a long prompt */
 	struct ids open;		/* a prompt after which many tokens are likely */
-	struct draw_result open_top;	/* the best TOP_LOGPROBS_MAX behind it */
+	struct draw_result open_top;	/* of the draw behind it, with TOP_LOGPROBS_MAX tokens */
 } f;
 
 static struct sampling drawn(uint64_t seed)
@@ -50,7 +50,7 @@ static void run_one(struct run *r)
 	check(run_all(f.g, &f.setup, r, 1));
 }
 
-/* A request that has run, alone. */
+/* Runs a request alone, and returns it with its results. */
 static struct run ran(const struct ids *prompt, struct sampling s, uint32_t n_choices,
 		      uint32_t max_tokens)
 {
@@ -65,8 +65,8 @@ static bool same_ids(const struct ids *a, const struct ids *b)
 	return a->len == b->len && !memcmp(a->v, b->v, a->len * sizeof(*a->v));
 }
 
-/* Of all golden answers to prompts of less than 512 tokens: the step whose best token is least likely. f.open gets the
- * prompt and the tokens before that step. */
+/* Finds the step whose best token is least likely, in all golden answers to prompts of less than 512 tokens. f.open
+ * gets the prompt and the tokens before that step. */
 static void find_open_prompt(void)
 {
 	const struct golden_case *best = NULL;
@@ -123,7 +123,7 @@ static bool same_choice(const struct run *a, size_t i, const struct run *b, size
 	return run_same(&x, &y, what);
 }
 
-/* Prompts that end on a page's last position, before and behind it. */
+/* Some prompts end at the last position of a page, others one position before or behind it. */
 TEST(choices)
 {
 	static const uint32_t lengths[] = {1, 63, 64, 65, 127, 128, 129, 200};
@@ -151,8 +151,8 @@ TEST(choices)
 	ok_all("choice k is the same of four and of eight, whatever page the prompt ends on, and no other");
 }
 
-/* A choice has the log-probabilities that a request gets which is given the whole text: no choice reads another's
- * pages or state. */
+/* The log-probabilities of a choice are close to those of a request whose prompt is the choice's text so far: no choice
+ * reads another's pages or state. */
 TEST(choice_paths)
 {
 	static const uint32_t lengths[] = {60, 64, 100};
@@ -188,7 +188,7 @@ TEST(choice_paths)
 
 /* ---- distributions of draws ---- */
 
-/* First tokens of DRAWS draws behind the open prompt: eight choices of many seeds. */
+/* Draws DRAWS tokens behind the open prompt: one for each of RUN_CHOICES choices of many seeds. */
 static void draw_many(struct sampling s, int32_t out[DRAWS])
 {
 	struct run runs[DRAWS / RUN_CHOICES];
@@ -206,9 +206,11 @@ static void draw_many(struct sampling s, int32_t out[DRAWS])
 
 /*
  * Pearson's chi-square of draws against probabilities p [n] of the best n tokens. All other tokens, and those
- * that expect fewer than five draws, are one more bin. Prints it with its degrees of freedom; true below
- * the value that a fair draw passes once in ten thousand (Wilson and Hilferty's approximation). The seeds are
- * fixed: a failure is one forever.
+ * that expect fewer than five draws, are one more bin. If that bin expects half a draw or less, it does not
+ * count, but more than three draws in it are a failure. Prints the chi-square with its degrees of freedom.
+ * Returns whether there are at least three bins, and the chi-square is below the value that a fair draw passes
+ * once in ten thousand (Wilson and Hilferty's approximation). The seeds are fixed, so a test that fails once
+ * always fails.
  */
 static bool follows(const struct draw_result *top, const double *p, uint32_t n,
 		    const int32_t draws[DRAWS], const char *name)
@@ -258,7 +260,8 @@ TEST(distribution)
 		double p[TOP_LOGPROBS_MAX], sum = 0;
 		char name[32];
 
-		/* At another temperature the sum over all tokens is not known: only the best few are drawn. */
+		/* At a temperature other than 1 the sum over all tokens is not known, so top_k leaves only those whose
+		 * log-probabilities are known. */
 		s.temperature = temperatures[t];
 		s.top_k = temperatures[t] == 1 ? 0 : TOP_LOGPROBS_MAX;
 		for (uint32_t i = 0; i < top->n_top; i++) {
@@ -275,7 +278,8 @@ TEST(distribution)
 	ok_all("%d draws follow the log-probabilities at three temperatures", DRAWS);
 }
 
-/* The draws under a cut: those of the first n tokens, each at p over their sum. */
+/* Checks draws with parameters that leave the best n tokens: only those are drawn, each with its probability divided by
+ * the sum of all n. */
 static void test_one_cut(struct sampling s, uint32_t n, const char *name)
 {
 	const struct draw_result *top = &f.open_top;
@@ -306,13 +310,14 @@ TEST(cuts)
 	s = drawn(0);
 	s.top_k = 4;
 	test_one_cut(s, 4, "top_k 4");
-	/* The smallest set that reaches top_p: between the sums with and without its last token. */
+	/* top_p is between the sums of the best four and of the best five tokens: five are left. */
 	for (uint32_t i = 0; i < 5; i++)
 		sum += exp((double)top->top_logprobs[i]);
 	s = drawn(0);
 	s.top_p = (float)(sum - exp((double)top->top_logprobs[4]) / 2);
 	test_one_cut(s, 5, "top_p");
-	/* At least min_p of the best one's probability. */
+	/* min_p times the best token's probability is between the probabilities of the sixth and the seventh token:
+	 * six are left. */
 	s = drawn(0);
 	s.min_p = expf((top->top_logprobs[5] + top->top_logprobs[6]) / 2 - top->top_logprobs[0]);
 	test_one_cut(s, 6, "min_p");
@@ -353,8 +358,9 @@ static uint32_t count(const struct ids *ids, size_t n, int32_t id)
 }
 
 /* Greedy under presence and frequency penalties: the host does the same arithmetic on the reported
- * log-probabilities, which are of the raw logits. Tokens further down only lose: the best of those reported is
- * the best of all as long as it stays above the last of them. */
+ * log-probabilities, which are of the raw logits. A token that is not reported can only lose. So the best of the
+ * reported ones is the best of all, unless penalties put it below the last log-probability that is reported. Such steps
+ * and near ties are left out. */
 TEST(presence_frequency)
 {
 	static const float penalties[][2] = {{0, 0.5f}, {1.5f, 0}, {0.4f, 0.8f}, {2, 2}};
@@ -399,8 +405,8 @@ TEST(presence_frequency)
 	       known, moved);
 }
 
-/* A repetition penalty beyond all measure: no token of the prompt or of the answer comes again. Then 1, which is
- * none, and that the counts of a seat begin anew. */
+/* A repetition penalty beyond all measure: no token of the prompt or of the answer comes again. Then a penalty of
+ * 1, which changes nothing. All of it twice: the counts of a seat begin anew with each request. */
 TEST(repetition)
 {
 	struct sampling s = run_greedy();
@@ -416,7 +422,7 @@ TEST(repetition)
 			check(!count(&f.open, f.open.len, r.out[0].v[k]));
 		}
 		s.repetition_penalty = 1;
-		s.presence_penalty = 1e-9f; /* takes a seat's counts without moving anything */
+		s.presence_penalty = 1e-9f; /* counts are used, but no draw changes */
 		r = ran(&f.open, s, 1, 40);
 		check(run_same(&greedy, &r, "no penalty to speak of"));
 		s.presence_penalty = 0;
@@ -424,7 +430,7 @@ TEST(repetition)
 	ok_all("a great repetition penalty lets no token come twice, and the next request knows nothing of it");
 }
 
-/* Every choice has its own counts: greedy choices under a penalty stay equal, to one another and to one alone. */
+/* Every choice has its own counts: greedy choices under a penalty are equal to each other and to a single choice. */
 TEST(penalised_choices)
 {
 	struct sampling s = run_greedy();
@@ -449,8 +455,8 @@ static bool is_end(int32_t id)
 	return false;
 }
 
-/* min_tokens: where the answer would have ended the second best token comes; the log-probabilities still say which
- * was the best. */
+/* min_tokens: where the answer would have ended, the second best token is drawn. The log-probabilities still have the
+ * end token as the best one. */
 TEST(min_tokens)
 {
 	size_t tried = 0;
@@ -482,8 +488,8 @@ TEST(min_tokens)
 	ok_all("below min_tokens no answer ends, and the log-probabilities are of the raw logits");
 }
 
-/* As many end tokens as a request of the API may have: 256 that it names, and 16 of the model. Those of the greedy
- * answer, which come last, are banned too. */
+/* As many end tokens as a request of the API may have: 256 that it names, and 16 of the model. The last
+ * ones are the first tokens of the greedy answer. */
 TEST(many_bans)
 {
 	enum { BANNED = 272, MIN_TOKENS = 6 };

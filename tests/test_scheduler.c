@@ -1,6 +1,6 @@
-/* scheduler/: each rule by itself, with small numbers and without a cache. test_scheduler_cache.c adds the prefix
- * cache, test_waiting.c the queue, and test_behaviours.c behaviours known from other engines. scheduler_world.h says
- * how requests and plans are written. */
+/* scheduler/: each rule by itself, with small numbers and, but for failed_draw, without a cache. test_scheduler_cache.c
+ * adds the prefix cache, test_waiting.c the queue, and test_behaviours.c behaviours known from other engines.
+ * scheduler_world.h says how requests and plans are written. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -382,8 +382,8 @@ TEST(fork)
 	ok(w->n_events == 3 && w->events[2].request_finished && world_at_baseline(w),
 	   "max_tokens 1: the request ends with its prompt");
 
-	/* The choice whose pages the prompt goes to is taken away at every stage: waiting (0), and in turn with a
-	 * plan out and not. */
+	/* Choice 0, to whose pages the prompt goes, ends at every stage: while the request waits (0), then in turn
+	 * with a plan out and with none. */
 	for (int stage = 0; stage < 6; stage++) {
 		r = world_letters('e', 200, 10);
 		r.n_choices = 3;
@@ -554,7 +554,8 @@ TEST(abort)
 	ok(world_at_baseline(w) && !scheduler_plan(w->s), "abort between prefill and fork");
 }
 
-/* A draw that failed has no token (-1). Its request ends, and the cache keeps nothing of the row. Others go on. */
+/* A draw that failed has no token (-1). Its request ends, and the cache keeps nothing of the row. Other requests go
+ * on. */
 TEST(failed_draw)
 {
 	struct scheduler_config config = world_config(64, 100, 256);
@@ -639,7 +640,8 @@ TEST(shuffle)
 	ok(moved, "pages come in another order");
 }
 
-/* A record has only the hash of a plan, so a plan with another value in a field must have another hash. */
+/* A record has only the hash of a plan, so a plan with another value in one of these fields must have another
+ * hash. */
 TEST(hash)
 {
 	int32_t tokens[3] = {1, 2, 3};

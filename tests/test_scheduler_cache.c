@@ -20,7 +20,7 @@ static uint64_t submit_with(struct world *w, const char *prompt, uint32_t max_to
 	return world_submit_request(w, &r);
 }
 
-/* The hit of a request, which ends with its first token. */
+/* Runs a request that ends with its first token. Returns its hit. */
 static struct scheduler_hit hit_of(struct world *w, const char *prompt, bool cache_disabled,
 				   struct prefix_space space)
 {
@@ -94,7 +94,7 @@ TEST(states_of_a_window)
 	ok(world_stats(w).cache.used_bytes <= c.cache_bytes, "within the budget");
 }
 
-/* 'p' generates q, r, s, ... */
+/* A prompt of p has the answer q, r, s, ... */
 TEST(decoding)
 {
 	struct scheduler_config c = world_config(4, 100, 64);
@@ -170,7 +170,7 @@ TEST(following)
 	scheduler_abort(w->s, second);
 	world_commit(w, 1);
 
-	/* The whole prompt of a leader takes several steps; requests that share less come earlier. */
+	/* The prompt of a leader takes several steps; a follower that shares less of it does not wait for its end. */
 	c.max_prefill_tokens = 4;
 	c.max_plans_out = 2;
 	w = world_new(&c);
@@ -231,7 +231,7 @@ TEST(two_plans)
 	   "and the cache is empty: what the device wrote is not to be trusted");
 }
 
-/* A device error ends paused requests as well, and leaves none of the device's pages and states. */
+/* A device error ends paused requests as well, and leaves no pages and states in the cache. */
 TEST(fail_paused)
 {
 	struct scheduler_config c = world_config(2, 11, 64);
@@ -258,7 +258,7 @@ TEST(fail_paused)
 	   "who waited runs");
 }
 
-/* The draws are `token` of choice 0, the one after it of choice 1, ... */
+/* Commits the newest plan: choice 0 draws `token`, choice 1 `token` + 1, and so on. */
 static void commit_by_choice(struct world *w, int32_t token)
 {
 	for (uint32_t i = 0; i < w->plan->n_draws; i++)
@@ -267,7 +267,7 @@ static void commit_by_choice(struct world *w, int32_t token)
 	w->n_events = scheduler_commit(w->s, w->results, w->events);
 }
 
-/* Decodes until somebody is retracted. */
+/* Runs until a request is retracted; the plan that is made then is not committed. False: none was. */
 static bool run_until_retraction(struct world *w, int32_t token)
 {
 	for (int i = 0; i < 100; i++) {
@@ -302,7 +302,7 @@ TEST(coming_back)
 	   "and computes again what is behind its newest state: %d tokens",
 	   (int)world_stats(w).replayed_tokens);
 
-	/* The same when none of its decoded pages may be kept. */
+	/* The same when the cache keeps no decoded pages. */
 	c.refuse_decoded = true;
 	w = world_new(&c);
 	world_submit(w, "aaaaaa", 14);
@@ -313,7 +313,8 @@ TEST(coming_back)
 	ok(world_stats(w).replayed_tokens >= 6,
 	   "and replays all that it had generated, token by token");
 
-	/* A state that leaves no room for the request's own: alone it begins without. */
+	/* A cached state leaves no room for the request's own: if no other runs, the request begins without the
+	 * cache. */
 	c = world_config(2, 10, 64);
 	c.n_slots = c.max_seqs = 1;
 	w = world_new(&c);
@@ -324,7 +325,8 @@ TEST(coming_back)
 	ok(w->events[0].request_finished && w->events[0].hit.n_cached == 0, "and completes");
 }
 
-/* Choices of a request that comes back are forked behind its prompt, from a state that is written by then. */
+/* When a retracted request comes back, its choices are forked behind its prompt, from a state that is written by
+ * then. */
 TEST(choices_coming_back)
 {
 	struct scheduler_config c = world_config(2, 12, 64);
@@ -350,7 +352,7 @@ TEST(choices_coming_back)
 	ok(forks == 1 && !world_stats(w).running && !world_stats(w).waiting, "and all complete");
 }
 
-/* How likely were the prompt's tokens? */
+/* Log-probabilities of a prompt's tokens. */
 TEST(scores)
 {
 	struct scheduler_config c = world_config(2, 40, 4);
@@ -391,7 +393,7 @@ TEST(scores)
 	step_is(w, 'x', "g6+1!", "whoever does not ask finds what is known");
 	world_run(w, 'x');
 
-	/* Others may use the pages that it computes; its first token follows no token. */
+	/* Others may use the pages of such a request; the first token of a prompt has no log-probability. */
 	w = world_new(&c);
 	r = world_request("abcdefg", 1);
 	r.prompt_logprobs = true;

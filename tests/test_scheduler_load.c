@@ -1,7 +1,7 @@
 /*
- * scheduler/ under load: a hundred thousand requests that wait at once, a thousand running
- * sequences; without a cache, when they begin in order, and with one that all of them share. What is asserted is that
- * all of them complete; times are printed as notes.
+ * scheduler/ under load: a hundred thousand requests that wait at once, a thousand running sequences; without a cache,
+ * and with one that all of them share. Checks that all requests complete, without a cache in their order. Times are
+ * printed as notes.
  */
 #include <stdlib.h>
 

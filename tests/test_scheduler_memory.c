@@ -2,8 +2,8 @@
  * nothing. Later only drawn tokens and kept prefixes need memory; if there is none, requests complete all the same,
  * with the same tokens. A request that has finished leaves only cached prefixes.
  *
- * malloc, calloc, realloc, aligned_alloc and free are replaced by counting ones; where a sanitizer owns them this is
- * skipped. */
+ * malloc, calloc, realloc, aligned_alloc and free are replaced by counting ones; where a sanitizer owns them, and
+ * without glibc, this is skipped. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -152,7 +152,7 @@ static void test_submit(struct scheduler *s, const struct scheduler_request *r)
 	ok(at_baseline(s), "baseline");
 }
 
-/* The n-th token of a choice. */
+/* Returns the token that a choice draws at a position. */
 static int32_t token_of(uint64_t seed, uint32_t choice, uint32_t position)
 {
 	return (int32_t)((seed * 31 + choice * 7 + position * 3) % 997);
@@ -166,8 +166,8 @@ static void draw(const struct plan *p, struct draw_result *results)
 								    p->draws[i].position)};
 }
 
-/* Three requests; while they run the allocation number `fail` (and no other; -1: none) fails. Returns the number of
- * allocations. */
+/* Submits and runs three requests, of which one is aborted; while they run allocation number `fail`, counted from 0,
+ * fails and no other (-1: none). Returns the number of all allocations. */
 static unsigned long run_three(struct scheduler *s, struct scheduler_request r, long fail)
 {
 	static struct draw_result results[2][SEQS];
@@ -238,7 +238,7 @@ int main(void)
 	long alive = n_alive;
 	struct scheduler *s;
 
-	setvbuf(stdout, out, _IOFBF, sizeof(out)); /* or stdio allocates one */
+	setvbuf(stdout, out, _IOFBF, sizeof(out)); /* or stdio allocates a buffer */
 	s = test_new();
 	test_submit(s, &r);
 	test_run(s, &r);

@@ -1,7 +1,7 @@
 /*
  * scheduler/ against a naive model, by random calls (scheduler_model.h says what is checked).
  *
- *     test_scheduler_random [SEED [RUNS]]    repeats a run, or makes more of them
+ *     test_scheduler_random [SEED [RUNS]]    makes the run SEED alone, or RUNS runs from SEED on
  */
 #include <stdlib.h>
 

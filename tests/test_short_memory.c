@@ -1,7 +1,7 @@
 /* Memory that is short: a test runs again and again, and first its first allocation fails, then its second, until none
- * does. The tests make schedulers and requests, hand prompts over, let calls take tokens, and read and write files. Each
- * failure has to be reported, leave nothing behind and disturb nothing else. The transfer thread is a double: the tests
- * themselves make the notes that it would send. */
+ * does. The tests make schedulers and requests, hand prompts over, let calls take tokens, and read and write files.
+ * Each failure has to be reported, leave nothing behind and disturb nothing else. The transfer thread is a double: the
+ * tests themselves make the notes that it would send. */
 #include "tests/short_memory.h"
 
 #include <fcntl.h>
@@ -281,8 +281,8 @@ static struct wire_prepare asked_prompt(void)
 				     .sampling = {.top_p = 1, .repetition_penalty = 1}};
 }
 
-/* A decode worker asks this prefill worker for a prompt. Its first token is drawn; or, if memory is short, the decode
- * worker is told so. */
+/* A decode worker asks this prefill worker for a prompt. The first token behind the prompt is drawn; or, if memory
+ * is short, the decode worker is told so. */
 static void attempt_prefill(void *arg, unsigned long n)
 {
 	struct side *side = arg;
@@ -464,7 +464,7 @@ int __wrap_json_object_set_new(json_t *object, const char *key, json_t *value)
 	return -1;
 }
 
-/* Exports the model, and reads the config.json that was written into *ret. */
+/* Exports the model, and reads the new config.json into *ret. */
 static int try_export(const struct weights *w, const struct model_config *c, const char *json,
 		      struct buf *ret, struct err *e)
 {

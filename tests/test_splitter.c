@@ -1,8 +1,9 @@
 /*
- * The splitter: the patterns run by hand against PCRE2 on random text, and the rest by example.
+ * The splitter: the patterns that have code of their own ("by hand") are compared with PCRE2 on random
+ * text; the rest is tested by example.
  *
- * PCRE2 may know another version of Unicode: code points that it puts into another class than our
- * table (the fixture of test_tokenizer.c checks that one) are kept out of the random texts.
+ * PCRE2 may know another version of Unicode. Code points that it puts into another class than our table
+ * does are kept out of the random texts. (TEST(classes) of test_tokenizer.c checks our table.)
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <errno.h>
@@ -72,7 +73,7 @@ static int join(void *arg, const char *text, size_t len)
 	return 0;
 }
 
-/* The words with a bar behind each, or "error N". */
+/* Writes the words to `out`, with a bar behind each; or "error N", if splitter_run returns N < 0. */
 static void split(const struct splitter *s, const char *text, size_t len, struct buf *out)
 {
 	int r;
@@ -110,7 +111,7 @@ static size_t random_text(char *out, size_t size)
 	return len;
 }
 
-/* ---- the patterns run by hand ---- */
+/* ---- the patterns that have code of their own ---- */
 
 static void test_by_hand(const char *name, const char *pattern)
 {

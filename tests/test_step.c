@@ -1,4 +1,4 @@
-/* The step table: attention's work of a plan, as tiles and as splits. */
+/* engine/step.c: attention's work in the step table, as tiles and as splits; draws and scores that failed. */
 #include "engine/step.h"
 #include "kernels/step.h"
 #include "tests/tap.h"
@@ -21,7 +21,8 @@ static struct plan_row row_of(uint32_t start, uint32_t n)
 				 .n_tokens = n};
 }
 
-/* A prompt's window of 70 tokens, and rows that generate with 1, 128, 129, 600 and 200 keys. */
+/* Builds the table of a step: a prompt's window of 70 tokens, and rows that generate with 1, 128, 129, 600 and 200
+ * keys. */
 static struct step_built build(uint32_t split_slots)
 {
 	static struct plan_row rows[6];

@@ -126,7 +126,7 @@ static void test_budget(const char *dir)
 	ok_all("the budget");
 }
 
-/* A prefix loses its end first, on disk too. */
+/* The last page of a prefix is evicted first, also after a restart. */
 static void test_order(const char *dir)
 {
 	struct store_config c = config_of(dir);
@@ -153,7 +153,8 @@ static void test_order(const char *dir)
 	close_store(&f);
 }
 
-/* Items beyond the queue's budget are kept in host memory until they are written, or are refused. */
+/* A slow disk. Without a host tier, store_ready says when the queue has no more room. With one, the items in host
+ * memory do not count for the queue; an item that neither has room for is lost. */
 static void test_queue(const char *dir)
 {
 	struct identity_arg slow = {.first = 1, .hold = true};
@@ -180,7 +181,7 @@ static void test_queue(const char *dir)
 	atomic_store(&slow.hold, true);
 	c.dir = scratch_path("queue-host");
 	c.queue_bytes = 2 * ITEM_PAGE_BYTES;
-	c.host_bytes = ITEM_STATE_BYTES; /* six pages */
+	c.host_bytes = ITEM_STATE_BYTES; /* room for six pages */
 	open_config(&f, &c);
 	for (int i = 0; i < 10; i++)
 		check(item_put(f.store, &it[i]) == 0 && store_ready(f.store, 0));
@@ -209,7 +210,7 @@ static void test_clear(const char *dir)
 	c.host_bytes = 20 * ITEM_PAGE_BYTES;
 	open_settled(&f, &c);
 	put_all(&f, it, 50);
-	store_clear(f.store); /* some written, some not, one under way */
+	store_clear(f.store); /* items may be written, waiting, or being written */
 	check(settle(&f));
 	for (int i = 0; i < 50; i++)
 		check(!store_has(f.store, &it[i].item));
@@ -274,7 +275,7 @@ static void test_close(const char *dir)
 	close_store(&f);
 	open_dir(&f, dir);
 	is_int(f.found, 100, "what was queued is written at the end");
-	/* Gets whose answers are not polled, and items that are never read. */
+	/* Gets that closing interrupts: no answer is polled, and some items are not read. */
 	for (uint32_t i = 0; i < 100; i++) {
 		item_make(&it, 40 + i, 0, TIER_STATE);
 		check(store_get(f.store, &it.item, NULL) == 0);
@@ -286,7 +287,7 @@ static void test_close(const char *dir)
 	ok_all("closing in the middle of everything");
 }
 
-/* Puts, gets and evictions at once, from the thread that does so in the daemon. */
+/* Random puts, gets, touches and clearing, from one thread as in the daemon, while the store evicts. */
 static void test_busy(const char *dir)
 {
 	struct store_config c = config_of(dir);

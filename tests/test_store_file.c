@@ -27,7 +27,7 @@ static void build(const struct item *it, uint8_t *out)
 		abort();
 }
 
-/* Parses a copy of exactly this size, so that a sanitizer sees a read beyond. */
+/* Parses a copy in memory of its own, so that a sanitizer sees a read beyond its end. */
 static int parse(const uint8_t *bytes, size_t len, struct store_file_header *ret, struct err *e)
 {
 	static int32_t tokens[ITEM_TOKENS];
@@ -42,7 +42,7 @@ static int parse(const uint8_t *bytes, size_t len, struct store_file_header *ret
 	return r;
 }
 
-/* The checksum as it should be. */
+/* Writes the right checksum to the end of a header of `len` bytes. */
 static void seal(uint8_t *bytes, size_t len)
 {
 	if (store_file_sum(bytes, len - STORE_FILE_SUM, bytes + len - STORE_FILE_SUM) < 0)
@@ -95,7 +95,7 @@ TEST(damage)
 	is_int(h.depth, 77, "and nothing was written to the result");
 }
 
-/* Whole headers, by their checksum, that say something impossible. */
+/* Headers whose checksum is right, and which are refused for what they say. */
 TEST(wrong)
 {
 	static const struct {

@@ -15,7 +15,8 @@
 #include "tests/store_fixture.h"
 #include "tests/tap.h"
 
-/* After damage: a miss with a reason, told before; the file is deleted, and the item can be put again. */
+/* Checks a get of an item whose file is damaged or has vanished: STORE_GONE comes, then an error with a reason. The
+ * file is deleted, and the item can be put again. */
 static void check_miss(struct fixture *f, const char *dir, const struct item *it, bool vanished)
 {
 	uint64_t gone = f->gone;
@@ -105,9 +106,10 @@ static void test_damage(const char *dir)
 	close_store(&f);
 }
 
-static atomic_bool hold, held; /* whether the reader thread is to wait, and whether it does */
+static atomic_bool hold, held; /* hold: the reader thread is to wait; held: it has waited */
 
-/* Stands before the function of GnuTLS, which the reader thread calls for the bytes of a file that it has read. */
+/* Replaces the function of GnuTLS that the reader thread calls for the bytes of a file. The reader thread waits here
+ * while `hold` is set. */
 int gnutls_hash_fast(gnutls_digest_algorithm_t algorithm, const void *data, size_t len, void *ret)
 {
 	static int (*real)(gnutls_digest_algorithm_t, const void *, size_t, void *);
@@ -208,7 +210,7 @@ static void test_foreign(const char *dir)
 	ok(settle(&f), "three files of one model");
 	close_store(&f);
 
-	pause_ms(1100); /* see test_budget */
+	pause_ms(1100); /* times on disk have a resolution of a second */
 	c.arg = &other;
 	open_config(&f, &c);
 	ok(settle(&f) && f.found == 0, "another model finds nothing");
@@ -221,7 +223,7 @@ static void test_foreign(const char *dir)
 	ok(strstr(f.last.why.text, "another model"), "by its identity");
 	close_store(&f);
 
-	/* Space for two files: the remaining files of the first model (used before) go first. */
+	/* Space for two files: those of the first model, which are older, go first. */
 	c.disk_bytes = 2 * 4096;
 	open_config(&f, &c);
 	ok(settle(&f), "a smaller budget");
@@ -272,7 +274,7 @@ static void test_owners(const char *dir)
 	ok_all("two owners");
 }
 
-/* Anything else in one file's place does not keep others from being written. */
+/* Something else in the place of one file does not keep other files from being written. */
 static void test_in_the_way(const char *dir)
 {
 	struct store_config c = config_of(dir);
@@ -345,7 +347,7 @@ static void test_deleted(const char *dir)
 	check(item_put(f.store, &it[2]) == 0);
 	ok(wait_paused(&f), "the first one writes no more");
 	close_store(&two);
-	/* The one that waited may have been tried in vain twice, and was given up then. */
+	/* it[2] was given up if writing it failed twice meanwhile. */
 	check(item_put(f.store, &it[3]) == 0);
 	ok(settle(&f) && there(file_of(dir, &it[3], 1)), "until it is free again");
 	close_store(&f);
@@ -413,7 +415,7 @@ static void test_full(const char *dir)
 	ok_all("a limit of file sizes");
 }
 
-/* A disk of 64 KB that this program has mounted, where it may. */
+/* A disk of 64 KiB; mounted: this program was allowed to mount it. */
 static void test_full_disk(const char *dir, bool mounted)
 {
 	struct store_config c = config_of(dir);
@@ -470,8 +472,9 @@ static void write_for_ever(const char *dir, uint32_t round)
 static void test_killed(const char *dir, uint32_t rounds)
 {
 	struct fixture f;
-	uint64_t before = 0, found = 0;		/* files */
-	uint32_t fruitful = 0, found_pages = 0; /* rounds that wrote some; pages among the files */
+	uint64_t before = 0, found = 0; /* files found before this round, and after it */
+	/* fruitful: rounds that wrote files; found_pages: pages among the files found */
+	uint32_t fruitful = 0, found_pages = 0;
 	struct item it;
 
 	for (uint32_t round = 0; round < rounds; round++) {
@@ -479,7 +482,8 @@ static void test_killed(const char *dir, uint32_t rounds)
 
 		if (child == 0)
 			write_for_ever(dir, round);
-		/* Somewhere after the first file: how long it takes to get there is the machine's matter. */
+		/* The writer is killed some time after its first new page. How long the first one takes depends on the
+		 * machine. */
 		for (int i = 0; i < 5000 && count_files(dir, ".kv") == found_pages; i++)
 			pause_ms(1);
 		pause_ms(round * 37 % 60);
@@ -514,7 +518,7 @@ static void test_many(const char *dir)
 	char path[1024];
 	double seconds;
 
-	/* Right names and lengths, no content: a file's content is not read here. */
+	/* Files with the right names and lengths, but no content: opening a store does not read it. */
 	item_make(&it, 1, 0, TIER_PAGE);
 	snprintf(path, sizeof(path), "%s/01ab000000000000", dir);
 	check(mkdir(path, 0700) == 0);

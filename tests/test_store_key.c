@@ -19,7 +19,7 @@ int main(void)
 	struct content_key root, other, chain[5], key;
 	int32_t tokens[5 * 300];
 
-	/* hashlib.sha256(bytes(16)), and of (1, 2) as '<QQ' */
+	/* the first half of Python's sha256(bytes(16)) and sha256(struct.pack('<QQ', 1, 2)) */
 	is_int(content_key_root(none, &root), 0, "a space has a key");
 	is_str(hex(&root), "374708fff7719dd5979ec875d56cd228", "that of no salt");
 	is_int(content_key_root(salted, &other), 0, "another space");

@@ -16,7 +16,7 @@
 
 enum { OUT_MAX = 256 << 20 };
 
-/* Parses and renders; *e has the error. */
+/* Parses a template and renders it. *e gets the error of either. */
 static int render(const char *text, size_t len, const json_t *context, struct buf *out,
 		  struct err *e)
 {
@@ -38,7 +38,8 @@ static bool same_text(const struct buf *out, const json_t *want)
 	       !memcmp(buf_str(out), json_string_value(want), out->len);
 }
 
-/* A case has "output", or "error": "raised" (with "text") or "invalid". */
+/* A case has "output", or it has "error". This is "raised", and the case has the message as "text"; or it is
+ * "invalid". */
 static void run_case(const json_t *c, const json_t *template, const json_t *context,
 		     const char *name)
 {
@@ -212,7 +213,7 @@ TEST(errors)
 
 /* ---- constructs that no published chat template uses ---- */
 
-/* The names of a kind of builtin, and how a template uses one. */
+/* use: how a template uses a name of this kind; why: how the error begins; names: those that are not supported. */
 static const struct {
 	const char *use, *why, *names;
 } unsupported_names[] = {

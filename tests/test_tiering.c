@@ -1,4 +1,5 @@
-/* scheduler/tiering.c: items that go down and come up, and that nothing is lost if they do not. */
+/* scheduler/tiering.c: items are stored below the device and loaded again. If a load fails, its request is computed,
+ * and nothing stays locked. */
 #include <stdlib.h>
 
 #include "scheduler/scheduler_internal.h"
@@ -41,7 +42,7 @@ static uint64_t submit(struct world *w, const char *prompt, uint32_t max_tokens)
 	return world_submit_request(w, &r);
 }
 
-/* Takes the items that go down; returns their number. */
+/* Takes all items that are to be stored, and returns their number. */
 static uint32_t take_stores(struct world *w)
 {
 	struct scheduler_item item;
@@ -63,9 +64,10 @@ static uint32_t take_stores(struct world *w)
 	return n;
 }
 
-static uint32_t asked; /* by the last call of take_loads */
+static uint32_t asked; /* number of items that the last call of take_loads was asked to load */
 
-/* Takes the items to load and answers: the first `good` of them come. Returns how many were wanted. */
+/* Answers all items that are to be loaded: the first `good` of them come, the others fail. Returns how many of those
+ * that came are to be copied to the device. */
 static uint32_t take_loads(struct world *w, uint32_t good)
 {
 	struct scheduler_item item;
@@ -76,7 +78,7 @@ static uint32_t take_loads(struct world *w, uint32_t good)
 	return wanted;
 }
 
-/* Everything is free again after a flush. */
+/* Checks that no request is left, and that all pages and slots are free after a flush. */
 static void check_baseline(struct world *w)
 {
 	struct scheduler_stats st;
@@ -88,7 +90,8 @@ static void check_baseline(struct world *w)
 	check(st.running == 0 && st.waiting == 0);
 }
 
-/* A prompt of 11 letters was computed, is below, and the device has forgotten it. */
+/* Returns a world in which a prompt of 11 letters was computed and its items were stored; then the device was
+ * flushed. */
 static struct world *forgotten(uint32_t n_pages)
 {
 	struct world *w = new_world(n_pages);
@@ -143,12 +146,13 @@ TEST(fails)
 	ok_all("whichever item does not come: the request is computed");
 }
 
-/* Three turns are below. Of the last one item does not come: those before still do. */
+/* The items of three prompts, each of which begins with the one before, were stored. If an item of the longest cannot
+ * be loaded, the items of a shorter one are. */
 TEST(shorter)
 {
 	static const struct {
-		uint32_t first; /* this many items of the whole come */
-		uint32_t second;
+		uint32_t first;	 /* so many items of the first load come, then one fails */
+		uint32_t second; /* so many items of the second load come */
 		uint32_t n_cached;
 		enum prefix_miss miss;
 		uint32_t failed;
@@ -191,7 +195,7 @@ TEST(shorter)
 	ok_all("when one item does not come the next shorter hit does");
 }
 
-/* Everything below is damaged: there is an end to asking for it. */
+/* All states in the store are damaged: a request stops asking for them. */
 TEST(shorter_ends)
 {
 	struct world *w = new_world(64);
@@ -323,7 +327,7 @@ TEST(uses)
 		next_key(i ? &keys[i - 1] : &r.root_key, r.prompt + i * PAGE, PAGE, &keys[i]);
 	while (n < 64 && scheduler_take_uses(w->s, &used[n], 1))
 		n++;
-	/* It found pages to 8 and no state there, so it was computed anew. */
+	/* The cache had four pages of the prompt and no state at their end, so the prompt was computed anew. */
 	is_int(n, 0, "nor does one that cannot be resumed");
 	submit(w, "abcdefghyy", 1);
 	world_run(w, 7);
@@ -392,11 +396,12 @@ TEST(opening)
 	ok_all("before what is below is known the reason is that it loads");
 }
 
-/* A prompt that comes from another worker: items below come up first, its pages go down. */
+/* A prompt that another worker computes: items in the store are loaded first; the pages that come from the worker are
+ * stored. */
 TEST(handoff)
 {
-	/* The fourth page does not come up: all is computed elsewhere. Then all comes up, and only the last page is
-	 * sent. Then an unknown prompt. */
+	/* The load of the fourth page fails: the other worker sends all pages. Then all loads succeed, and it sends
+	 * only the last page. Then a prompt of which nothing is stored. */
 	static const struct {
 		const char *prompt;
 		uint32_t n_loads, n_have, n_pages, n_stores;

@@ -1,4 +1,4 @@
-/* prefix_cache/tiers.c against a table that is looked through from end to end. */
+/* prefix_cache/tiers.c, compared with a table that is searched from end to end. */
 #include <stdlib.h>
 
 #include "prefix_cache/tiers.h"
@@ -7,7 +7,7 @@
 
 enum { PAGES = 7, HISTORIES = 3, ROUNDS = 60000 };
 
-/* The items: by page, origin, kind; and the origin before each. */
+/* there: which items are in the index, by page, origin and kind. parents: the origin of the page before. */
 static bool there[PAGES][HISTORIES][2];
 static uint64_t parents[PAGES][HISTORIES];
 static struct content_key keys[PAGES];
@@ -36,7 +36,8 @@ struct ask {
 	bool needs_state, clean_only;
 };
 
-/* The deepest end that a path from page i on can have, behind a page of `origin`; 0: none. */
+/* Returns how many pages the longest path has that goes on with page i, behind a page of this origin; 0: there is
+ * none. */
 static uint32_t deepest(const struct ask *a, uint32_t i, uint64_t origin)
 {
 	uint32_t best = 0;
@@ -141,7 +142,7 @@ TEST(many)
 	tiers_free(NULL);
 }
 
-/* Every page in two ways, the second without a successor: more branches than a search follows. */
+/* Every page has two origins, and no page follows the second one: these are more branches than a search tries. */
 TEST(partings)
 {
 	enum { LONG = 60 };

@@ -2,11 +2,11 @@
  *
  *     test_tiny DIR [auto|generic|x86] [NAME...]
  *
- * DIR/NAME/ each have a model and its golden.json (tests/golden/tiny_models.py). The same tokens, every listed
- * log-probability within 2e-4; prompts together with a budget that cuts them, so that every chunk and every carried
- * state matters. Then the same prompts again with the prefix cache, which has all their full pages, and in little
- * memory: the bits stay. Pages and states are copied to the host and back. Nothing in the engine may be shaped for one
- * model. */
+ * Each DIR/NAME/ has a model and its golden.json (tests/golden/tiny_models.py). All prompts run together, with a budget
+ * that cuts them, so that every chunk and every carried state matters. The tokens have to be the same, and every listed
+ * log-probability within 2e-4. Then each prompt runs twice with the prefix cache, which has all full pages the second
+ * time, and twice in little memory: the bits stay. Pages and states are copied to the host and back. Nothing in the
+ * engine may be shaped for one model. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 
 enum { AGAIN = 1000 }; /* the step in which all requests come again: they have ended by then */
 
-/* Every request twice: the second time all full pages in front of the prompt's last token are cached. With
- * n_pages set both times are at once, in little memory. */
+/* Runs every request twice: the second time all full pages in front of the prompt's last token are cached. If
+ * setup.n_pages is set, both come at once. */
 static void check_hits(struct engine *g, struct run_setup setup, const struct run *cold, size_t n)
 {
 	struct run *runs = calloc(2 * n, sizeof(*runs));
@@ -39,7 +39,7 @@ static void check_hits(struct engine *g, struct run_setup setup, const struct ru
 	free(runs);
 }
 
-/* No more pages than the longest request has, and no slot for a checkpoint. */
+/* Runs with no more pages than the longest request has, and with one slot more than there are seats. */
 static void check_tight(struct engine *g, struct run_setup setup, const struct run *cold, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -62,8 +62,8 @@ static void *wait_item(struct engine *g)
 	return tag;
 }
 
-/* The content of page 0 and of slot 0, which is not one byte again and again, goes to the host, from there to page 1
- * and slot 1, and comes back. A model without recurrent layers has no slots. */
+/* Copies page 0 to the host, from there to page 1, and page 1 to the host; slots likewise. The content has not the same
+ * byte everywhere. A model without recurrent layers has no slots. */
 static void check_items(struct engine *g)
 {
 	for (int kind = 0; kind <= TIER_STATE; kind++) {

@@ -1,6 +1,6 @@
-/* The tokenizer against Hugging Face's: the golden prompts of models/lexis, and the tricky texts of
- * golden/tokenizer_cases.json for a dozen tokenizers. Then cases that the fixture cannot have: files that must be
- * refused, ids without bytes, text without added tokens, many threads. */
+/* The tokenizer against Hugging Face's: the golden prompts of models/lexis, and golden/tokenizer_cases.json (the
+ * fixture): tricky texts for many tokenizers, and the classes of all code points. Then cases that the fixture cannot
+ * have: files that must be refused, ids without bytes, text without added tokens, hostile texts, many threads, bounds. */
 #include <errno.h>
 #include <jansson.h>
 #include <pthread.h>
@@ -38,7 +38,7 @@ static bool same_ids(const json_t *want, const struct ids *got)
 	return true;
 }
 
-/* The text of ids, through the detokenizer. */
+/* Writes the text of n ids to `out`, as the detokenizer makes it. */
 static void text_of(const struct tokenizer *t, const int32_t *ids, size_t n, struct buf *out)
 {
 	struct detokenizer *d = detokenizer_new(t, NULL);
@@ -139,7 +139,8 @@ static bool run_case(const struct tokenizer *t, const json_t *c)
 	return good;
 }
 
-/* lexis's file with the members of `change` in place of its own (NULL: as it is). New. */
+/* Returns a new copy of lexis's tokenizer.json, with the members of `change` (NULL: none) in place of its own. If both
+ * have an object "model", its members are replaced one by one. */
 static json_t *changed(const json_t *change)
 {
 	json_t *file = load_json("models/lexis/tokenizer.json"), *model, *merges, *pair;
@@ -227,7 +228,7 @@ TEST(fixture)
 	ok_all("%zu tokenizers", i);
 }
 
-/* Fills seen[] with a class for the code points in ranges. */
+/* Sets seen[c] to the class for each code point c in `ranges`: first, last, first, last, ... */
 static void fill_class(uint8_t *seen, const json_t *ranges, uint8_t class)
 {
 	for (size_t i = 0; i + 1 < json_array_size(ranges); i += 2) {
@@ -262,7 +263,7 @@ TEST(classes)
 
 /* clang-format off: a case begins a line. */
 static const struct {
-	const char *change; /* of lexis's file */
+	const char *change; /* in lexis's tokenizer.json */
 	int code;
 	const char *says;
 } refused[] = {
@@ -406,7 +407,8 @@ TEST(without_added)
 	buf_release(&back);
 }
 
-/* Texts by which a client could make the daemon think for ever. The square of a million would. */
+/* Texts of a megabyte by which a client could keep the daemon busy for ever, if the work grew with the square of their
+ * length. */
 TEST(hostile)
 {
 	static const struct {

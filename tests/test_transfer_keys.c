@@ -125,7 +125,7 @@ TEST(keys)
 	transfer_keys_release(&k);
 	chmod(path, 0640);
 	is_int(transfer_keys_open(path, &k, &e), -EPERM, "%s", e.text);
-	/* As a service manager hands it over. */
+	/* Another user owns the file, as when a service manager provides it. */
 	if (geteuid() == 0 && chown(path, 65534, (gid_t)-1) == 0) {
 		chmod(path, 0440);
 		if (ok(transfer_keys_open(path, &k, &e) == 0, "somebody else's, by its group"))
@@ -156,7 +156,7 @@ TEST(keys)
 	transfer_keys_release(&ours);
 }
 
-/* A key that is somebody's may be anywhere, but not where another one is at home. */
+/* A key on the list may be used at any address, but not at one for which the list has another key. */
 TEST(places)
 {
 	struct transfer_allowed list[] = {{"a", "tcp://10.0.0.1:1"}, {"b", ""}};

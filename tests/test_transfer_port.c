@@ -37,7 +37,7 @@ static struct port *open_port(const struct transfer_keys *k)
 	return open_limited(k, 0);
 }
 
-/* The next message of a port; false: none came in `ms` milliseconds. */
+/* Receives the next message of a port; false: none came in `ms` milliseconds. */
 static bool next(struct port *p, uint32_t *peer, zmq_msg_t *head, zmq_msg_t *body, uint64_t ms)
 {
 	uint64_t until = clock_now_ns() + ms * 1000000;
@@ -50,7 +50,7 @@ static bool next(struct port *p, uint32_t *peer, zmq_msg_t *head, zmq_msg_t *bod
 	return false;
 }
 
-/* Takes one and compares it. */
+/* Receives the next message and compares it. False: none came in 10 s, or it is another one. */
 static bool got(struct port *p, uint32_t *peer, const char *head, const char *body)
 {
 	zmq_msg_t h, b;
@@ -77,7 +77,7 @@ static void drop_all(struct port *p, uint64_t ms)
 	}
 }
 
-/* A server that ends, and another one in its place: the address may take a moment to be free. */
+/* Closes a server and returns another one at its address, which may take a moment to be free. */
 static struct port *replace(struct port *server, const char *bound)
 {
 	char again[TRANSFER_ENDPOINT_MAX];
@@ -99,7 +99,8 @@ static void give_back(void *data, void *hint)
 	atomic_fetch_add((_Atomic int *)hint, 1);
 }
 
-/* Sends as soon as there is a connection. */
+/* Sends a message as soon as there is a connection. other: the port of the peer, or NULL. False: there was no
+ * connection for 10 s. */
 static bool send_soon(struct port *p, struct port *other, uint32_t peer, const char *head)
 {
 	uint64_t until = clock_now_ns() + 10 * SECOND;
@@ -114,8 +115,8 @@ static bool send_soon(struct port *p, struct port *other, uint32_t peer, const c
 	return true;
 }
 
-/* The lookups of libzmq. slow.example: no server answers. turns.example: a server listens at its IPv6 address, and
- * none at the other one. */
+/* libzmq calls this function in place of the one of libc. slow.example: no name server answers. turns.example: a server
+ * listens at its IPv6 address, and none at its IPv4 address. */
 int getaddrinfo(const char *restrict node, const char *restrict service,
 		const struct addrinfo *restrict hints, struct addrinfo **restrict ret)
 {
@@ -201,7 +202,7 @@ TEST(messages)
 	       "no connection has this link");
 	is_int(port_send(client, out + 1, "x", 1, NULL), -EHOSTUNREACH, "nor this one");
 
-	/* Frames that are no message of ours. */
+	/* Messages of a client that does not use port.h: one has too many frames. */
 	context = zmq_ctx_new();
 	raw = zmq_socket(context, ZMQ_DEALER);
 	check(zmq_connect(raw, bound) == 0);
@@ -247,7 +248,7 @@ TEST(messages)
 	port_wait(client, wake, 1000);
 	ok(port_lost(client, lost) && lost[out], "a connection that broke is told of");
 	ok(!port_lost(client, lost), "once");
-	/* A farewell: it was sent before the connection ended, and is received after that is known. */
+	/* A message that was sent shortly before the connection ended is received, even after the end is known. */
 	drop_all(server, 100);
 	check(send_soon(client, server, out, "stay") && got(server, &in, "stay", ""));
 	check(port_send(server, in, "bye", 3, NULL) == 0);
@@ -271,7 +272,7 @@ TEST(messages)
 	port_close(server);
 }
 
-/* For a peer that asks and does not read a bounded number of messages is kept. Other peers do not notice. */
+/* For a peer that sends and does not read, a bounded number of answers is kept. Other peers do not notice. */
 TEST(limit)
 {
 	enum { BYTES = 1 << 16, ENOUGH = 4096 };
@@ -320,7 +321,8 @@ static void allow(struct transfer_keys *k, const struct transfer_keys *peer)
 	memcpy(k->allowed[k->n_allowed++].key, peer->public_key, TRANSFER_KEY_TEXT);
 }
 
-/* Whether a message of a client with these keys, for a server of this key, comes in. */
+/* Returns whether a message of a client with these keys reaches the server. server_key: the key that the client expects
+ * the server to have. */
 static bool comes_in(struct port *server, const char *bound, const struct transfer_keys *keys,
 		     const char *server_key, uint64_t ms)
 {
@@ -369,7 +371,7 @@ TEST(keys)
 	free(ours.allowed);
 }
 
-/* A link takes only a key that is another one than its own, and of the right length. */
+/* port_set_key takes only a key that differs from the link's own and is not too long. */
 TEST(key_of_a_link)
 {
 	struct transfer_keys ours = new_keys(), first = new_keys(), second = new_keys();

@@ -101,7 +101,7 @@ TEST(shared_page)
 	uint32_t pages[2] = {prefix_cache_take_page(c), prefix_cache_take_page(c)}, again[2];
 	struct prefix_node *n;
 
-	prefix_cache_ref_page(c, pages[0]); /* the second of two choices */
+	prefix_cache_ref_page(c, pages[0]); /* the reference of a second choice */
 	again[0] = pages[0];
 	n = prefix_cache_extend(c, begin(c), t.tokens, pages, 2, PREFIX_PREFILLED);
 	prefix_cache_unlock(c, n);

@@ -30,7 +30,7 @@ static int behave(const char *how)
 	return 3;
 }
 
-/* How child_run ends with a process that behaves so. */
+/* Runs this program with the argument `how`. Returns what child_run returns. */
 static int run(const char *how, uint32_t seconds, struct buf *out, struct err *e)
 {
 	char name[] = "test", *argv[] = {name, (char *)(uintptr_t)how, NULL};

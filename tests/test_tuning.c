@@ -1,4 +1,4 @@
-/* kernels/tuning/tuning.c and cuts.c: tables that are read, looked up and written, and every line that must not be believed. */
+/* kernels/tuning/tuning.c and cuts.c: tables are read, looked up and written; wrong lines are refused. */
 #include "kernels/tuning/tuning.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 static const struct tuning_device cpu = {
 	.name = "a cpu", .driver = "1.0", .units = 2, .kernels = "x86", .bf16 = true};
 
-/* The table of a text, NULL (with *e) when it is refused. */
+/* Returns the table of a text. NULL: the text is refused; *e has the reason. */
 static struct tuning_table *parse(const char *text, struct err *e)
 {
 	struct tuning_table *t = NULL;
@@ -88,7 +88,7 @@ TEST(reading)
 	tuning_free(t);
 }
 
-/* Lines that are refused; all fields of each but one are good. */
+/* Each makes a line in which all other fields are good. */
 #define DEVICE(device) ROW(device, "product\t*\t*\t*", "-", "same\t-\t-")
 #define PLACE(place)   ROW(ANY, place, "-", "same\t-\t-")
 #define CUT(cut)       ROW(ANY, "product\t*\t*\t*", cut, "same\t-\t-")
@@ -164,8 +164,8 @@ TEST(refusing)
 	ok(!t, "nothing was written to the result");
 }
 
-/* Every line of a good table, damaged at every place in some ways, is read or refused, and values that are read are
- * in range. */
+/* A good table in which one byte is wrong, any byte in some ways, is read or refused. Values that are read are in
+ * range. */
 TEST(damage)
 {
 	static const char good[] = HEAD ROW("a cpu\t1.0\t2", "product\t4096\t1024\t512",
@@ -379,7 +379,8 @@ TEST(cuts)
 	   "of more cuts than there is room for the last take the default");
 }
 
-/* The sentence about a given table. */
+/* Checks what tuning_use_text says of the table in `text`, as if a user had given it: it is searched first, and then one
+ * that has a row for every product. */
 static void says(const char *text, bool any_bits, const char *want)
 {
 	struct cuts c = {0};
@@ -401,7 +402,8 @@ static void says(const char *text, bool any_bits, const char *want)
 	tuning_free(own);
 }
 
-/* The shape has seven places (three products, two ways through the experts, attention, a decode step), each at ten M. */
+/* The shape has seven pairs of N and K (three products, two of experts, attention, the decode step), each with ten
+ * M. */
 TEST(use)
 {
 	static const char nothing[] = "tuning t.tsv: no row is for this device, these kernels and "

@@ -1,4 +1,5 @@
-/* The ends of turns: in a chat of lexis's template, and in prompts with too many of them. */
+/* daemon/request/turns.c: the token with which a template ends turns, and the ends of turns in a prompt, also if they
+ * are too many. */
 #include "daemon/request/turns.h"
 
 #include "tests/model_text.h"

@@ -1,4 +1,4 @@
-/* UTF-8, NFC and classes: against utf8proc, and against the standard's own examples. */
+/* UTF-8 and NFC, compared with utf8proc and by example; classes by example. */
 #include <stdlib.h>
 #include <utf8proc.h>
 
@@ -30,7 +30,7 @@ TEST(code_points)
 	ok_all("every scalar value is written, read, and known when it is cut");
 }
 
-/* How many bytes at p are a sequence, as utf8proc says; 0: none. */
+/* Returns the number of bytes of the UTF-8 sequence at p, as utf8proc says; 0: there is none. */
 static size_t strict_sequence(const unsigned char *p, size_t len)
 {
 	utf8proc_int32_t c;
@@ -103,8 +103,8 @@ TEST(replace)
 
 /* ---- NFC ---- */
 
-/* Ranges with code points that are younger than this project's NFC table, or that utf8proc 2.8 mistakes (U+11A7
- * behind a syllable). */
+/* Returns whether c is in a range with code points that are younger than this project's NFC table, or is U+11A7, with
+ * which utf8proc 2.8 makes a mistake behind a syllable. */
 static bool is_known_difference(uint32_t c)
 {
 	static const uint32_t first_last[][2] = {
@@ -206,7 +206,7 @@ TEST(nfc_by_hand)
 	is_nfc("\U00011935\U00011930", "\U00011935\U00011930", "letters of Unicode 13 stay apart");
 	is_nfc("\U00011938\u0301\u0323", "\U00011938\u0323\u0301", "and are not taken apart");
 	is_nfc("\u0301\u0323", "\u0323\u0301", "marks without a starter");
-	/* 50,000 pairs of marks are sorted in one go, all marks below first. */
+	/* 50,000 pairs of marks are sorted in one go: all U+0323 (below a letter) then come before all U+0301 (above it). */
 	for (int i = 0; i < 50000; i++)
 		memcpy(marks + 4 * i, "\u0301\u0323", 4);
 	buf_init(&out, 1 << 20);

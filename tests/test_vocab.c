@@ -1,4 +1,5 @@
-/* The vocabulary's tables: every length that a slot treats in its own way, gaps and refusals. */
+/* protocol/tokenizer/vocab: tokens of every length that a struct vocab_slot treats in its own way, gaps and
+ * refusals. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -12,7 +13,8 @@ static size_t make(char *out, size_t i)
 {
 	size_t len = 3 + i % (LONGEST - 2);
 
-	/* Alike but for up to four bytes, one of them at a changing place, so that each byte of a key counts. */
+	/* Tokens of a length are alike but for four bytes or fewer, one of them at a changing place, so that each byte
+	 * of a token counts. */
 	memset(out, 'x', len);
 	out[i * 7 % len] = (char)('a' + i % 23);
 	out[0] = (char)(i >> 8);

@@ -1,5 +1,5 @@
-/* scheduler/waiting.c: the queue by itself against a sorted list; and its effects: priorities, a bounded queue, and
- * that a retracted request keeps its place. */
+/* scheduler/waiting.c: the queue by itself against a search of all requests; and in the scheduler: priorities, fairness
+ * among owners, a bounded queue, and that a retracted request keeps its place. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -94,8 +94,8 @@ static uint64_t submit_of(struct world *w, char letter, uint64_t owner, uint32_t
 	return world_submit_request(w, &r);
 }
 
-/* There are 8 seats. An owner that has seats gets no more than 4 in all while a request of another owner can be admitted
- * instead. */
+/* There are 8 seats. An owner that has seats gets no more than 4 in all while a request of another owner can be
+ * admitted instead. */
 TEST(fairness)
 {
 	struct scheduler_config c = world_config(0, 120, 64);
@@ -146,7 +146,8 @@ TEST(fairness)
 		"if the others want too much as well, the first one goes");
 }
 
-/* An owner has more than half of the seats when a request of another owner comes: some of its requests are retracted. */
+/* An owner has more than half of the seats when a request of another owner comes: some of the first owner's requests
+ * are retracted. */
 TEST(give_way)
 {
 	struct scheduler_config c = world_config(0, 120, 64);

@@ -1,5 +1,5 @@
-/* engine/weights: every layout of names and every number format gives the same rows; tensors that do not fit the
- * configuration are refused by name; synthetic weights and their export. */
+/* engine/checkpoint/weights: every layout of names and every number format gives the same rows; tensors that do not fit
+ * the configuration are refused by name; synthetic weights and their export. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -96,7 +96,7 @@ static int open_weights(const char *dir, const struct model_config *c, struct we
 	return r;
 }
 
-/* Whether two weights of one configuration have the same rows everywhere. */
+/* Returns whether x and y have the same rows, more than 1000 elements in all. Both are for the configuration. */
 static bool same_rows(const struct model_config *c, const struct weights *x,
 		      const struct weights *y)
 {
@@ -192,7 +192,7 @@ static void copy_remove(struct copy *k, const char *name)
 		k->t[i].name = k->names[i];
 }
 
-/* Appends a tensor of elements of two bytes; data is taken, or zeros when NULL. */
+/* Appends a tensor of elements of two bytes. Takes over `data`, which was allocated; NULL: zeros. */
 static struct tensor *copy_add(struct copy *k, const char *name, const char *dtype, uint32_t n_dims,
 			       const uint64_t *shape, void *data)
 {
@@ -219,7 +219,7 @@ static int give(size_t index, void *data, void *user, struct err *e)
 	return 0;
 }
 
-/* Writes the copy into scratch/edited and opens it as weights. */
+/* Writes the copy to a directory "edited" and opens it as weights. */
 static int copy_weights(struct copy *k, const struct model_config *c, struct weights **ret,
 			struct err *e)
 {
@@ -265,7 +265,7 @@ static void expect_missing(struct copy *k, const struct model_config *c, const c
 	expect_error(k, c, -ENOENT, sentence, what);
 }
 
-/* The message about a tensor of the one file. */
+/* Expects an error about a tensor of the only file, model.safetensors. */
 static void expect_wrong(struct copy *k, const struct model_config *c, int error,
 			 const char *tensor, const char *says, const char *what)
 {
@@ -283,7 +283,7 @@ static void export_to(const struct weights *w, const struct model_config *c, con
 	ok(weights_export(w, c, quoted(config), dir, shard_bytes, &e) == 0, "exports %s", e.text);
 }
 
-/* Export and reading back: the names of each family, in one file and in many. */
+/* Exports synthetic weights to a directory `name`, in files of up to shard_bytes (0: 4 GiB), and reads them back. */
 static void round_trip(const char *json, const char *name, uint64_t shard_bytes)
 {
 	struct model_config c = parse(json), again;
@@ -308,7 +308,7 @@ TEST(round_trips)
 	round_trip(config_attention, "attention", 0);
 }
 
-/* The base checkpoint of the tests below: Qwen3.5-MoE, packed experts, one file. */
+/* Changes copies of the checkpoint "moe" that TEST(round_trips) has exported: Qwen3.5-MoE, packed experts, one file. */
 TEST(names)
 {
 	struct model_config c = parse(config_moe), tied = parse(config_tied);
@@ -486,7 +486,7 @@ static float half(unsigned bits)
 	return bits >> 15 ? -f : f;
 }
 
-/* An embedding that holds each 16-bit number once, as f16, as bf16, and the same as f32. */
+/* An embedding that holds each 16-bit number once, as f16 and as bf16; then one of other numbers, as f32. */
 TEST(formats)
 {
 	struct model_config c = parse(config_moe);
@@ -538,7 +538,7 @@ TEST(formats)
 	}
 }
 
-/* Fills the rows of a tensor with their numbers. */
+/* Fills each row of a tensor with the number of the row, as f32. */
 static void number_rows(struct tensor *t)
 {
 	float *rows = malloc(2 * t->bytes);
@@ -587,7 +587,7 @@ TEST(interleaved)
 		       "an interleaved layer without in_proj_ba");
 }
 
-/* lexis: rows against the bytes of the tensors that the published names say. */
+/* lexis: the rows of weights have the bytes of the tensors with the published names. */
 TEST(lexis)
 {
 	static const struct {
@@ -755,7 +755,7 @@ TEST(recorded)
 	}
 }
 
-/* Synthetic elements: known answers by another program, and their size by role. */
+/* Synthetic elements: known answers of another program; mean and deviation by role; what they depend on. */
 TEST(synthetic)
 {
 	static const uint32_t first[] = {0xbcf4, 0xbce0, 0xbcd4, 0xbc26,
@@ -824,7 +824,7 @@ TEST(synthetic)
 	}
 	ok_all("decay rates are those of a fresh Mamba");
 
-	/* Each differs from the first row in one thing. */
+	/* Each row below differs from this one in one thing. */
 	weights_row(w, WEIGHT_EXPERT_UP, 1, 2, 3, false, row);
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
 		weights_row(i ? w : other, others[i].role, others[i].layer, others[i].expert, 3,
@@ -833,7 +833,7 @@ TEST(synthetic)
 		   others[i].what);
 	}
 
-	/* Rows agree with single elements, at every alignment of their first. */
+	/* Rows agree with single elements, at every alignment of the row's first element. */
 	for (uint64_t r = 0; r < 256; r++) {
 		weights_row(w, WEIGHT_DELTA_CONV, 0, 0, r, false, row);
 		check(weights_synthesis(w, WEIGHT_DELTA_CONV, 0, 0, &s));

@@ -1,4 +1,5 @@
-/* The codec of the transfer protocol: each message there and back, each range, each cut. */
+/* The codec of the transfer protocol: every message is encoded and parsed again; values outside their ranges and cut
+ * frames are refused; damaged frames do no harm. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,10 +10,10 @@
 #include "tests/tap.h"
 #include "tests/wire_samples.h"
 
-/* An array of the one is an array of the other. */
+/* An array of struct content_key can be read as an array of struct wire_key. */
 _Static_assert(sizeof(struct wire_key) == sizeof(struct content_key), "keys");
 
-/* A frame of exactly its size, so that the sanitizers see what is read behind it. */
+/* Returns a copy of a frame in memory of exactly its size, so that the sanitizers see a read behind its end. */
 static uint8_t *exact(const void *data, size_t len)
 {
 	uint8_t *copy = malloc(len ? len : 1);
@@ -51,7 +52,7 @@ TEST(round_trip)
 		check(wire_delivery(frame, a.len) == m.delivery);
 		b = encode(&back);
 		check(b.len == a.len && !memcmp(a.data, b.data, a.len));
-		/* Not one byte less, not one more. */
+		/* A frame that lacks bytes at its end is refused, and so is one with a byte more. */
 		for (size_t len = 0; len < a.len; len++) {
 			uint8_t *cut = exact(a.data, len);
 
@@ -190,7 +191,7 @@ TEST(header)
 	buf_release(&a);
 }
 
-/* The encoder refuses the message with this text, and writes nothing. */
+/* Checks that the encoder refuses a message with this text, and writes nothing. */
 static void refused(struct wire_message m, const char *text)
 {
 	struct err e = {0};
@@ -300,7 +301,7 @@ TEST(ranges)
 #undef CHANGED
 }
 
-/* Frames with some bytes changed: refused, or taken and the same again. */
+/* Frames in which up to three bits are changed: each is refused, or encodes to the same bytes again. */
 TEST(damaged)
 {
 	struct wire_message m, back;
@@ -347,7 +348,7 @@ TEST(full_buffer)
 	buf_release(&out);
 }
 
-/* ---- the frame behind a window, two workers ---- */
+/* ---- the raw frame of a WINDOW, and the HELLOs of two workers ---- */
 
 TEST(fits)
 {

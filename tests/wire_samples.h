@@ -25,7 +25,7 @@ static const struct wire_peer sample_peers[] = {
 	{{4}, {2}, {0}, "tcp://[::1]:5556"},
 };
 
-/* The message of that type, or false at the end. */
+/* Fills *ret with the sample of a type. False: there is no such type. */
 static bool wire_sample(enum wire_type type, struct wire_message *ret)
 {
 	struct wire_message m = {.type = type};

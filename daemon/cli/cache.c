@@ -6,8 +6,9 @@
  *     └─ 64-128  1 page
  *
  * Lines with totals come first. Then comes a line for each node: the range of its tokens in a prompt, then its content.
- * An only child stands below its parent with the same indentation. Where prompts differ the children are indented. The
- * line "with a cache_salt:" stands above the nodes of each cache_salt. */
+ * An only child stands below its parent with the same indentation. Where prompts differ, the children are indented. A
+ * line may also end with "in use" and, with --tokens, with token ids. The line "with a cache_salt:" stands above the
+ * nodes of each cache_salt. */
 #include <errno.h>
 #include <jansson.h>
 #include <poll.h>
@@ -29,8 +30,8 @@ struct cache_options {
 	bool flush, tokens, json;
 };
 
-/* A node of the cache's tree. `child` is its first child, `next` its next sibling; child_end is the pointer in which
- * the next child is linked. */
+/* A node of the cache's tree. `child` is its first child, `next` its next sibling. child_end points to the pointer that
+ * will point to the next child. */
 struct node {
 	json_t *v; /* borrowed from the answer */
 	int64_t id;
@@ -52,8 +53,8 @@ static const struct option_def table[] = {
 
 /* ---- asking ---- */
 
-/* Reads a complete answer. 0: its status is 200, and *ret is its JSON, new. -EPROTO: it is any other answer, and e has
- * its status and the sentence of its error. */
+/* Reads a complete answer. 0: its status is 200, and *ret is its JSON, a new reference. -EPROTO: it is any other
+ * answer; e has its status, and the sentence of its error or "no JSON". */
 static int parse_answer(const struct stream *s, json_t **ret, struct err *e)
 {
 	json_t *v = json_loadb(buf_str(&s->body), s->body.len, 0, NULL);
@@ -180,7 +181,7 @@ static int compare_nodes(const void *a, const void *b)
 }
 
 /* Links children to their parents, and the roots to a list that begins at *ret. The answer may have its nodes in any
- * order; siblings stay in that order. -EPROTO: two nodes have the same id. */
+ * order; siblings stay in the answer's order. -EPROTO: two nodes have the same id. */
 static int link_nodes(struct node *nodes, size_t n, const json_t *array, struct node **ret,
 		      struct err *e)
 {

@@ -264,7 +264,7 @@ static void take_line(struct stream *s, const char *line, size_t len)
  * ends with CR LF, LF or CR. */
 static void take_events(struct stream *s)
 {
-	size_t line = 0; /* where the line begins that is being read */
+	size_t line = 0; /* where the line that is being read begins */
 
 	for (size_t at = 0; at < s->body.len; at++) {
 		const char c = s->body.data[at];

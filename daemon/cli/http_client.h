@@ -29,7 +29,7 @@ struct target {
 /* Parses "http://host:port/prefix" and resolves the host, which may block. -EINVAL with a sentence. */
 int target_parse(const char *url, struct target *ret, struct err *e) MUST_CHECK;
 
-/* Sets the key: the first one of this file (daemon/api_keys.h). path NULL: does nothing. */
+/* Sets the key to the first one of the file `path` (daemon/api_keys.h). path NULL: does nothing. */
 int target_key(struct target *t, const char *path, struct err *e) MUST_CHECK;
 
 enum stream_state { STREAM_CLOSED, STREAM_IDLE, STREAM_SENDING, STREAM_HEADERS, STREAM_BODY };
@@ -52,7 +52,8 @@ struct stream {
 	bool has_events; /* the answer's Content-Type is text/event-stream */
 	bool after_cr; /* the last line of the events ended with a CR; an LF behind it belongs to that end */
 	/* Called for each server-sent event that has data, with its data lines joined by LF, ended by a 0. The event's
-	 * type and id are not told. NULL: the body is kept whole, as it is of any other Content-Type. */
+	 * type and id are dropped. NULL: the body is kept whole. An answer of another Content-Type is kept whole in any
+	 * case. */
 	void (*event)(struct stream *s, const char *data, size_t len);
 	void *user;
 };
@@ -61,14 +62,14 @@ void stream_init(struct stream *s, void (*event)(struct stream *, const char *, 
 		 void *user);
 void stream_release(struct stream *s);
 
-/* Begins to send a request, and before that to connect if the stream is CLOSED; *ret_new: it was CLOSED, and s->fd is a
- * new descriptor. The stream must be CLOSED or IDLE. body: JSON, or "". */
+/* Begins to send a request. If the stream is CLOSED, begins to connect before that. *ret_new: the stream was CLOSED,
+ * and s->fd is a new descriptor. The stream must be CLOSED or IDLE. body: JSON, or "". */
 int stream_send(struct stream *s, const struct target *t, const char *method, const char *path,
 		const char *body, bool *ret_new, struct err *e) MUST_CHECK;
 
 /* Sends and reads as far as possible. 1: the answer is complete, in s->status and s->body (of a stream of events,
- * s->body has at most an incomplete last line);
- * 0: more will come; < 0: the connection or the answer is broken, or memory is short, and the stream is CLOSED. */
+ * s->body has at most an incomplete last line). 0: more will come. < 0: the connection or the answer is broken, or
+ * memory is short, and the stream is CLOSED. */
 int stream_io(struct stream *s, struct err *e) MUST_CHECK;
 
 /* To be called after stream_io has failed with the error in e. If a reused connection broke before any byte of the

@@ -31,8 +31,8 @@ ENDPOINTS(DECLARE)
 
 static const struct endpoint *const endpoints[] = {ENDPOINTS(ADDRESS)};
 
-/* Whether a path is `own`, the path of an endpoint; or, if `named` is set, begins with `own` and goes on. *ret_rest:
- * the rest of the path behind `own`. */
+/* Returns whether `path` is `own`, the path of an endpoint. With `named`: returns whether `path` begins with `own` and
+ * goes on. *ret_rest: the rest of `path` behind `own`. */
 static bool is_path(const char *path, const char *own, bool named, const char **ret_rest)
 {
 	size_t len = strlen(own);

@@ -17,7 +17,7 @@ struct address {
 struct address address_of(const struct sockaddr *from);
 bool address_equal(const struct address *a, const struct address *b);
 
-/* Whether only this machine reaches the address: 127.0.0.0/8 and ::1. */
+/* Returns whether only this machine reaches the address: 127.0.0.0/8 and ::1. */
 bool address_is_loopback(const struct address *a);
 
 /* Reads an address, "10.0.0.1" or "::1". False: the text is not an address; *ret is unchanged. */

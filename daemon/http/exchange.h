@@ -1,5 +1,6 @@
 /* One HTTP request and its answer, for the files of this directory: receive.c checks the headers and takes the body,
- * send.c sends the answer, libmicrohttpd calls http.c. Only the http thread calls these functions. */
+ * send.c sends the answer, libmicrohttpd calls http.c. Only the http thread calls these functions, but for
+ * send_make_no_memory. */
 #pragma once
 
 #include <microhttpd.h>
@@ -14,7 +15,7 @@ struct http {
 	struct server *server;
 	struct watch *watch;
 	struct MHD_Daemon *daemon;
-	bool local;			/* only this machine reaches the address of its socket */
+	bool local;			/* only this machine reaches the address of the socket */
 	bool admin;			/* endpoints for the operator are served */
 	const struct api_keys *keys;	/* as in struct http_listener (http.h); borrowed */
 	const struct networks *trusted; /* --trusted-proxy; borrowed */
@@ -39,14 +40,14 @@ struct exchange {
 	uint64_t length;
 	uint64_t received;     /* bytes of the body that came, also those that were dropped */
 	void *own;	       /* made by endpoint->ask; moves into the call */
-	struct call *call;     /* owned reference; NULL: there is no call, or not yet */
-	struct answer *answer; /* owned; NULL until the call runs */
+	struct call *call;     /* owned reference; NULL: no call was made, or not yet */
+	struct answer *answer; /* owned; NULL until send_tokens (send.c) makes it */
 	/* records that were taken from the call; those from byte tokens_at on are not used yet */
 	struct buf tokens;
 	size_t tokens_at;
 	struct call_news news; /* taken from the call together with `tokens` */
-	bool feeding;	       /* `tokens` and `news` are not used up: no others are taken */
-	struct buf out;	       /* bytes out_at .. len of the answer are not sent yet */
+	bool feeding;	       /* `tokens` and `news` are not used up, so no others are taken */
+	struct buf out;	       /* bytes of the answer; those from byte out_at on are not sent yet */
 	size_t out_at;
 	bool over;    /* out has the rest of the answer */
 	bool streams; /* the answer is sent as a stream */
@@ -79,8 +80,8 @@ void exchange_free(struct exchange *x) ON(role_http);
  * writes the request's line in the log (call_unref). Otherwise writes that line. */
 void exchange_end(struct exchange *x) ON(role_http);
 
-/* send.c: hands a whole answer to libmicrohttpd, or the error of send_no_memory if body->failed is set. body is taken in
- * either case. type: the Content-Type, NULL: none. */
+/* send.c: hands a whole answer to libmicrohttpd, or the answer of send_no_memory if body->failed is set or memory is
+ * short. The content of *body is taken in either case. type: the Content-Type, NULL: none. */
 enum MHD_Result send_whole(struct MHD_Connection *mc, struct exchange *x, unsigned status,
 			   const char *type, struct buf *body) ON(role_http);
 
@@ -88,8 +89,8 @@ enum MHD_Result send_whole(struct MHD_Connection *mc, struct exchange *x, unsign
 enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const struct err *e)
 	ON(role_http);
 
-/* send.c: makes the answer that send_no_memory sends, so that it needs no memory when memory is short. NULL: out of
- * memory. */
+/* send.c, on any thread: makes the answer that send_no_memory sends. It is made at the start, so that send_no_memory
+ * needs no memory. NULL: out of memory. */
 struct MHD_Response *send_make_no_memory(void);
 
 /* send.c: hands h->no_memory to libmicrohttpd: status 503, after which the connection is closed. x NULL: the request has

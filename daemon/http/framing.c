@@ -7,7 +7,7 @@
 
 #include "base/problem.h"
 
-/* Whether a name is a token (RFC 9110, section 5.6.2): one character or more, and only those that are allowed. */
+/* Returns whether a name is a token (RFC 9110, section 5.6.2): one character or more, all of them allowed. */
 static bool is_token(const char *name, size_t len)
 {
 	static const char marks[] = "!#$%&'*+-.^_`|~";
@@ -22,7 +22,7 @@ static bool is_token(const char *name, size_t len)
 	return len;
 }
 
-/* Whether the name is `want`, case aside. *ret_bad becomes true if the name begins with `want` and goes on. */
+/* Returns whether the name is `want`, case aside. *ret_bad becomes true if the name begins with `want` and goes on. */
 static bool is_name(const char *name, size_t len, const char *want, bool *ret_bad)
 {
 	size_t n = strlen(want);
@@ -33,9 +33,9 @@ static bool is_name(const char *name, size_t len, const char *want, bool *ret_ba
 	return len == n;
 }
 
-/* Whether `lines` ends of lines, each LF or CR LF, have room between `from` and `to`, and nothing else stands there.
- * libmicrohttpd has overwritten them with zeros. The addresses are compared as numbers, because those of a folded header
- * are in no order. */
+/* Returns whether the bytes between `from` and `to` can be `lines` ends of lines, each LF or CR LF: there are as many
+ * bytes, and all are zeros, because libmicrohttpd overwrites the ends of lines with zeros. The addresses are compared as
+ * numbers, because those of a folded header are in no order. */
 static bool only_ends(const char *from, const char *to, uintptr_t lines)
 {
 	uintptr_t n = (uintptr_t)to - (uintptr_t)from;

@@ -1,12 +1,12 @@
-/* Whether a request's headers say in one way alone where its body ends and for which host it is (RFC 9112, sections
- * 3.2 and 5 to 7). A proxy in front may read doubtful headers otherwise than libmicrohttpd does. Then libmicrohttpd
- * could take the last part of one client's body for a request of another client (request smuggling). libmicrohttpd
- * hands such headers on, so they are checked here.
+/* Checks that a request's headers say in one way alone where the body ends and for which host the request is (RFC 9112,
+ * sections 3.2 and 5 to 7). A proxy in front may read doubtful headers otherwise than libmicrohttpd does. Then
+ * libmicrohttpd could take the last part of one client's body for a request of another client (request smuggling).
+ * libmicrohttpd hands such headers on, so they are checked here.
  *
  * A header may not be folded over several lines. libmicrohttpd does not tell of such a header, and makes a wrong name
  * of it: "Content-Length: 1" with a second line " 2" becomes the header "Content-Length2: 1". It writes the longer name
- * behind all lines that have arrived. So the header is folded if its value stands in front of its name, because
- * otherwise the value stands behind it. In rare cases there is room to lengthen the name where it stands, and this test
+ * behind all lines that have arrived. So a header is folded if its value stands in front of its name: the value of any
+ * other header stands behind the name. In rare cases there is room to lengthen the name where it stands, and this test
  * finds nothing. So a longer name that begins with "Content-Length" or "Transfer-Encoding" is always refused.
  *
  * Of a value with a zero byte libmicrohttpd hands on only the part in front of that byte: "14" of "14\0 20". So the end
@@ -26,10 +26,10 @@ struct framing {
 	/* number of headers Content-Length, Transfer-Encoding and Host */
 	unsigned n_lengths, n_codings, n_hosts;
 	size_t bytes;  /* of all names and values */
-	bool bad_name; /* a name is not a token, or is that of a folded header */
-	/* the end of the last value, in the memory of the request; NULL: there is no header yet */
+	bool bad_name; /* a name is not a token, or is or may be that of a folded header */
+	/* end of the last value, in the memory of the request; NULL: there is no header yet */
 	const char *end;
-	bool cut_value;	       /* a value goes on behind its end */
+	bool cut_value;	       /* a line does not end directly behind its value */
 	bool not_chunked;      /* a Transfer-Encoding is not "chunked" */
 	bool content_encoding; /* a Content-Encoding is not "identity" */
 };
@@ -42,6 +42,6 @@ void framing_add(struct framing *f, const char *name, size_t name_len, const cha
 /* To be called after the last framing_add. end: the end of the empty line behind the headers, in the same memory. */
 void framing_end(struct framing *f, const char *end);
 
-/* To be called after the last framing_add. version: "HTTP/1.1". 0, or the negative code of a problem with a sentence:
- * the request must be refused and the connection closed. */
+/* To be called after the last framing_add. version: such as "HTTP/1.1". Returns 0, or the negative code of a problem,
+ * with a sentence in *e. After a problem the request must be refused and the connection closed. */
 int framing_check(const struct framing *f, const char *version, struct err *e) MUST_CHECK;

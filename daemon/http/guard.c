@@ -7,8 +7,8 @@
 #include "daemon/http/host.h"
 
 /* At a loopback address, checks that the header Host names this machine or a host that is allowed. A request without
- * the header is one of HTTP/1.0 (framing.c). It gets only the endpoints for probes, because the probes of some
- * proxies are such requests. */
+ * the header is one of HTTP/1.0 (framing.c). It is refused, but not at the endpoints for probes, because the probes of
+ * some proxies are such requests. */
 static int check_host(struct MHD_Connection *mc, const struct exchange *x, struct err *e)
 {
 	const char *host = exchange_header(mc, "Host");
@@ -45,9 +45,9 @@ static size_t key_in(struct MHD_Connection *mc, const struct api_keys *keys, con
 	return api_keys_find(keys, value + n, len - n);
 }
 
-/* Checks that the request has one of the port's keys, if the port has any. *ret_key is the key's number, and
- * unchanged if no key is needed. Two kinds of requests need none: the probes of load balancers (endpoint.health), and
- * OPTIONS, by which a browser asks which requests it may send. */
+/* Checks that the request has one of the port's keys, if the port has any. *ret_key is the key's number, or 0 if the
+ * key is not valid; it is unchanged if no key is needed. Two kinds of requests need none: the probes of load balancers
+ * (endpoint.health), and OPTIONS, by which a browser asks which requests it may send. */
 static int check_key(struct MHD_Connection *mc, const struct exchange *x, size_t *ret_key,
 		     struct err *e)
 {
@@ -67,11 +67,11 @@ static int check_key(struct MHD_Connection *mc, const struct exchange *x, size_t
 		       "\"x-api-key: KEY\"");
 }
 
-/* Refuses requests that pages of web sites sent, where they could do harm. At a guarded endpoint these are all
- * requests with Origin, but for OPTIONS. A POST to a guarded endpoint, or a DELETE, is also refused if Sec-Fetch-Site
- * says that it comes from another site. Such a check is needed because CORS keeps a page only from reading an answer.
- * It does not keep the page from sending a request that flushes the cache. With that request a browser sends Origin,
- * or at least Sec-Fetch-Site. */
+/* Refuses requests that pages of web sites sent, where they could do harm. At a guarded endpoint all requests with
+ * Origin are refused. A request to a guarded endpoint that takes POST, and a DELETE to any path, are also refused if
+ * Sec-Fetch-Site says that they come from another site. OPTIONS is never refused here. Such a check is needed because
+ * CORS keeps a page only from reading an answer. It does not keep the page from sending a request that flushes the
+ * cache. With such a request a browser sends Origin, or at least Sec-Fetch-Site. */
 static int check_origin(struct MHD_Connection *mc, const struct exchange *x, const char *method,
 			struct err *e)
 {
@@ -94,9 +94,10 @@ static enum MHD_Result keep_forwarded(void *cls, enum MHD_ValueKind kind, const 
 	return MHD_YES;
 }
 
-/* Returns the address of the client. A trusted proxy (--trusted-proxy) appends it to X-Forwarded-For, behind
- * addresses that others have written there. So it is the last address of the last such header. If that cannot be
- * read, returns the proxy's own address. */
+/* Returns the address of the client: that of the connection's other end, unless this is a trusted proxy
+ * (--trusted-proxy). Such a proxy appends the client's address to X-Forwarded-For, behind addresses that others have
+ * written there. So the client's address is the last one of the last such header. If it cannot be read, returns the
+ * proxy's own address. */
 static struct address address_of_client(struct MHD_Connection *mc, const struct http *h)
 {
 	const union MHD_ConnectionInfo *info =
@@ -127,8 +128,8 @@ int guard_check(struct MHD_Connection *mc, struct exchange *x, const char *metho
 		r = check_origin(mc, x, method, e);
 	if (!r)
 		r = check_key(mc, x, &key, e);
-	/* Keys of the two ports may have the same number. If there is --admin-port, h->admin is true at that port
-	 * alone, so it tells the numbers of the two apart. */
+	/* Keys of the two ports may have the same number. If there is --admin-port, http.admin is true at that port
+	 * alone, so it makes the numbers of their owners different. */
 	x->owner = key ? key | (uint64_t)x->http->admin << 32 : address_number(&a);
 	return r;
 }

@@ -1,5 +1,5 @@
-/* Whether a client may send its request. This depends on the host that the request names, on the web page that sends
- * it, and on the client's key. */
+/* Decides whether a client may send its request: by the host that the request names, by the web page that sends it, and
+ * by the client's key. */
 #pragma once
 
 #include "daemon/http/exchange.h"

@@ -7,7 +7,7 @@
 #include "base/macros.h"
 #include "daemon/http/address.h"
 
-/* Whether a text is a loopback address. One of IPv6 must have brackets: "[::1]". */
+/* Returns whether a text is a loopback address. An IPv6 address must have brackets: "[::1]". */
 static bool is_loopback(const char *text, size_t len)
 {
 	const bool brackets = len > 2 && text[0] == '[' && text[len - 1] == ']';

@@ -15,13 +15,14 @@
 #include "daemon/request/text.h"
 
 enum {
-	/* The most connections, if there are descriptors for so many. Further clients wait until one is closed. */
+	/* The most connections at the main port, if there are descriptors for so many. Further clients wait until a
+	 * connection is closed. */
 	CONNECTIONS_MAX = 4096,
 	DESCRIPTORS_RESERVED = 64, /* descriptors for everything but connections */
 	ADMIN_CONNECTIONS = 32, /* the most connections at --admin-port, besides CONNECTIONS_MAX */
 	/* bytes that libmicrohttpd has for a connection: for the headers and some of the body */
 	CONNECTION_MEMORY = 64 << 10,
-	/* libmicrohttpd closes a connection that had no traffic for so long, unless it is suspended */
+	/* libmicrohttpd closes a connection that had no traffic for so long, unless the connection is suspended */
 	INACTIVE_SECONDS = 120,
 };
 
@@ -57,8 +58,8 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *mc, const char *
 	return exchange_respond(mc, x, path);
 }
 
-/* For a call whose answer was sent to its end: whether that was an error while choices may still run. A call that is
- * ANSWERED has no choices that run. */
+/* For a call whose answer was sent to its end. False: no choice runs any more, because the call is ANSWERED, or because
+ * the answer has the end of each choice. True: the answer ended with an error, and choices may still run. */
 static bool ends_early(const struct exchange *x)
 {
 	return x->news.stage != CALL_ANSWERED && !(x->answer && answer_complete(x->answer));
@@ -101,7 +102,7 @@ static void connected(void *cls, struct MHD_Connection *mc, void **context,
 	*context = NULL;
 	info = MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CONNECTION_FD);
 	fd = info ? info->connect_fd : -1;
-	/* The second result may stand in the first one's place. */
+	/* libmicrohttpd may write this result into the memory of the one before. */
 	info = MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
 	if (fd >= 0 && info)
 		*context = watch_open(h->watch, fd, info->client_addr);
@@ -165,7 +166,7 @@ int http_listen(const char *option, const char *host, uint16_t port, int *ret_fd
 	return 0;
 }
 
-/* Raises the limit of descriptors to what CONNECTIONS_MAX and the connections at --admin-port need, as far as that is
+/* Raises the limit of descriptors to DESCRIPTORS_RESERVED and one for each connection at either port, as far as that is
  * allowed. admin: there is --admin-port. Returns the number of connections of the main port for which the descriptors
  * suffice, but at least DESCRIPTORS_RESERVED and at most CONNECTIONS_MAX. */
 static unsigned connection_limit(bool admin)
@@ -249,7 +250,8 @@ void http_stop(struct http *h)
 {
 	if (!h)
 		return;
-	/* libmicrohttpd must not be stopped while a connection is suspended. So wake all, and let none sleep again. */
+	/* libmicrohttpd must not be stopped while a connection is suspended. So all connections are woken, and none may
+	 * be suspended again. */
 	atomic_store(&h->closing, true);
 	watch_close_calls(h->watch);
 	MHD_stop_daemon(h->daemon);

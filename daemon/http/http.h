@@ -24,7 +24,7 @@ struct http;
 int http_listen(const char *option, const char *host, uint16_t port, int *ret_fd,
 		uint16_t *ret_port, struct err *e) MUST_CHECK;
 
-/* Whether only this machine reaches the address at which the socket listens. */
+/* Returns whether only this machine reaches the address at which the socket listens. */
 bool http_is_local(int fd);
 
 /* A socket on which requests arrive. libmicrohttpd has a thread for each. */

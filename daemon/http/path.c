@@ -19,7 +19,8 @@ static bool needs_no_escape(int c)
 	       (c && strchr("-._~", c));
 }
 
-/* Returns the character whose escape begins the text; -1: the text begins with none, or with one that is malformed. */
+/* Returns the character whose escape begins the text; -1: the text does not begin with an escape, or the escape is
+ * malformed. */
 static int escaped(const char *text)
 {
 	int high = text[0] == '%' ? digit(text[1]) : -1, low = high < 0 ? -1 : digit(text[2]);

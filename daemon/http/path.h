@@ -2,8 +2,8 @@
  *
  * libmicrohttpd would decode all of them before an endpoint is looked for. Then "/cache%2Fflush" would be the path of
  * an endpoint, and "/cache%00.html" would end at the zero byte. A proxy in front, which lets only some paths through,
- * reads both otherwise. So only escapes of characters that need none are decoded at first (RFC 3986, section
- * 6.2.2.2). */
+ * reads these two paths in another way. So only escapes of characters that need none are decoded at first (RFC 3986,
+ * section 6.2.2.2). */
 #pragma once
 
 #include <stddef.h>

@@ -15,14 +15,14 @@
 #include "daemon/request/text.h"
 
 enum {
-	/* All large bodies in memory together have at most so many times --max-body bytes. A request with a further
-	 * one is refused. */
+	/* All large bodies (of more than SMALL_BODY bytes) in memory together have at most so many times --max-body
+	 * bytes. A request whose body would exceed this is refused, but for BODY_SHARE. */
 	BODIES_MAX = 8,
 	/* A large body is taken in spite of BODIES_MAX if all of its client's large bodies together
 	 * (server_body_share) have at most so many bytes. */
 	BODY_SHARE = 1 << 20,
-	/* A body that is too long is read to its end and dropped, so that the client gets its answer. If it is longer
-	 * than so many times what is allowed, the connection is closed instead. */
+	/* A body that is too long is read to its end and dropped, so that the client gets the error. If the body is
+	 * longer than so many times what is allowed, the connection is closed instead. */
 	DISCARD_FACTOR = 4,
 };
 
@@ -51,7 +51,7 @@ static bool has_method(const struct endpoint *e, const char *method)
 		       : !strcmp(method, "GET") || !strcmp(method, "HEAD");
 }
 
-/* Whether a Content-Type is JSON. NULL: none was sent, and the body is taken for JSON. */
+/* Returns whether a Content-Type is JSON. type NULL: none was sent, and the body is taken for JSON. */
 static bool is_json(const char *type)
 {
 	static const char json[] = "application/json";
@@ -81,8 +81,8 @@ static int check_state(const struct server *s, struct err *e)
 	return err_set(e, EIO, "the server has failed and is ending");
 }
 
-/* Checks whether there is memory for a body of this owner to grow from `from` to `to` bytes. There always is for a
- * small one. */
+/* Checks whether there is memory for a body of this owner to grow from `from` to `to` bytes. There always is if `to` is
+ * at most SMALL_BODY. */
 static int check_memory(struct server *s, uint64_t owner, uint64_t from, uint64_t to, struct err *e)
 {
 	uint64_t more = from > SMALL_BODY ? to - from : to;

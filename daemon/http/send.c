@@ -6,8 +6,8 @@
 #include "daemon/lifecycle.h"
 
 enum {
-	/* The body of a call's answer, if it is neither a stream nor an error, is sent in pieces if it is longer.
-	 * Otherwise a body is sent whole. */
+	/* The body of a call's answer that is neither a stream nor an error is sent in pieces if it has more bytes than
+	 * this. A shorter one, an error, and an answer without a call are sent whole. */
 	SHORT = 64 << 10,
 	/* libmicrohttpd asks for at most so many bytes at once of a body in pieces, or of a stream */
 	BLOCK = 16 << 10,
@@ -194,7 +194,7 @@ static void yield(struct MHD_Connection *mc)
 }
 
 /* Tells the call how many bytes http keeps of its answer. `tokens` and `out` count with all of their memory (cap),
- * which does not shrink while they are sent. */
+ * which does not shrink while their bytes are used. */
 static void keep(struct exchange *x)
 {
 	size_t answer = x->answer ? answer_bytes(x->answer) : 0;
@@ -202,7 +202,7 @@ static void keep(struct exchange *x)
 	call_keep(x->call, answer + x->call->http.own_bytes + x->tokens.cap + x->out.cap);
 }
 
-/* Takes the call's news, unless earlier ones are not used up. False: there are none, and the connection is
+/* Takes the call's news, unless earlier news are not used up. False: there are no news, and the connection is
  * suspended. */
 static bool take_news(struct exchange *x)
 {
@@ -249,7 +249,7 @@ static size_t drain_out(struct exchange *x, char *to, size_t max)
 }
 
 /* Appends to x->out the next bytes of an answer that is no stream, until x->out has `enough` bytes or the rest of the
- * answer. Sets x->over in the latter case. */
+ * answer. Sets x->over when x->out has the rest. If memory is short, sets x->out.failed. */
 static void extend_body(struct exchange *x, size_t enough)
 {
 	int r;
@@ -263,8 +263,9 @@ static void extend_body(struct exchange *x, size_t enough)
 	x->out.failed |= r < 0;
 }
 
-/* Appends to x->out the stream's next bytes: a comment if one is due, and the text of some tokens. When all tokens
- * are used, also appends the end of the stream, if all choices have ended or the call has failed. */
+/* Appends to x->out the stream's next bytes: a comment if one is due, and the text of some tokens. When all tokens that
+ * were taken are used, also appends the end of the stream if all choices have ended, or an error if the call has failed
+ * or ended too early. Appends an error at once if memory is short. Sets x->over with the end or the error. */
 static void extend_stream(struct exchange *x)
 {
 	struct err failure = x->news.failure;
@@ -318,8 +319,8 @@ static ssize_t read_answer(void *cls, uint64_t pos, char *to, size_t max)
 			extend_stream(x);
 			if (x->news.closing && !x->over)
 				return MHD_CONTENT_READER_END_WITH_ERROR;
-			/* These tokens gave no bytes, such as scores of a prompt, which are written when all of them
-			 * are known. More tokens follow. */
+			/* The tokens that were used now gave no bytes (scores of a prompt, for example, are written
+			 * when all of them are known), and x->tokens has more. */
 			if (x->feeding && !x->out.len && !x->out.failed) {
 				yield(x->call->http.connection);
 				return 0;
@@ -390,19 +391,19 @@ static enum MHD_Result send_reply(struct MHD_Connection *mc, struct exchange *x)
 	return send_body(mc, x);
 }
 
-/* Whether the headers of a stream are sent now. They have the number of cached tokens, so they wait for the first
- * token, drawn or scored. They are sent before it, perhaps without that number, when a comment is due, so that no proxy
- * gives up. They are also sent when the call has ended without a failure. As long as they are not sent, a failure still
- * gets a status of its own. */
+/* Returns whether the headers of a stream are sent now. They have the number of cached tokens, so they wait for the
+ * first token, drawn or scored. They are sent before it, perhaps without that number, when a comment is due, so that no
+ * proxy gives up. They are also sent when the call has ended without a failure. As long as they are not sent, a failure
+ * still gets a status of its own. */
 static bool stream_begins(const struct exchange *x)
 {
 	return x->tokens.len || x->news.comment_due ||
 	       (x->news.stage == CALL_ENDED && !x->news.failure.code);
 }
 
-/* For an answer that is sent whole: makes text of some tokens. If the answer is complete then, or the call has
- * failed, sends the answer or the error, and returns true, with the result in *ret. False: there is nothing to send
- * yet. */
+/* For an answer that is sent whole: makes text of some tokens. If the answer is complete then, sends it. If the call
+ * has failed or ended too early, or memory is short, sends the error. In both cases returns true, with the result in
+ * *ret. False: there is nothing to send yet. */
 static bool send_complete(struct MHD_Connection *mc, struct exchange *x, enum MHD_Result *ret)
 	ON(role_http)
 {

@@ -24,18 +24,19 @@ static const uint64_t piece_ns = 20 * SECOND;	/* for each PIECE bytes of a body 
 static const uint64_t piece_full_ns = 2 * SECOND;
 /* to read an answer without a call; also from the end of a request to the end of the next headers */
 static const uint64_t idle_ns = 120 * SECOND;
-static const uint64_t comment_ns = 15 * SECOND; /* of silence, then a stream gets an SSE comment */
-/* From one time that memory is given back to the next, at least: a thread that needs new memory while it is given
- * back has to wait. */
+/* a stream that was silent for so long gets an SSE comment */
+static const uint64_t comment_ns = 15 * SECOND;
+/* The least time between two calls of malloc_trim, because a thread that needs new memory during such a call has to
+ * wait. */
 static const uint64_t trim_ns = 4 * SECOND;
 
 enum {
 	EVENTS_MAX = 64,
 	TICK_MS = 1000,
 	PIECE = 64 << 10,
-	/* when no more connections than that are left, a waiting one gives way to a new one */
+	/* when there is room for at most so many more connections, a waiting one gives way to each new one */
 	SPARE = 16,
-	/* the waiting connections of one address may be one in so many of watch.most */
+	/* at most watch.most / ADDRESS_SHARE connections of one address that is not trusted may wait */
 	ADDRESS_SHARE = 8,
 };
 
@@ -136,10 +137,11 @@ static void take_event(struct watch *w, const struct epoll_event *ev) ON(role_wa
 	call_unref(call);
 }
 
-/* Finds the connection whose client has left most unread for longest: that with the largest product of bytes and whole
- * seconds; among equal products, that with the most bytes. NULL: no client has left anything unread. Passes over calls
- * that were ended already. *ret_bytes: the bytes that clients have not read of all other calls, the found one among
- * them. Call with the lock held. */
+/* Finds the connection whose client has left most unread for longest: that with the largest product of the bytes that
+ * are kept of the answer (call.kept) and the whole seconds for which ready bytes have waited (call.waits_ns). Among
+ * equal products the most bytes decide. Calls that were ended already (connection.ended) do not count. NULL: nothing is
+ * kept of the calls that count. *ret_bytes: the bytes that are kept of all calls that count. Call with the lock
+ * held. */
 static struct connection *slowest(const struct watch *w, uint64_t now, uint64_t *ret_bytes)
 {
 	struct connection *slowest = NULL;
@@ -316,7 +318,7 @@ static int reserve_fd(struct watch *w, int fd)
 	return 0;
 }
 
-/* Counts the connections that wait: those of the address `of`, or all if it is NULL. If they are `waiting` or more,
+/* Counts the connections that wait: those of the address `of`, or all if `of` is NULL. If these are `waiting` or more,
  * cuts the one that has waited longest. Call with the lock held. */
 static void make_room(struct watch *w, const struct address *of, size_t waiting)
 {
@@ -340,7 +342,7 @@ static void make_room(struct watch *w, const struct address *of, size_t waiting)
 		cut(oldest);
 }
 
-/* Begins a wait for the client, which may take so many ns. Call with the lock held. */
+/* Begins a wait for the client, which may take `ns` nanoseconds. Call with the lock held. */
 static void begin_wait(struct connection *c, uint64_t ns)
 {
 	c->since_ns = clock_now_ns();
@@ -410,7 +412,7 @@ void watch_close(struct watch *w, struct connection *c)
 
 void watch_receiving(struct watch *w, struct connection *c, uint64_t received)
 {
-	/* Only the connection's http thread changes `pieces`, so it may read them without the lock. */
+	/* Only the connection's http thread changes `pieces`, so this thread may read `pieces` without the lock. */
 	if (received && received / PIECE == c->pieces)
 		return;
 	pthread_mutex_lock(&w->lock);

@@ -5,14 +5,16 @@
  * would go unnoticed, and its pages would stay in use. libmicrohttpd also misses some of the clients that leave within
  * a request. The watch thread has every connection in an epoll set of its own, for EPOLLRDHUP. If the client of a call
  * hangs up, the call is aborted at once. If another client hangs up, the receiving side of its connection is shut down.
- * The connection is cut at the next tick, unless libmicrohttpd has closed it or it has a call by then. At each tick,
- * once a second, the thread also
+ * Once a second there is a *tick*. At the next tick that connection is cut, unless libmicrohttpd has closed it or it
+ * has a call by then. At each tick the thread also
  *  - wakes streams that were silent for 15 s, so that an SSE comment is sent,
  *  - cuts connections whose client takes too long: 30 s from accept to the end of the first headers, 20 s for 64 KiB
  *    of a body, 2 minutes to read an answer that has no call, 2 minutes from one request to the end of the next
  *    headers,
- *  - cuts connections that take more than 2 s for 64 KiB of a large body, if others were refused for lack of memory,
- *  - ends answers that clients do not read, while all together take more memory than they may (--answer-memory),
+ *  - cuts connections that take more than 2 s for 64 KiB of a large body, if other large bodies were refused for lack
+ *    of memory,
+ *  - ends answers that clients do not read, while all answers together take more memory than they may
+ *    (--answer-memory),
  *  - gives freed memory back to the system, if more than 1 MiB of a body or an answer was freed (every 4 s at most).
  *
  * A connection *waits* for its client while it has no call (because its next request is not whole, or is answered
@@ -45,7 +47,7 @@ int watch_start(struct watch **ret, struct server *s, struct err *e) MUST_CHECK;
 void watch_free(struct watch *w);
 
 /* To be called before the first connection: sets the most connections, and the networks whose addresses may have any
- * part of them. *trusted is copied. */
+ * number of them. *trusted is copied. */
 void watch_limit(struct watch *w, size_t most, const struct networks *trusted);
 
 /* http: puts a new connection from this address into the table, and perhaps cuts another one that waits. From now on
@@ -57,13 +59,15 @@ struct connection *watch_open(struct watch *w, int fd, const struct sockaddr *fr
  * NULL. */
 void watch_close(struct watch *w, struct connection *c);
 
-/* http: sets the time by which the next 64 KiB of the body must arrive. To be called when the headers have arrived
- * (received 0), and whenever some of the body has: `received` bytes of it have arrived by now. */
+/* http: sets the time by which the next 64 KiB of the body must arrive. To be called with `received` 0 when the headers
+ * have arrived, and whenever some of the body has arrived: then `received` is the number of its bytes that have arrived
+ * so far. */
 void watch_receiving(struct watch *w, struct connection *c, uint64_t received);
 
 /* http: to be called when the body has arrived and a call begins its work: `call` is borrowed until watch_idle, and is
- * aborted if the client leaves before that; it has no time limit. Also to be called with NULL, when an answer without a
- * call begins, perhaps before the body has arrived: the client has to read that answer in time. */
+ * aborted if the client leaves before that; until then the connection has no time limit. Also to be called with NULL,
+ * when an answer without a call begins, perhaps before the body has arrived: the client has to read that answer in
+ * time. */
 void watch_answering(struct watch *w, struct connection *c, struct call *call);
 
 /* http: gives the call back, if there is one, because the request is completed, and sets the time by which the headers

@@ -21,7 +21,7 @@ struct access {
 	char param[ERR_PARAM_MAX]; /* the parameter at fault; "": none */
 };
 
-/* Sets method and path of a request. Characters that are not printable ASCII, spaces and double quotes become %XX. A
+/* Sets method and path of a request. Spaces, double quotes, and characters that are not printable ASCII become %XX. A
  * text that is too long is cut. */
 void access_request(struct access *a, const char *method, const char *path);
 

@@ -45,8 +45,8 @@ static const struct ids *prompt_of(const struct answer *a, uint32_t choice)
 }
 
 /* Returns the number of bytes that token `id`, which begins at byte `at`, has in the text of the echoed prompt. A
- * special token has bytes only if the client's text contains it at `at`. It has none if the tokenizer added it, or if
- * the client gave the prompt as ids. */
+ * special token has bytes only if the client's text contains it at `at`. So it has none if the tokenizer alone added
+ * it, or if the client gave the prompt as ids. */
 static size_t echoed_bytes(const struct answer *a, const struct openai_prompt *p, size_t at,
 			   int32_t id)
 {
@@ -62,7 +62,7 @@ static size_t echoed_bytes(const struct answer *a, const struct openai_prompt *p
 		       : 0;
 }
 
-/* Whether each choice reports the log-probabilities of its prompt's tokens, before those of its own. */
+/* Returns whether each choice reports the log-probabilities of its prompt's tokens, before those of its own. */
 static bool echoes_scores(const struct answer *a)
 {
 	return a->scores && a->call->text.ask.echo && a->call->text.ask.sampling.want_logprobs;
@@ -239,7 +239,7 @@ static struct openai_usage usage(const struct answer *a)
 	return u;
 }
 
-/* Whether a choice of a stream has text, log-probabilities or a finish reason to write. Token ids alone are not
+/* Returns whether a choice of a stream has text, log-probabilities or a finish reason to write. Token ids alone are not
  * written, but wait for one of these. */
 static bool has_news(const struct answer *a, uint32_t index)
 {
@@ -301,8 +301,8 @@ static int take_token(struct answer *a, uint32_t index, const struct draw_result
 	return MIN(r, 0);
 }
 
-/* Takes a record: a scored token of part `of` (draw->rank above 0), or a drawn token of choice `of`. Sets the
- * choices, next .. end - 1, that may have something to write then. */
+/* Takes a record: a scored token of part `of` (draw->rank above 0), or a drawn token of choice `of`. Sets a->next and
+ * a->end if choices may have something to write then. */
 static int take_record(struct answer *a, uint32_t of, enum finish_reason finish,
 		       const struct draw_result *draw)
 {
@@ -317,7 +317,7 @@ static int take_record(struct answer *a, uint32_t of, enum finish_reason finish,
 		}
 		return 0;
 	}
-	/* A stop string has ended the choice. This token was drawn before the engine thread was told. */
+	/* A stop string has ended the choice. The engine thread drew this token before it learned of that. */
 	if (a->choices[of].finish)
 		return 0;
 	a->next = of;

@@ -5,8 +5,8 @@
  *     record ──> detokenizer ──> reasoning | content ──> delta ──> SSE chunk, or kept for the body
  *
  * A choice ends where the engine thread ends it (end token, number of tokens), or here, at a stop string. At a stop
- * string the engine thread is told, and tokens that it drew meanwhile are dropped. The usage does not count the
- * dropped tokens: the last one that it counts completed the stop string. */
+ * string the engine thread is told, and tokens that it drew meanwhile are dropped. The usage does not count the dropped
+ * tokens: the last token that counts is the one that completed the stop string. */
 #pragma once
 
 #include "base/buf.h"
@@ -24,7 +24,7 @@ void answer_free(struct answer *a);
  * with the same arguments; 0: all records are taken, and their chunks are written; -ENOMEM. */
 int answer_feed(struct answer *a, const struct buf *tokens, size_t *at, struct buf *out) MUST_CHECK;
 
-/* Whether every choice has ended. */
+/* Returns whether every choice has ended. */
 bool answer_complete(const struct answer *a);
 
 /* Returns how many bytes of texts, ids and log-probabilities the answer keeps to be written. */

@@ -13,17 +13,18 @@
 
 /* A record of call.shared.tokens: this struct, then n_top ids, then n_top log-probabilities. */
 struct token_record {
-	uint32_t of; /* the choice; of a scored prompt token the part */
+	uint32_t of; /* choice of a drawn token, or part of a scored token of a prompt */
 	int32_t token;
 	float logprob;
-	uint32_t rank; /* of a scored token; 0: it was drawn */
+	uint32_t rank; /* rank of a scored token; 0: the token was drawn */
 	uint16_t finish, n_top;
 };
 
 enum {
 	/* the most bytes of a call's arena: prompts given as ids, texts, choices */
 	ARENA_MAX = 256 << 20,
-	/* the most bytes of shared.tokens: 4096 tokens of 64 choices with 20 log-probabilities each fit */
+	/* the most bytes of shared.tokens: 4096 tokens of each of 64 choices fit, with 20 log-probabilities for each
+	 * token */
 	TOKENS_MAX = 64 << 20,
 	/* http takes the tokens of an answer that is sent whole whenever they have so many bytes */
 	TOKENS_PLENTY = 1 << 20,

@@ -21,6 +21,7 @@
  *  - http writes http.access when the request is completed, and owns http.kept throughout.
  *  - The engine thread owns text.parts[].run and text.choices.
  *  - A visit may write to *http.own and http.own_bytes. Afterwards http owns *http.own.
+ *  - A text thread sets the pointer shared.stop_wanted before call_submit, without the lock.
  * `engine` is the engine thread's. The members of `report` are atomic. `shared` is guarded by its lock.
  *
  * References keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
@@ -84,7 +85,7 @@ struct call_part {
 /* One choice, as the engine thread sees it. Choice number c belongs to part c / call_text.n. */
 struct call_choice {
 	bool ended;
-	uint32_t n_tokens;	    /* generated */
+	uint32_t n_tokens;	    /* generated tokens; stays 0 with prompt_only */
 	uint64_t first_ns, last_ns; /* times of its first and its newest token; 0: it has none */
 };
 
@@ -95,14 +96,14 @@ struct call_message {
 	struct call *call;
 };
 
-/* http: the connection, and the function that resumes it when it is suspended. */
+/* http: the connection, the object of endpoint->ask, and facts about the request. */
 struct call_http {
-	void *connection; /* struct MHD_Connection */
-	void (*resume)(void *connection);
+	void *connection;		  /* struct MHD_Connection */
+	void (*resume)(void *connection); /* wakes the connection when it is suspended */
 	void *own; /* made by endpoint->ask; the engine thread's while endpoint->visit runs */
 	/* bytes of *own that count as kept (call.kept); a visit may set them */
 	size_t own_bytes;
-	size_t kept; /* the bytes that http keeps, as call_keep was told last */
+	size_t kept; /* bytes of the answer that http keeps, as call_keep was told last */
 	/* Facts of the request for the log. http copies them here when the request is completed; until then
 	 * access.ended_ns is 0. */
 	struct access access;
@@ -113,7 +114,7 @@ struct call_text {
 	struct list node; /* while the call waits: in a line of struct text (text.c) */
 	uint64_t round;	  /* its round in that line (struct line in text.c) */
 	struct buf body;  /* until call_drop_body */
-	/* of the text thread for large bodies, if that one took the call; else NULL */
+	/* of the text thread for large bodies, if that thread took the call; else NULL */
 	struct polite *polite;
 	struct arena arena;
 	struct openai_request ask;
@@ -182,7 +183,7 @@ struct call {
 	char client_id[REQUEST_ID_MAX + 1];
 	/* number of the client: of its key or its address. http sets it before call_arrive. 0: none */
 	uint64_t owner;
-	_Atomic uint32_t queued; /* how many are counted for it in server.queued */
+	_Atomic uint32_t queued; /* the number that this call adds to server.queued */
 	/* so many bytes of the answer were kept at a time that freeing them is worth a trim (server.trim) */
 	_Atomic bool large;
 	/* bytes of the answer that are kept in memory: records, texts, log-probabilities, JSON, *http.own */
@@ -224,15 +225,15 @@ void call_keep(struct call *c, size_t bytes);
 void call_waits(struct call *c, bool waits);
 
 /* http: to be called before an answer in pieces is begun. True: call_waits(c, true) was done. False: the call has
- * failed with PROBLEM_UNREAD (as call_give_up makes it); that error is in *ret, and is the answer now. */
+ * failed with PROBLEM_UNREAD (call_give_up, for example); that error is in *ret, and is the answer now. */
 bool call_begin_answer(struct call *c, struct err *ret);
 
 /* watch: fails the call with this error, which becomes the client's answer or ends its stream. False: bytes of the
  * answer wait for the client (call_waits), or the call has ended before. Wakes. */
 bool call_give_up(struct call *c, const struct err *e);
 
-/* Frees the body, and subtracts its bytes from server.body_bytes. Called when a text thread is done with the call, by
- * text_forget, and by call_unref in any case. */
+/* Frees the body, and subtracts the bytes of a large one from server.body_bytes. Called when a text thread is done with
+ * the call, by text_forget, and by the last call_unref in any case. */
 void call_drop_body(struct call *c);
 
 /* Notes the reason for which a choice, or the call as a whole, ended: for metrics and the log. */
@@ -250,7 +251,7 @@ void call_fail(struct call *c, const struct err *e);
  * before, that error stays the answer. Wakes, and calls call_unqueue. */
 void call_reply(struct call *c, struct buf *body);
 
-/* engine: notes how much of a part's prompt was cached. To be called once for each part. */
+/* engine: notes how much of a part's prompt was cached. To be called at most once for each part. */
 void call_hit(struct call *c, const struct scheduler_hit *hit);
 
 /* Writes the hits that are known by now: "cached=64; reason=no-checkpoint", with "; received=128" if another worker
@@ -278,8 +279,8 @@ void call_end(struct call *c);
 /* Any thread: resumes the connection if it is suspended. */
 void call_wake(struct call *c);
 
-/* Whether http must be woken after each step that drew tokens of this call: because they are sent at once (a stream),
- * may complete a stop string, or have become many. */
+/* Returns whether http must be woken after each step that drew tokens of this call: because they are sent at once (a
+ * stream), may complete a stop string, or have become many. */
 bool call_wants_tokens(const struct call *c) ON(role_engine);
 
 /* http: call_take takes the news. It swaps the records into *tokens, which must be empty. If nothing is new, it
@@ -303,7 +304,7 @@ void call_abort(struct call *c);
 /* Any thread: ends the call like call_fail, with this error, and then its work like call_abort. */
 void call_cancel(struct call *c, const struct err *why);
 
-/* http: whether nobody waits for the answer any more: the call is aborted, and there is no error to tell. */
+/* http: returns whether nobody waits for the answer any more: the call is aborted, and there is no error to tell. */
 bool call_left(struct call *c);
 
 /* http: tells the engine thread that a stop string was found in this choice. */
@@ -313,10 +314,10 @@ void call_stop_choice(struct call *c, uint32_t choice);
  * call_stop_wanted are read, so that a later change of these sends the message again. */
 void call_control_taken(struct call *c);
 
-/* engine: whether a stop string was found in this choice. */
+/* engine: returns whether a stop string was found in this choice. */
 bool call_stop_wanted(struct call *c, uint32_t choice);
 
-/* main, http: wakes the connection, which is never suspended again, because libmicrohttpd is about to stop. */
+/* main, http: wakes the connection, which call_take never suspends again, because libmicrohttpd is about to stop. */
 void call_close(struct call *c);
 
 /* watch: if the call is a RUNNING stream whose connection was suspended before the time before_ns, and still is, makes
@@ -339,8 +340,8 @@ void call_leave(struct call *c);
 struct call *call_find(struct server *s, const char *id);
 
 /* http, text: checks whether `more` prompts of this owner may join the queue. If calls of another owner have to give
- * way for them, they are cancelled with make_room, and left alone without. 0, or -PROBLEM_QUEUE_FULL with a
- * sentence. */
+ * way for these prompts, make_room tells whether those calls are cancelled now or left alone. Returns 0, or
+ * -PROBLEM_QUEUE_FULL with a sentence. */
 int call_check_queue(struct server *s, uint64_t owner, uint32_t more, bool make_room,
 		     struct err *e) MUST_CHECK;
 

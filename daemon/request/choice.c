@@ -151,15 +151,15 @@ static int settle_tokens(struct choice *c)
 	return 0;
 }
 
-/* Whether the log-probabilities of a token with len raw bytes may be reported. Those of a token without bytes are
- * reported only with every_token. */
+/* Returns whether the log-probabilities of a token with len raw bytes may be reported. Those of a token without bytes
+ * are reported only with every_token. */
 static bool reported(const struct choice *c, size_t len)
 {
 	return c->config->logprobs && (len || c->config->every_token);
 }
 
-/* Ends the text for this reason. Text that was held back is appended, with U+FFFD for an incomplete sequence. If that
- * completes a stop string, the reason is "stop" instead. */
+/* Ends the text for this reason. Text that was held back is appended, with U+FFFD for an incomplete UTF-8 sequence. If
+ * that completes a stop string, the reason is "stop" instead. */
 static int finish_text(struct choice *c, const char *reason)
 {
 	int r = detokenizer_finish(c->detokenizer, &c->piece);

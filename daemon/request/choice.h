@@ -18,10 +18,10 @@
 #include "protocol/output/reasoning.h"
 #include "scheduler/scheduler.h"
 
-/* A token whose log-probabilities are to be reported, and its place in the raw bytes. */
+/* The place in the raw bytes of a token whose log-probabilities are to be reported. */
 struct choice_place {
 	size_t begin, end;
-	size_t content; /* number of its bytes that became content; 1 for a token without bytes */
+	size_t content; /* number of the token's bytes that became content; 1 for a token without bytes */
 };
 
 /* Settings that are the same for all choices of an answer. */
@@ -29,7 +29,7 @@ struct choice_config {
 	const struct tokenizer *tokenizer; /* borrowed, as are the stops */
 	const struct stops *stops;	   /* NULL: none */
 	bool reasoning;			   /* the reasoning is split off from the content */
-	bool thinking;			   /* the prompt ended in an open think block */
+	bool thinking; /* the prompt ended in an open think block: the answer begins with reasoning */
 	bool logprobs, token_ids;
 	bool every_token; /* with echo: the log-probabilities of tokens without bytes are reported, too */
 };
@@ -38,7 +38,7 @@ struct choice {
 	const struct choice_config *config; /* borrowed */
 	struct detokenizer *detokenizer;
 	struct reasoning splitter;
-	struct buf piece; /* text from the detokenizer, on its way to the splitter */
+	struct buf piece; /* text from the detokenizer, on its way to the splitter or the content */
 
 	/* Results. Texts, ids and ready tokens grow until choice_clear empties them. */
 	struct buf content, reasoning;
@@ -50,7 +50,7 @@ struct choice {
 	struct openai_token *tokens; /* [n_tokens] tokens that wait until they can be reported */
 	struct choice_place *places; /* [n_tokens] their places */
 	size_t n_tokens, cap;
-	size_t raw; /* raw bytes of the tokens so far */
+	size_t raw; /* number of raw bytes of the tokens so far */
 };
 
 int choice_init(struct choice *c, const struct choice_config *config) MUST_CHECK;

@@ -41,8 +41,8 @@ void polite_pause(struct polite *p)
 	used = cpu - p->cpu_ns;
 	p->wall_ns = now;
 	p->cpu_ns = cpu;
-	/* The thread did not sleep in this interval. So for the time in which it did not run it waited for a
-	 * processor, and others used that. */
+	/* The thread did not sleep in this interval. So for the time in which it did not run it waited for a processor,
+	 * and other threads used the processors. */
 	if (wall > used + used / 4)
 		p->until_ns = now + wanted_ns;
 	if (now >= p->until_ns)

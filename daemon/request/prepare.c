@@ -132,9 +132,9 @@ static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
 	return end > n_prompt ? end - n_prompt : 0;
 }
 
-/* Checks that the prompt and the tokens to generate fit, and sets p->max_tokens: as requested, or as many as fit if
- * the request has no number. With --clamp-max-tokens a prompt fits if one token does, and p->max_tokens is never more
- * than fits. */
+/* Checks that the prompt and the tokens to generate fit, and sets p->max_tokens: as requested, or as many as fit if the
+ * request has no number. With --clamp-max-tokens a prompt fits if there is room for one token behind it, and
+ * p->max_tokens is at most as many as fit. */
 static int fit_part(struct call *c, struct call_part *p, struct err *e)
 {
 	const struct server *s = c->server;
@@ -248,7 +248,7 @@ static int find_turns(struct call *c, struct call_part *p, struct err *e)
 }
 
 /* Makes the text of an echoed prompt, in the arena. It is the client's text, or, if the client gave ids, the text of
- * these without special tokens. Lets prompt->text point to this copy of the client's text. */
+ * these without special tokens. If there is a client's text, lets prompt->text point to this copy of it. */
 static int make_echo(struct call *c, struct openai_prompt *prompt, struct call_part *p,
 		     struct err *e)
 {

@@ -1,8 +1,8 @@
-/* The calls whose body has arrived (server.arrived): finds one of them, and keeps the queue fair. The queue has the
- * prompts that wait for their first token, and the other calls that server.queued counts. It has room for
+/* The calls whose body has arrived (server.arrived). The functions here find one of them, and keep the queue fair. The
+ * queue has the prompts that wait for their first token, and the other calls that server.queued counts. It has room for
  * --max-queued-requests of them. An owner (call.owner) gets no more than half of the room while other owners have
- * prompts in the queue. An owner that is alone may get more. When the queue is full after that, the newest calls of
- * this owner give way to calls of other owners. */
+ * prompts in the queue. An owner that is alone may get more. If other owners then find the queue full, the newest calls
+ * of that owner give way to theirs. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -40,8 +40,8 @@ static bool hold(struct call *c)
 	return refs;
 }
 
-/* Whether the id is that of the call. A visit counts as having none, because POST /abort is a visit, and its client
- * may have sent the same X-Request-Id as for the call that it ends. */
+/* Returns whether the id is that of the call. A visit counts as having none, because POST /abort is a visit, and its
+ * client may have sent the same X-Request-Id as for the call that it ends. */
 static bool has_id(const struct call *c, const char *id)
 {
 	return !c->endpoint->visit && (!strcmp(c->id, id) || (id[0] && !strcmp(c->client_id, id)));
@@ -58,7 +58,7 @@ struct call *call_find(struct server *s, const char *id)
 	return c;
 }
 
-/* Returns the number of an owner's prompts in the queue. Call with the lock held. */
+/* Returns the number of an owner's prompts and other calls in the queue. Call with arrived.lock held. */
 static uint64_t queued_of(const struct server *s, uint64_t owner)
 {
 	uint64_t n = 0;
@@ -68,8 +68,9 @@ static uint64_t queued_of(const struct server *s, uint64_t owner)
 	return n;
 }
 
-/* Returns the owner that has more than half of the prompts in the queue, if there is one; else any owner in it. Call
- * with the lock held. Source: Boyer and Moore, MJRTY: A Fast Majority Vote Algorithm, 1991. */
+/* Returns the owner that has more than half of the prompts in the queue, if there is one; else any owner with prompts
+ * there, or 0 if the queue is empty. Call with arrived.lock held. Source: Boyer and Moore, MJRTY: A Fast Majority Vote
+ * Algorithm, 1991. */
 static uint64_t greediest(const struct server *s)
 {
 	uint64_t owner = 0, votes = 0;
@@ -88,7 +89,7 @@ static uint64_t greediest(const struct server *s)
 }
 
 /* Finds the owner that has more than `half` prompts in the queue, and returns the newest of its calls there, a new
- * reference. NULL: no owner has so many, or only the owner `but` has. Call with the lock held. */
+ * reference. NULL: no owner has so many, or only the owner `but` has. Call with arrived.lock held. */
 static struct call *newest_of_greediest(const struct server *s, uint64_t but, uint64_t half)
 {
 	uint64_t owner = greediest(s);

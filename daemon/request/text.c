@@ -26,9 +26,9 @@ struct worker {
 };
 
 /* Calls that wait for one kind of worker, round after round. A round has at most one call of each owner (call.owner),
- * and its calls stand in the order in which they joined it. So a client that sends many bodies does not delay the
- * next one of another client by more than two of its own, beside those that workers have already: one of the present
- * round and one of the round after it. */
+ * and its calls stand in the order in which they joined it. So a client that sends many bodies delays the next body of
+ * another client by at most two of them, beside those on which workers work already: one of the present round and one
+ * of the round after it. */
 struct line {
 	struct list calls; /* by call.text.node */
 	uint64_t round;	   /* of the call that was taken last */
@@ -118,7 +118,7 @@ static void drop_aborted(struct call *c)
 	call_unref(c);
 }
 
-/* Drops the work's reference to a call that fails with *e. */
+/* Fails a call with *e, and drops the work's reference to it. */
 static void drop_failed(struct call *c, const struct err *e)
 {
 	if (c->endpoint->parse)

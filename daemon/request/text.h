@@ -26,8 +26,8 @@ void text_submit(struct text *t, struct call *c);
  * takes no memory until its turn. */
 void text_forget(struct text *t, struct call *c);
 
-/* main: makes the calls that wait for a text thread, or are with one, fail with *e. The work on the latter ends
- * soon. */
+/* main: makes the calls that wait for a text thread, or are with one, fail with *e. The work on calls that a text
+ * thread has ends soon. Aborted calls that wait are dropped without an error. */
 void text_fail_all(struct text *t, const struct err *e);
 
 /* Ends the threads and drops the calls that wait for them. No other thread may submit any more. NULL is allowed. */
@@ -53,7 +53,7 @@ struct pace prepare_pace(const struct call *c);
 int prepare_encode(const struct call *c, const char *text, size_t len, bool add_special,
 		   size_t max_ids, struct ids *out, struct err *e) MUST_CHECK;
 
-/* Appends the prompt of a chat as text: the template, rendered with these variables. */
+/* Appends the prompt of a chat as text: the template, rendered with the variables in `context`. */
 int prepare_render(const struct call *c, const json_t *context, struct buf *out,
 		   struct err *e) MUST_CHECK;
 

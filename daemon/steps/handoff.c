@@ -29,8 +29,8 @@ static int identify(void *arg, const atomic_bool *cancel, uint8_t model[WIRE_ID]
 
 	if (r == 0)
 		memcpy(model, id.bytes, WIRE_ID);
-	/* A prefill worker is READY (lifecycle.h) only from now on, when its peers can compare this hash with
-	 * theirs. */
+	/* A prefill worker becomes READY (lifecycle.h) only when this hash is known, because its peers compare theirs
+	 * with it. */
 	if (r == 0 && h->prefills)
 		lifecycle_loaded(l);
 	else if (h->prefills && r != -ECANCELED)

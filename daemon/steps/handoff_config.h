@@ -1,4 +1,4 @@
-/* The objects that handoff.c, handoff_send.c and handoff_receive.c use, on the engine thread; all borrowed. */
+/* The objects that handoff.c, handoff_send.c and handoff_receive.c use; all borrowed. */
 #pragma once
 
 #include "daemon/server.h"
@@ -11,6 +11,6 @@ struct handoff_config {
 	struct engine *engine;
 	struct scheduler *scheduler;
 	struct record *record; /* NULL: not recording */
-	struct queue *inbox;   /* the engine thread's; woken when there is work for it */
+	struct queue *inbox;   /* the engine thread's; woken when there is work for that thread */
 	struct identity *identity;
 };

@@ -66,7 +66,7 @@ static void fail_request(struct handoff_receive *h, uint64_t request, bool again
 	scheduler_receive_failed(h->config->scheduler, request, again);
 }
 
-/* Has this worker compute the prompt, and counts it as missed. */
+/* Has this worker compute the prompt, and counts the prompt in metrics.prompts_missed. */
 static void compute_here(struct handoff_receive *h, uint64_t request)
 {
 	atomic_fetch_add(&h->config->server->metrics.prompts_missed, 1);
@@ -152,7 +152,7 @@ void handoff_receive_ask(struct handoff_receive *h)
 		} else {
 			compute_here(h, p.request);
 		}
-		/* the scheduler may plan the prompt here now */
+		/* this worker may compute the prompt now, so the loop must plan again */
 		queue_wake(h->config->inbox);
 	}
 }
@@ -210,7 +210,7 @@ static struct engine_piece *list_pieces(struct handoff_receive *h, const struct 
 }
 
 /* Queues the copy of a WINDOW's data to the device. The note is freed when the data are copied, or now if the copy
- * cannot be queued. -EIO: the device is lost. */
+ * cannot be queued. Then the attempt is dropped and the prompt computed here, unless the device is lost (-EIO). */
 static int take_data(struct handoff_receive *h, struct order *o, struct transfer_note *n,
 		     struct err *e)
 {

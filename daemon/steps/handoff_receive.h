@@ -25,8 +25,9 @@ void handoff_receive_close(struct handoff_receive *h);
 /* Asks prefill workers for the prompts that the scheduler wants to receive (scheduler_next_prepare). */
 void handoff_receive_ask(struct handoff_receive *h);
 
-/* Handles a note, which this module then owns. For a NOTE_CAME of an order writes events, and sets *ret_n to their
- * number; otherwise *ret_n is unchanged. -EIO: the device is lost. */
+/* Handles a note, which this module then owns. If it is the NOTE_CAME of an order's attempt, writes the events
+ * of the first tokens, and sets *ret_n to their number (0: the prompt is computed here after all). Otherwise *ret_n is
+ * unchanged. -EIO: the device is lost. */
 int handoff_receive_take(struct handoff_receive *h, struct transfer_note *n,
 			 struct scheduler_event *events, uint32_t *ret_n, struct err *e) MUST_CHECK;
 

@@ -17,7 +17,8 @@ struct shipment {
 	uint64_t request;
 	uint64_t began_ns;
 	uint32_t peer;
-	uint32_t n_prompt, n_cached; /* tokens */
+	/* tokens of the prompt; of these, tokens that were cached here */
+	uint32_t n_prompt, n_cached;
 	uint32_t n_choices, n_drawn;
 	struct draw_result draws[];
 };
@@ -232,7 +233,7 @@ void handoff_send_deliver(struct handoff_send *h, const struct scheduler_event *
 	struct err e = {0};
 
 	if (ev->draw->token < 0) {
-		/* The scheduler has ended the request and given its memory back: no further reads. */
+		/* The scheduler has ended the request and given its memory back, so no further reads may be queued. */
 		shipping_drop(h->shipping, s->attempt);
 		err_set(&e, PROBLEM_INTERNAL, "the model computed NaN or infinite numbers");
 		transfer_fail(h->transfer, s->attempt, &e);

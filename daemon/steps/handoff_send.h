@@ -1,5 +1,5 @@
 /* The prefill worker's side of daemon/steps/handoff.h: prompts that are computed for decode workers. Only the engine
- * thread calls these functions, unless one says otherwise. */
+ * thread calls these functions, unless the comment of a function says otherwise. */
 #pragma once
 
 #include "base/list.h"

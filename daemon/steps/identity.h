@@ -12,7 +12,7 @@ struct identity {
 	/* when the weights were about to be read, as in struct cache_identity_source; set before identity_get */
 	uint64_t opened_ns;
 	pthread_mutex_t lock;
-	bool known; /* whether id is known; guarded by lock, like id */
+	bool known; /* id is known; guarded by lock, like id */
 	struct cache_identity id;
 };
 

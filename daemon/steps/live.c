@@ -227,7 +227,7 @@ static void take_token(struct live *l, const struct scheduler_event *ev, struct 
 			   now);
 }
 
-/* Whether the logits of the event's draw, or of one of its scores, are not finite. */
+/* Returns whether the logits of the event's draw, or of one of its scores, are not finite. */
 static bool has_failed(const struct scheduler_event *ev)
 {
 	for (uint32_t i = 0; i < ev->n_scores; i++)

@@ -41,8 +41,8 @@ void live_control(struct live *l, struct call *c) ON(role_engine);
 void live_planned(struct live *l, uint64_t step) ON(role_engine);
 
 /* Hands events to their calls. Ends the calls whose last choice has ended. Fails and ends each call for whose tokens
- * memory is short, or whose logits are not finite. Wakes the connection of each call that has ended, and of each call
- * that wants its tokens now (call_wants_tokens). */
+ * there is no memory or no room (call_push), or whose logits are not finite. Wakes the connection of each call that has
+ * ended, and of each call that wants its tokens now (call_wants_tokens). */
 void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t n) ON(role_engine);
 
 /* Fails and ends all live calls. */

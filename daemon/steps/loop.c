@@ -54,7 +54,7 @@ static void start_failing(struct loop *l, const struct err *e)
 	pthread_mutex_unlock(&l->failure_lock);
 }
 
-/* Whether the loop is failing; *ret then has the reason. */
+/* Returns whether the loop is failing; *ret then has the reason. */
 static bool has_failed(struct loop *l, struct err *ret)
 {
 	bool failing = atomic_load(&l->failing);
@@ -171,8 +171,8 @@ static void take_notes(struct loop *l) ON(role_engine)
 		lose_device(l, &e);
 }
 
-/* In a decode worker: hands prompts to the transfer thread. In a prefill worker: queues reads that waited for a free
- * block. Does nothing in a unified worker. */
+/* In a decode worker: hands prompts to the transfer thread. In a prefill worker: queues the reads of parcels that waited
+ * for a block, as far as blocks are free now. Does nothing in a unified worker. */
 static void run_handoff(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};
@@ -313,7 +313,7 @@ static void run_steps(struct loop *l) ON(role_engine)
 		if (atomic_load(&l->failing) || atomic_load(&l->quit))
 			break;
 		/* The next plan may evict and overwrite pages that are to be copied to the store. So move_items queues
-		 * the reads of these pages before it. */
+		 * the reads of these pages before the plan is made. */
 		moving = move_items(l);
 		if (l->n_out < ENGINE_STEPS_OUT)
 			begun = begin_step(l);

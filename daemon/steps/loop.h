@@ -34,7 +34,7 @@ const struct scheduler *loop_scheduler(const struct loop *l) ON(role_engine);
 /* Returns the statistics of this moment, borrowed until the visit ends. Publishes them for /metrics, too. */
 const struct metrics_steps *loop_stats(struct loop *l) ON(role_engine);
 
-/* Empties the prefix cache, on the device and below it. *ret_held: the statistics of the cache from before.
+/* Empties the prefix cache, on the device and below it. *ret_held: the statistics of the cache before it was emptied.
  * -PROBLEM_REQUESTS_RUNNING while there is any request; another code: the loop has failed. */
 int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e) MUST_CHECK
 	ON(role_engine);
@@ -50,6 +50,6 @@ void loop_fail_all(struct loop *l, const struct err *e);
 void loop_drain(struct loop *l);
 
 /* Called by main: ends the engine thread and frees the loop. Waits until the thread has finished the steps that are
- * out, written the cache's files and closed the engine. After this call no other thread may push into the inbox. NULL
+ * out, written the cache's files and closed the engine. From this call on no other thread may push into the inbox. NULL
  * is allowed. */
 void loop_free(struct loop *l);

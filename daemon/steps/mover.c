@@ -13,7 +13,7 @@ struct job {
 	struct list node; /* in mover.asked during the get, else in no list */
 	bool down;	/* from the device to the store; false: up, from the store to the device */
 	uint32_t epoch; /* down: mover.epoch when the copy began */
-	struct store_put put; /* down: of a page, put.tokens points to tokens */
+	struct store_put put; /* down: if the item is a page, put.tokens points to `tokens` below */
 	struct store_block *block;
 	uint64_t request; /* up: request and index, as in struct scheduler_item */
 	uint32_t index;
@@ -131,7 +131,7 @@ static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
 }
 
 /* Puts a copy into the store, unless mover_clear was called since the copy began. An item that the store refuses is
- * removed from t, the scheduler's index of the store's items; t is NULL when the daemon ends. */
+ * removed from t, the scheduler's index of the store's items; t NULL, when the daemon ends: nothing is removed. */
 static void keep_copy(struct mover *m, struct tiers *t, struct job *j)
 {
 	if (j->epoch != m->epoch)

@@ -33,7 +33,8 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_more,
 	      struct err *e) MUST_CHECK;
 
-/* Makes the store forget its items (store_clear); to be called after scheduler_flush. With m NULL does nothing. */
+/* Makes the store, and the index of its items in the scheduler, forget all items; to be called after scheduler_flush.
+ * With m NULL does nothing. */
 void mover_clear(struct mover *m, struct scheduler *s);
 
 /* Returns the store of host memory and disk, borrowed. NULL if m is NULL. */

@@ -7,5 +7,5 @@
  * read, in nanoseconds since 1970. -errno with a sentence. */
 int setup_engine(struct server *s, struct engine **ret, uint64_t *ret_ns, struct err *e) MUST_CHECK;
 
-/* The scheduler's configuration; after setup_engine. */
+/* Returns the scheduler's configuration. To be called after setup_engine. */
 struct scheduler_config setup_scheduler(const struct server *s);

@@ -37,7 +37,7 @@ struct shipping {
 	struct shipping_config config;
 	uint64_t block_bytes;
 	struct list waiting;		    /* parcels without a block */
-	uint32_t n_waiting[TRANSFER_PEERS]; /* how many of these parcels each peer has */
+	uint32_t n_waiting[TRANSFER_PEERS]; /* how many of these parcels are for each peer */
 
 	pthread_mutex_t lock;
 	struct block blocks[BLOCKS_MAX]; /* [n_blocks] */
@@ -186,7 +186,7 @@ static void stop_waiting(struct shipping *s, struct parcel *p)
 }
 
 /* Queues the read of a parcel if a block is free. 1: the read is queued, and the parcel is not in the list of waiting
- * ones; 0: no block is free for it. After an error the parcel is gone. */
+ * ones; 0: no block is free for it. After an error the parcel is freed. */
 static int read_parcel(struct shipping *s, struct parcel *p, struct err *e)
 {
 	int r;

@@ -14,7 +14,7 @@
 
 struct shipping;
 
-/* All of it is borrowed until shipping_close. */
+/* All objects here are borrowed until shipping_close. */
 struct shipping_config {
 	struct engine *engine;
 	struct transfer *transfer;

@@ -47,8 +47,8 @@ void decode_peers_flushed(struct decode_peers *d) ON(role_transfer);
 /* Tells the peers, once, that no new prompts are taken. */
 void decode_peers_drain(struct decode_peers *d) ON(role_transfer);
 
-/* decode_peers_leave: tells the peers that this worker shuts down. decode_peers_any: whether a peer is left that has
- * not answered. */
+/* decode_peers_leave: tells the peers that this worker shuts down. decode_peers_any: returns whether a peer is left
+ * that has not answered. */
 void decode_peers_leave(struct decode_peers *d) ON(role_transfer);
 bool decode_peers_any(const struct decode_peers *d) ON(role_transfer);
 

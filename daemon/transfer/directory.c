@@ -207,7 +207,7 @@ static uint32_t take_listed(struct directory *d, const struct wire_peer *p, stru
 	return connect_to(d, p, e);
 }
 
-/* Whether a peer is idle and is the same worker as another peer, so that its connection is not needed. */
+/* Returns whether a peer is idle and is the same worker as another peer, so that its connection is not needed. */
 static bool is_double(struct directory *d, uint32_t peer) ON(role_transfer)
 {
 	const struct receiving *r = &d->peers->receiving;
@@ -230,7 +230,8 @@ static void note_others(struct directory *d, uint32_t n, uint32_t n_listed) ON(r
 	d->n_other = n;
 }
 
-/* Whether a peer is in the last list, is Registered, or was Registered or added less than TIMES heartbeats ago. */
+/* Returns whether a peer is in the last list, is Registered, or was Registered or added less than TIMES heartbeats
+ * ago. */
 static bool is_there(const struct directory *d, uint32_t peer)
 {
 	const struct worker *w = d->worker;

@@ -10,9 +10,10 @@
 
 #include "daemon/transfer/prefill_peers.h"
 
-/* A peer of prefill_peers, as the registry described it. */
+/* A peer of prefill_peers, as the registry described it. If `found` is false, no other member is used. */
 struct directory_entry {
-	bool found; /* the peer is known from the registry, not from an option; else no other member is used */
+	/* the peer is known from the registry; false: an option names it, or there is no such peer */
+	bool found;
 	uint8_t key[WIRE_CURVE_KEY];
 	bool listed; /* the last list had the peer */
 };
@@ -21,12 +22,13 @@ struct directory {
 	struct worker *worker; /* borrowed */
 	/* the peers of a decode worker, borrowed; NULL: this is a prefill worker */
 	struct prefill_peers *peers;
-	uint32_t link;	       /* to the registry; PORT_NONE: no registry is used */
-	uint64_t due_ns;       /* when the next message is due */
-	uint64_t away_ns;      /* since when the registry cannot be reached; 0: it can */
-	bool said_away;	       /* the log says that it is away */
-	bool left;	       /* directory_leave was called */
-	struct wire_peer self; /* prefill: this worker, as announced */
+	uint32_t link;	 /* to the registry; PORT_NONE: no registry is used */
+	uint64_t due_ns; /* when the next message is due */
+	/* since when no message to the registry could be sent; 0: the last one could */
+	uint64_t away_ns;
+	bool said_away;				   /* the log says that it is away */
+	bool left;				   /* directory_leave was called */
+	struct wire_peer self;			   /* prefill: this worker, as announced */
 	struct directory_entry entries[PEERS_MAX]; /* decode: by peer */
 	uint32_t n_unfit; /* workers of the last list that have our model and cannot be used */
 	uint32_t n_other; /* workers of the last list that have another model */

@@ -16,20 +16,20 @@ enum { TRANSFER_ENDPOINT_MAX = 256 }; /* bytes, with the final 0 */
  * that means all addresses. */
 int transfer_endpoint_check(const char *text, bool listen, struct err *e) MUST_CHECK;
 
-/* Checks the address that an option has: as transfer_endpoint_check does, and that it is on this machine if there are
- * no keys. keys: the file of --transfer-key; NULL: none. */
+/* Checks the address that an option has: as transfer_endpoint_check does, and if there are no keys, that no other
+ * machine can connect to it (transfer_endpoint_is_local). keys: the file of --transfer-key; NULL: none. */
 int transfer_endpoint_option(const char *option, const char *text, bool listen, const char *keys,
 			     struct err *e) MUST_CHECK;
 
-/* Whether the host is a name, which has to be looked up. */
+/* Returns whether the host is a name, which has to be looked up. */
 bool transfer_endpoint_is_name(const char *text);
 
-/* Whether only this machine can connect to the address: 127.0.0.0/8, ::1, localhost. */
+/* Returns whether only this machine can connect to the address: 127.0.0.0/8, ::1, localhost. */
 bool transfer_endpoint_is_local(const char *text);
 
-/* Whether the host stands for all addresses of this machine (*, 0.0.0.0, ::); no peer can connect to such an
+/* Returns whether the host stands for all addresses of this machine (*, 0.0.0.0, ::). No peer can connect to such an
  * address. */
 bool transfer_endpoint_is_any(const char *text);
 
-/* Whether the port is 0. */
+/* Returns whether the port is 0. */
 bool transfer_endpoint_takes_any_port(const char *text);

@@ -39,7 +39,7 @@ static int add_allowed(struct transfer_keys *k, const char *key, const char *end
 {
 	struct transfer_allowed *grown, *a;
 
-	/* A wrong address is refused now, because it would match no peer and stay unnoticed. */
+	/* An address to which nothing can connect is refused now, because it would match no peer and stay unnoticed. */
 	if (endpoint && transfer_endpoint_check(endpoint, false, e) < 0) {
 		err_prefix(e, "\"allow\"");
 		return -EINVAL;

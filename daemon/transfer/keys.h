@@ -41,13 +41,13 @@ void transfer_keys_release(struct transfer_keys *k);
 int transfer_keys_create(const char *path, char public_key[TRANSFER_KEY_TEXT],
 			 struct err *e) MUST_CHECK;
 
-/* Whether a peer with this public key may connect to this worker. */
+/* Returns whether a peer with this public key may connect to this worker. */
 bool transfer_keys_allow(const struct transfer_keys *k, const char *key);
 
-/* Whether a peer that listens at this address may have this public key. */
+/* Returns whether a peer that listens at this address may have this public key. */
 bool transfer_keys_allow_at(const struct transfer_keys *k, const char *key, const char *endpoint);
 
-/* Whether an `allow` has this address, spelt in the same way. */
+/* Returns whether an `allow` has this address, spelt in the same way. */
 bool transfer_keys_name(const struct transfer_keys *k, const char *endpoint);
 
 /* Returns the public key that the peer at this address must have: the key of the `allow` with this address, else our

@@ -63,15 +63,16 @@ void port_disconnect(struct port *p, uint32_t link);
 const char *port_endpoint(const struct port *p, uint32_t link);
 
 /* Replaces an outgoing connection by a new one and resolves its host name again. Does nothing if the name was resolved
- * a moment ago (outgoing.h). Needed because ZeroMQ gives a connection up for good after it received malformed data. */
+ * a moment ago (outgoing.h). Needed because ZeroMQ does not connect again after it received malformed data. */
 void port_reconnect(struct port *p, uint32_t link);
 
 /* Sets the key that the peer of an outgoing connection must have, and calls port_reconnect, as the key counts from the
- * next connection on. Returns false and does nothing if the peer must have this key already, or if it is too long. */
+ * next connection on. Returns false and does nothing if the peer must have this key already, or if the key is too
+ * long. */
 bool port_set_key(struct port *p, uint32_t link, const char *key);
 
-/* Returns whether port_wait has seen outgoing connections break since the last call of port_lost, and sets lost[i] if
- * the connection of link i did. port_receive still returns messages that came before the break. */
+/* Sets lost[i] to whether port_wait has seen the connection of link i break since the last call of port_lost. Returns
+ * whether any lost[i] is true. port_receive still returns messages that came before the break. */
 bool port_lost(struct port *p, bool lost[PORT_OUTGOING]);
 
 /* ---- incoming connections ---- */
@@ -88,9 +89,9 @@ void port_forget(struct port *p, uint32_t link);
  * wake_fd is readable or timeout_ms are over (< 0: no timeout). */
 void port_wait(struct port *p, int wake_fd, int timeout_ms);
 
-/* Receives the next message. 1: head and body are the caller's, for zmq_msg_close. 0: no message was found. A malformed
- * message (more than two frames, or none) is dropped, and so is the message of a new connection when no incoming link
- * is free. */
+/* Receives the next message. 1: head and body are the caller's, for zmq_msg_close; body is empty if the message has
+ * none. 0: no message was found. A malformed message (more than two frames, or none) is dropped, and so is the message
+ * of a new connection when no incoming link is free. */
 int port_receive(struct port *p, uint32_t *ret_link, zmq_msg_t *head, zmq_msg_t *body);
 
 /* Sends a copy of head, and body (NULL: none). 0: body is taken, and ZeroMQ frees it when the system has it.

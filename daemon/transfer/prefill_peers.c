@@ -222,8 +222,8 @@ void prefill_peers_leave(struct prefill_peers *p)
 
 /* ---- time ---- */
 
-/* Logs once that a peer has been silent for too long. Called after each HELLO to it; sent: the HELLO could be sent.
- * When the peer's own HELLO comes, hear_hello logs that the peer is there. */
+/* Logs once that nothing has come from a peer for too long. Called after each HELLO to the peer; sent: the HELLO could
+ * be sent. When the peer's own HELLO comes, hear_hello logs that the peer is there. */
 static void note_silence(struct prefill_peers *p, uint32_t peer, bool sent) ON(role_transfer)
 {
 	const struct worker *w = p->receiving.worker;

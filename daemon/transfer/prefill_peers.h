@@ -9,12 +9,12 @@ struct prefill_peers {
 	struct prefill_link {
 		/* time of our first HELLO (also one that could not be sent) since the peer's last message; 0: none */
 		uint64_t silent_ns;
-		bool said_silent; /* its silence was logged */
+		bool said_silent; /* the log says that nothing comes from the peer */
 		bool leaves;	  /* the peer has said that it shuts down */
 	} links[PORT_OUTGOING];
 };
 
-/* Connects to the peers of the options. */
+/* Begins to connect to the prefill workers that --prefill names. */
 int prefill_peers_open(struct prefill_peers *p, struct worker *w, struct err *e) MUST_CHECK;
 void prefill_peers_close(struct prefill_peers *p);
 
@@ -23,7 +23,7 @@ void prefill_peers_close(struct prefill_peers *p);
 int prefill_peers_add(struct prefill_peers *p, const char *endpoint, const char *key,
 		      uint32_t *ret_peer, struct err *e) MUST_CHECK;
 
-/* Disconnects; attempts at this peer fail. */
+/* Disconnects from a peer and forgets it; the attempts at the peer fail. */
 void prefill_peers_remove(struct prefill_peers *p, uint32_t peer, const char *why)
 	ON(role_transfer);
 

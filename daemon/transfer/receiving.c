@@ -107,8 +107,8 @@ static void say_abort(struct receiving *r, const struct attempt *a) ON(role_tran
 	(void)!worker_say(r->worker, a->link, &m, NULL);
 }
 
-/* Whether the attempt failed only because a worker shuts down, before any data came. Such an attempt is not counted in
- * prompts_failed. */
+/* Returns whether the attempt failed only because a worker shuts down, before any data came. Such an attempt is not
+ * counted in prompts_failed. */
 static bool was_given_back(const struct attempt *a)
 {
 	struct delivery_counts counts;
@@ -251,8 +251,8 @@ void receiving_drop(struct receiving *r, uint64_t number)
 
 /* ---- receiving ---- */
 
-/* Sends NOTE_DATA, or fails the delivery if memory is short. The frames move into the note, so the pointers of its
- * window and data are made to point there. */
+/* Sends NOTE_DATA, or fails the delivery if memory is short. The frames move into the note, so n->window and n->data
+ * are made to point into the note's frames. */
 static void note_data(struct receiving *r, struct attempt *a, zmq_msg_t *head, zmq_msg_t *body)
 	ON(role_transfer)
 {

@@ -18,7 +18,8 @@ struct receiving {
 
 /* A prompt for which no peer was chosen yet. */
 struct prompt {
-	uint64_t attempt, tried; /* as in struct transfer_ask; `tried` grows */
+	/* as in struct transfer_ask; receiving_ask adds to `tried` each peer that it chooses */
+	uint64_t attempt, tried;
 	uint32_t n_tokens, n_have, n_choices;
 	struct wire_key *keys; /* [n_keys] owned */
 	uint32_t n_keys;
@@ -36,7 +37,7 @@ int receiving_open(struct receiving *r, struct worker *w, struct err *e) MUST_CH
 /* Returns the peer's endpoint, for log messages. Borrowed until the peer is removed. */
 const char *receiving_peer_name(const struct receiving *r, uint32_t peer);
 
-/* Whether an attempt at this peer is under way. */
+/* Returns whether an attempt at this peer is under way. */
 bool receiving_is_busy(const struct receiving *r, uint32_t peer) ON(role_transfer);
 
 /* Sends PREPARE to the peer that peers_choose names; if that fails, to the next one that peers_choose names. If no peer
@@ -51,8 +52,8 @@ void receiving_drop(struct receiving *r, uint64_t number) ON(role_transfer);
 void receiving_hear(struct receiving *r, struct attempt *a, const struct wire_message *m,
 		    zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer);
 
-/* Fails all attempts at silent peers (peers.h), then the overdue ones at others. Returns the time at which
- * receiving_tick has to be called again. */
+/* Fails all attempts at peers that become silent now (peers.h), then the overdue attempts at others. Returns the time
+ * at which receiving_tick has to be called again. */
 uint64_t receiving_tick(struct receiving *r) ON(role_transfer);
 
 /* Ends the attempts whose deliveries have failed. */

@@ -298,7 +298,7 @@ void sending_prepare(struct sending *s, uint32_t link, const struct wire_message
 	trace_write(&w->trace, w->now_ns, "asked", m->delivery, NULL);
 	name_pages(s, a, p);
 	n->link = link;
-	/* The frame moves into the note, so the pointers of its PREPARE are made to point there. */
+	/* The frame moves into the note, so the pointers of n->prepare are made to point there. */
 	zmq_msg_move(&n->head, head);
 	if (wire_parse(zmq_msg_data(&n->head), zmq_msg_size(&n->head), &moved, &e) == 0)
 		n->prepare = moved.prepare;

@@ -6,7 +6,8 @@
 enum {
 	/* milliseconds in which frames may still be sent after a socket was closed */
 	LINGER_MS = 500,
-	/* messages that may wait to be sent to a peer: far more than the WINDOWs under way; others are short */
+	/* the most messages that may wait to be sent to a peer: far more than there are WINDOWs under way; all other
+	 * messages are short */
 	QUEUE = 1 << 14,
 };
 

@@ -21,8 +21,7 @@ struct socket_options {
 	int patience_ms; /* a connection whose peer does not respond for so long is closed; 0: the system decides */
 };
 
-/* Makes a socket. type: ZMQ_DEALER or ZMQ_ROUTER; v6: whether it uses IPv6. NULL: zmq_errno says why, or the context is
- * NULL. */
+/* Makes a socket. type: ZMQ_DEALER or ZMQ_ROUTER; v6: use IPv6. NULL: zmq_errno says why, or the context is NULL. */
 void *socket_new(void *context, int type, bool v6, const struct socket_options *o);
 
 /* Two functions that encrypt the connections of a socket, to be called before the socket connects or listens.
@@ -38,7 +37,7 @@ void socket_keep_alive(void *socket, const struct socket_options *o);
 
 void socket_set_int(void *socket, int option, int value);
 
-/* Whether a socket for this endpoint has to use IPv6: for an IPv6 address, a host name or "*" (any address). */
+/* Returns whether a socket for this endpoint has to use IPv6: for an IPv6 address, a host name or "*" (any address). */
 bool socket_needs_v6(const char *endpoint);
 
 /* Fills *e from zmq_errno and returns -errno, or -EIO for an error number of ZeroMQ's own. */

@@ -1,7 +1,8 @@
 /*
  * Writes the file of --transfer-trace, a line for each event of a delivery. The fields of a line, separated by tabs,
- * are: nanoseconds of the monotonic clock, event, delivery (hexadecimal), first layer, number of layers, first token,
- * number of tokens, bytes. A line that cannot be written is lost, which is logged.
+ * are: nanoseconds of the monotonic clock, event, delivery (hexadecimal), and of the WINDOW (struct wire_window) its
+ * first layer, number of layers, first token, number of tokens, and the bytes of its raw frame. A line that cannot be
+ * written is lost, which is logged.
  */
 #pragma once
 

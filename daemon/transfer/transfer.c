@@ -183,8 +183,9 @@ static void end_failed(struct transfer *t) ON(role_transfer)
 		receiving_end_failed(&t->prefill.receiving);
 }
 
-/* Handles a message that cannot be read: fails the delivery that it names. If a prefill worker does not know the
- * delivery, it tells the decode worker that the delivery has failed. The registry has no deliveries. */
+/* Handles a message that cannot be read: fails the delivery that the message names. If this is a prefill worker and has
+ * no such delivery, tells the decode worker that the delivery has failed. On the registry's link there are no
+ * deliveries. */
 static void hear_unreadable(struct transfer *t, uint32_t link, zmq_msg_t *head, const struct err *e)
 	ON(role_transfer)
 {

@@ -14,7 +14,7 @@ struct port;
 
 /* A prefill worker's port, which listens from transfer_listen on. */
 struct transfer_listener {
-	/* owned; NULL: it does not listen, or transfer_start has taken the port */
+	/* owned; NULL: no port was made, or transfer_start has taken it */
 	struct port *port;
 	char bound[TRANSFER_ENDPOINT_MAX]; /* the address, whose port the system may have chosen */
 };

@@ -27,8 +27,8 @@
  * waits for their answers. */
 #define WORKER_FAREWELL_NS ((uint64_t)1 * 1000000000)
 
-/* A peer that cannot be reached is logged after WORKER_AWAY_NS. A peer that is connected but silent, or that has said
- * that it shuts down, is logged only after WORKER_SILENT_NS. */
+/* A peer that cannot be reached is logged after WORKER_AWAY_NS. A peer that is connected and sends nothing, or that has
+ * said that it shuts down, is logged only after WORKER_SILENT_NS. */
 #define WORKER_AWAY_NS	 ((uint64_t)2 * 1000000000)
 #define WORKER_SILENT_NS ((uint64_t)30 * 1000000000)
 
@@ -77,12 +77,13 @@ struct worker {
 	} outgoing[PORT_OUTGOING];
 };
 
-/* Makes the port of a worker. largest: the most bytes of a frame that it receives, or WIRE_FRAME_MAX if that is
+/* Makes the port of a worker. It receives frames of at most `largest` bytes, or of WIRE_FRAME_MAX bytes if that is
  * more. */
 int worker_open_port(const struct transfer_keys *keys, uint64_t largest, uint64_t heartbeat_ns,
 		     struct port **ret, struct err *e) MUST_CHECK;
 
-/* On a prefill worker takes the port of config->listener, even if it then fails. */
+/* Fills *w, which is all zeros before. On a prefill worker takes the port of config->listener, also when an error
+ * follows. After an error, too, worker_close and worker_free are to be called. */
 int worker_open(struct worker *w, const struct transfer_config *config, struct err *e) MUST_CHECK;
 
 /* worker_close: closes the port; afterwards no thread of ZeroMQ calls return_parcel (sending.c). All attempts must have

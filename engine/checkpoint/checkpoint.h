@@ -38,8 +38,9 @@ const char *checkpoint_path(const struct checkpoint *k);
 int checkpoint_read(const struct checkpoint *k, enum checkpoint_part part,
 		    struct checkpoint_text *ret, struct err *e) MUST_CHECK;
 
-/* Lists all tensors, sorted by name. The first call maps the files and checks them. Borrowed until the checkpoint is
- * closed. -ENOENT: there are none, or a file is missing; -EINVAL: a file is wrong; or another errno. */
+/* Lists all tensors, sorted by name. The first call maps the files and checks them. The list is borrowed until the
+ * checkpoint is closed. -ENOENT: there are no tensors, or a file is missing; -EINVAL: a file is wrong; or another
+ * errno. */
 int checkpoint_tensors(struct checkpoint *k, const struct tensor **ret, size_t *ret_n,
 		       struct err *e) MUST_CHECK;
 

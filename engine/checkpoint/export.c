@@ -179,7 +179,8 @@ static int write_shards(struct export *x, uint64_t shard_bytes, struct err *e)
 	return r;
 }
 
-/* Makes the text of config.json for the language model alone. New; NULL: config_json is no object, or out of memory. */
+/* Makes the text of config.json for the language model alone, which the caller frees. NULL: config_json is no object,
+ * or out of memory. */
 static char *flat_config(const struct model_config *c, const char *config_json)
 {
 	json_t *top = json_loads(config_json, JSON_REJECT_DUPLICATES, NULL);

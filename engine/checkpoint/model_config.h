@@ -26,10 +26,10 @@ enum { MODEL_LAYERS_MAX = 512, MODEL_EXPERTS_MAX = 4096, MODEL_END_TOKENS_MAX = 
 
 /* A layer is a mixer, which combines tokens of a sequence, and an MLP. Each kind has a file in engine/layers. */
 enum layer_kind {
-	LAYER_ATTENTION, /* mixers: full attention */
-	LAYER_DELTA,	 /* Gated DeltaNet */
-	LAYER_MOE,	 /* MLPs: experts with a shared expert */
-	LAYER_DENSE,
+	LAYER_ATTENTION, /* a mixer: full attention */
+	LAYER_DELTA,	 /* a mixer: Gated DeltaNet */
+	LAYER_MOE,	 /* an MLP: experts with a shared expert */
+	LAYER_DENSE,	 /* an MLP without experts */
 	LAYER_KINDS,
 };
 
@@ -53,7 +53,7 @@ struct model_config {
 	uint32_t n_heads, n_kv_heads, head_dim;
 	uint32_t rotary_dim; /* even, <= head_dim */
 	double rope_theta;
-	/* the query projection also has, beside each head, a gate for the attention's output */
+	/* the query projection has, for each head, its query and a gate for its output */
 	bool attention_gate;
 
 	uint32_t n_key_heads, n_value_heads, key_head_dim, value_head_dim, conv_kernel;
@@ -82,7 +82,7 @@ int model_config_read(const struct checkpoint *k, struct model_config *ret,
 /* Opens the checkpoint at a path, reads its configuration and closes it. Errors are those of opening and reading. */
 int model_config_open(const char *path, struct model_config *ret, struct err *e) MUST_CHECK;
 
-/* Reads a configuration from the texts of config.json and of generation_config.json, which may be NULL. `name` stands
- * for the first file in messages. */
+/* Reads a configuration from the texts of config.json and, unless `generation` is NULL, of generation_config.json.
+ * `name` stands for config.json in messages. */
 int model_config_parse(const char *name, const char *json, size_t len, const char *generation,
 		       size_t generation_len, struct model_config *ret, struct err *e) MUST_CHECK;

@@ -241,7 +241,7 @@ static uint64_t rows_of(const struct weight *w, uint32_t n)
 	return rows;
 }
 
-/* Returns the number of panels of a matrix that n weights share; if they are of experts, that of one expert. */
+/* Returns the number of panels of a matrix that n weights share. Of experts' weights: the panels of one expert. */
 static uint64_t panels_of(const struct weight *w, uint32_t n)
 {
 	uint64_t panels = 0;

@@ -36,8 +36,8 @@ struct packer {
 	struct err error; /* the first error; code 0: none */
 };
 
-/* Returns how many of the n weights, counted from the first, share the first one's buffer: itself and its
- * neighbours. */
+/* Returns how many of the n weights share the buffer of the first one: the first itself, and the weights behind it up
+ * to one with another buffer. */
 uint32_t pack_sharing(const struct weight *w, uint32_t n);
 
 /* pack_bytes returns the bytes of the buffer that n weights share, pack_may_save how many of those bytes

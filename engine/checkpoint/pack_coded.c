@@ -18,7 +18,7 @@
 struct coding {
 	struct packer *packer;
 	struct pack_work work;
-	/* the panels of the only part in KERNEL_PACK_PAIRS, if its weight is synthetic; NULL: rows are read from the
+	/* if the weights are synthetic: the panels of the only part, in KERNEL_PACK_PAIRS; NULL: rows are read from the
 	 * checkpoint */
 	const uint16_t *made;
 	uint64_t K;   /* columns, padded to 16 */

@@ -1,5 +1,5 @@
-/* The number formats in which a checkpoint stores its tensors: a table with one row each. The formats with which this
- * engine computes have a conversion.
+/* The number formats in which a checkpoint stores its tensors: a table with one row each. The formats whose weights
+ * this engine can load have a conversion.
  *
  * A format packs its elements in blocks that follow each other along the last dimension of a tensor. Most formats
  * have one element a block. The tensors of a checkpoint may have different formats. */
@@ -13,7 +13,7 @@ struct stored_type {
 	const char *name;	  /* as safetensors writes it: "BF16" */
 	uint32_t elements, bytes; /* elements and bytes of a block */
 	/* Converts n elements to floats without loss; n is a multiple of `elements`, and `from` has any alignment.
-	 * NULL: the type is known, but this engine does not compute with it. */
+	 * NULL: the format is known, but this engine cannot load weights of it. */
 	void (*to_float)(const void *from, float *out, size_t n);
 };
 

@@ -8,7 +8,7 @@
  * have the shapes. */
 enum weight_role {
 	WEIGHT_EMBED,
-	WEIGHT_LM_HEAD, /* the embedding when tied */
+	WEIGHT_LM_HEAD, /* a tied head has the numbers of the embedding */
 	WEIGHT_FINAL_NORM,
 	WEIGHT_INPUT_NORM, /* of a layer, like all roles below */
 	WEIGHT_POST_NORM,
@@ -42,7 +42,7 @@ enum weight_role {
  * as the option --dtype says. */
 enum pack_form {
 	PACK_STACKED, /* a matrix of elements, in panels of 16 rows */
-	/* as STACKED, but the panels of the weights in the same buffer alternate */
+	/* as PACK_STACKED, but the panels of the weights in the same buffer alternate */
 	PACK_TURNS,
 	PACK_FLOATS,	/* a matrix of floats, whatever the elements are */
 	PACK_LOOKUP,	/* rows of elements, one behind the other */
@@ -69,8 +69,8 @@ struct weight {
 	uint32_t layer;
 };
 
-/* The parameters of a synthetic weight: an element is offset + scale * h, rounded to bf16, where h is a hash of the key
- * and of row * columns + column (kernels/generic/synthetic.clh). */
+/* The parameters of a synthetic weight: an element is offset + scale * h, rounded to bf16, where h is 16 bits of a hash
+ * of the key and of row * columns + column (kernels/generic/synthetic.clh). */
 struct weight_synthesis {
 	uint64_t key;
 	float scale, offset;

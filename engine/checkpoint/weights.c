@@ -110,7 +110,8 @@ bool weights_synthesis(const struct weights *w, enum weight_role role, uint32_t 
 	return true;
 }
 
-/* Returns the stretch that has a row. *row becomes the number of this row in the tensor, from the stretch's data on. */
+/* Returns the stretch that has a row. *row becomes the number of this row in the tensor, counted from the stretch's
+ * `data`. */
 static const struct weight_rows *find_rows(const struct weights *w, enum weight_role role,
 					   uint32_t layer, uint32_t expert, uint64_t *row)
 {

@@ -7,9 +7,9 @@
  * tied embedding), and checks its shape before a row is read. weights_view then gives a row as it is stored, without a
  * copy, and weights_row converts it.
  *
- * Synthetic weights have the same calls, except weights_view. Each element is a pure function of (seed, role, layer,
- * expert, row, column) and of the sizes and the distribution in the table. A kernel computes this function too
- * (kernels/generic/synthetic.clh), so that host and device produce the same bits. */
+ * Synthetic weights have the same calls, except weights_view and weights_tensor. Each element is a pure function of
+ * (seed, role, layer, expert, row, column) and of the sizes and the distribution in the table. A kernel computes this
+ * function too (kernels/generic/synthetic.clh), so that host and device produce the same bits. */
 #pragma once
 
 #include <stdbool.h>
@@ -56,7 +56,8 @@ struct weight_view weights_view(const struct weights *w, enum weight_role role, 
 const char *weights_tensor(const struct weights *w, enum weight_role role, uint32_t layer,
 			   uint32_t expert, uint64_t row);
 
-/* Converts a row of stored or synthetic weights to floats, or to bf16, into out [columns]. */
+/* Writes a row to out [columns], as bf16 if bf16 is true, else as floats: converts a stored row, computes a synthetic
+ * one. */
 void weights_row(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
 		 uint64_t row, bool bf16, void *out);
 
@@ -64,7 +65,7 @@ void weights_row(const struct weights *w, enum weight_role role, uint32_t layer,
 bool weights_synthesis(const struct weights *w, enum weight_role role, uint32_t layer,
 		       uint32_t expert, struct weight_synthesis *ret);
 
-/* Says that the rows row .. row + n - 1 of a weight were read and are not needed soon. Their pages then need not stay
- * in this process's memory (checkpoint_forget). Does nothing with synthetic weights. */
+/* Says that the rows row .. row + n - 1 of a weight were read and are not needed soon. The memory pages of the file
+ * that hold them then need not stay in this process (checkpoint_forget). Does nothing with synthetic weights. */
 void weights_forget(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
 		    uint64_t row, uint64_t n);

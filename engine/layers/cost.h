@@ -20,9 +20,9 @@ struct cost_step {
 /* The work of one launch. */
 struct roofline_work {
 	double bytes, flops;
-	/* Its products run at the device's peak for products of bf16. An operation of a layer sets this if the operands
-	 * are elements of the model's type. roofline_kernel sets it to false if that type is not bf16, and to true if
-	 * the kernel splits floats into bf16 numbers (kernel_timing.split). */
+	/* The products run at the device's peak for products of bf16: their operands are bf16 elements, or the kernel
+	 * splits floats into bf16 numbers (kernel_timing.split). `kernel` of struct layer_ops sets this member for
+	 * elements of either type; roofline_kernel corrects it. */
 	bool elements;
 	bool int8; /* the operands of its products are int8; `bytes` leaves out their scales */
 };

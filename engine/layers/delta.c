@@ -65,8 +65,9 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 	return ARRAY_SIZE(all);
 }
 
-/* The parts of a state, in floats, are the convolution's last inputs [conv_kernel, channels], a ring that is indexed by
- * absolute position, and the recurrent state [value_heads, key_dim, value_dim]. */
+/* The parts of a state, in floats, are the convolution's last inputs [conv_kernel, channels] (a channel is one number
+ * of q, k or v of a token), a ring that is indexed by absolute position, and the recurrent state [value_heads, key_dim,
+ * value_dim]. */
 static uint32_t parts(const struct model_config *c, uint32_t element, uint32_t page_tokens,
 		      struct layer_part ret[LAYER_PARTS_MAX])
 {

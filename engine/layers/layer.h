@@ -29,7 +29,7 @@ enum {
 /* The splits (ranges of a row's keys, kernels/generic/attention_decode.cl) that one launch computes: all splits of the
  * n_rows rows from first_row on. */
 struct split_batch {
-	cl_int splits_at; /* position of its first split in the step table */
+	cl_int splits_at; /* position of the batch's first split in the step table */
 	uint32_t n_splits, first_row, n_rows;
 };
 
@@ -75,7 +75,7 @@ struct layer_ops {
 	uint32_t (*scratch)(const struct kernels *k, uint32_t T, uint32_t rows,
 			    struct layer_scratch ret[LAYER_SCRATCH_MAX]);
 	/* Lists the parts (part.h) that a layer keeps of a sequence; returns their number. element: bytes of a number
-	 * in its pages. NULL: the kind keeps nothing of a sequence. */
+	 * in KV pages. NULL: the kind keeps nothing of a sequence. */
 	uint32_t (*parts)(const struct model_config *c, uint32_t element, uint32_t page_tokens,
 			  struct layer_part ret[LAYER_PARTS_MAX]);
 	/* Launches the kernels of a mixer or an MLP. A mixer reads normed rows (AT_H) and adds to the residual stream

@@ -1,6 +1,6 @@
 /* The two kinds of MLPs share everything but their sizes and weights: a dense MLP is computed as a shared expert
- * without other experts, by the same kernels. The struct layer_ops of both kinds has the functions and the table
- * below. */
+ * without other experts, by the same kernels. Both kinds have the functions and the tables below in their struct
+ * layer_ops. */
 #pragma once
 
 #include "engine/layers/layer.h"

@@ -16,8 +16,8 @@ struct layer_part {
 
 enum { LAYER_PARTS_MAX = 3 };
 
-/* Lists the parts that a layer of the model keeps of a sequence; returns their number. element: bytes of a number in
- * its pages, here and below. */
+/* Lists the parts that a layer of the model keeps of a sequence; returns their number. element: bytes of a number in KV
+ * pages, here and below. */
 uint32_t layer_parts(const struct model_config *c, uint32_t layer, uint32_t element,
 		     uint32_t page_tokens, struct layer_part ret[LAYER_PARTS_MAX]);
 

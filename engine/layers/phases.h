@@ -14,7 +14,8 @@
 
 /* The sizes of the tiles of products, from the kernels' cut. */
 struct decode_cut {
-	bool resident; /* a GPU's groups, which take no tickets (kernels/step.h); the sizes do not matter */
+	/* the groups are a GPU's, which take no tickets (kernels/step.h); the sizes below do not matter then */
+	bool resident;
 	uint32_t columns;	 /* columns of a tile of a product */
 	uint32_t rows;		 /* rows of a tile of a product */
 	uint32_t router_columns; /* columns of a tile of the router */

@@ -68,7 +68,7 @@ int store_dir_open(const char *path, struct store_dir *ret, struct err *ret_why,
 	return 0;
 }
 
-/* Whether the path still leads to the open directory. True also if that cannot be found out. */
+/* Returns whether the path still leads to the open directory; true also if that cannot be found out. */
 static bool is_there(const struct store_dir *d)
 {
 	struct stat open, there;
@@ -177,8 +177,9 @@ static int see_file(struct listing *l, int fd, const char *name)
 	return 0;
 }
 
-/* Calls `step` for every name in the directory at/name, until `step` returns another number than 0, and returns that
- * number. Returns 0 without a call if the directory cannot be opened. */
+/* Calls `step` for every name in the directory `name`, which is in the directory of the descriptor `at`. If `step`
+ * returns another number than 0, ends and returns that number; else returns 0, also if the directory cannot be
+ * opened. */
 static int each(struct listing *l, int at, const char *name,
 		int (*step)(struct listing *l, int fd, const char *name))
 {
@@ -243,8 +244,9 @@ static int make_directories(struct store_dir *d, const char *path)
 	return mkdirat(d->fd, part, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* Creates a file, and its directories if they are missing. Replaces whatever has its name: to open that could wait for
- * ever (a FIFO), or change another file (a link). */
+/* Creates a file, and its directories if they are missing. Returns its descriptor or a negative errno. If something has
+ * its name already, deletes that first (a directory is an error): to open it could wait for ever (a FIFO), or change
+ * another file (a link). */
 static int create(struct store_dir *d, const char *path)
 {
 	int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;

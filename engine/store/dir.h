@@ -23,14 +23,16 @@
 #include "engine/store/identity.h"
 
 struct store_dir {
-	char *path;			/* the path from the option; owned */
-	int fd, lock_fd;		/* lock_fd -1: this process is not the owner */
+	char *path; /* the path that store_dir_open got; owned */
+	/* of DIR, and of its lock; lock_fd -1: this process is not the owner */
+	int fd, lock_fd;
 	struct cache_identity identity; /* of this process's items; zero before it is known */
 };
 
 /* The place of an item's file. */
 struct store_place {
-	uint64_t directory; /* the directory of its identity: the 16 hex digits as a number */
+	/* the directory of the file's identity: the 16 hex digits as a number */
+	uint64_t directory;
 	struct tier_item item;
 	uint32_t depth; /* tokens from the prompt's beginning to the item's end */
 };
@@ -60,10 +62,10 @@ static inline bool store_dir_owned(const struct store_dir *d)
 /* Returns the directory of d->identity, as a number like in struct store_place. */
 uint64_t store_dir_own(const struct store_dir *d);
 
-/* Calls `see` for the file of every item, with its size and the time of its last use. If `see` does not return 0,
- * the walk ends and returns its number. An owner also deletes leftovers (*.partial). Directories that cannot
- * be read are skipped. Links, directories and the like with the name of an item are skipped too; one line of the log
- * says how many there are. */
+/* Calls `see` for the file of every item, with its size and the time of its last use. If `see` returns another number
+ * than 0, the listing ends and returns that number; else it returns 0. An owner also deletes leftovers (*.partial).
+ * Directories that cannot be read are skipped. Links, directories and the like with the name of an item are skipped
+ * too; one line of the log says how many there are. */
 int store_dir_list(struct store_dir *d,
 		   int (*see)(void *arg, const struct store_place *p, uint64_t bytes,
 			      uint64_t used_ns),

@@ -1,20 +1,20 @@
 /* The items that the store has, and the order in which they are evicted: a map of items, a list for host memory, a list
  * for the disk. No locks, no files.
  *
- * Both lists are in the order of eviction: the item at the head is evicted first. The end of a prefix is useless
- * without its beginning, so the beginning must be evicted later. Hence a new item is inserted just before the page
- * that precedes it in its prefix (a state: before the page at whose end it is). There are three exceptions:
+ * Both lists are in the order of eviction: the first item is evicted first. The end of a prefix is useless without its
+ * beginning, so the beginning must be evicted later. Hence a new item is inserted just before the page that precedes it
+ * in its prefix (a state: before the page at whose end it is). There are three exceptions:
  *
- *  - If that page is not in the list, the new item is useless and becomes the first to be evicted.
+ *  - If that page is not in the list, the new item counts as useless and becomes the first to be evicted.
  *  - If that page was last used more than ten seconds ago, the new item belongs to a new use and becomes the last.
  *  - If there is no such page, or it is not known (has_parent, foreign), the new item becomes the last, too.
  *
  * An item that is used becomes the last. A caller that uses a whole prefix reports the deepest item first, which keeps
  * the order.
  *
- * An entry stays as long as it has a block (host memory), a job (the item waits to be written) or a file. Files of
- * other identities (foreign) are entries too, because they take part in eviction, but they are not in the map, because
- * no get can ask for them. */
+ * An item has an entry as long as it has a block (in host memory), a job (it waits to be written) or a file. Files of
+ * other identities have entries too, called foreign, because they take part in eviction. Foreign entries are not in the
+ * map, because no get can ask for them. */
 #pragma once
 
 #include <stdbool.h>
@@ -41,8 +41,8 @@ struct store_entry {
 	uint64_t serial;
 	/* time of the last use, on the clock of store_index.now_ns */
 	uint64_t used_ns;
-	/* Key of the page before, if has_parent. A first page has none. An item whose file was found at the start has
-	 * none until it is put again, because a file's name does not have that key. */
+	/* Key of the page before, if has_parent. A first page has no page before. The key is not known of an item whose
+	 * file was found at the start, until the item is put again, because a file's name does not have that key. */
 	struct content_key parent;
 	bool on_disk, foreign, has_parent;
 };
@@ -50,13 +50,14 @@ struct store_entry {
 struct store_index {
 	struct map items; /* its table does not grow, because that would delay the engine thread */
 	struct list host, disk;
-	struct list touch; /* entries that were used since their file's time was set */
+	/* entries with a file that were used since the file's modification time was set; the writer sets it anew */
+	struct list touch;
 	uint64_t host_items, host_bytes;
 	uint64_t serials; /* the number that the newest file got */
 	/* monotonic time; the caller sets it when items are put, used or written */
 	uint64_t now_ns;
 	uint64_t own_files;  /* number of files that are not foreign */
-	uint64_t disk_bytes; /* bytes of all files */
+	uint64_t disk_bytes; /* sum of `cost` over all files */
 };
 
 /* Makes an empty index, which is fast up to about n_items items (at most four million). -ENOMEM. */
@@ -85,16 +86,17 @@ void store_index_keep(struct store_index *x, struct store_entry *entry, struct s
 /* Takes the entry's block; its reference passes to the caller. NULL: the entry had none. */
 struct store_block *store_index_unkeep(struct store_index *x, struct store_entry *entry);
 
-/* Notes that the entry has a file, which takes `cost` bytes on disk, or that it has none any more. */
+/* store_index_file notes that the entry has a file, which takes `cost` bytes on disk; store_index_unfile that it has
+ * none any more. */
 void store_index_file(struct store_index *x, struct store_entry *entry, uint64_t cost);
 void store_index_unfile(struct store_index *x, struct store_entry *entry);
 
-/* Notes that the entry is used now. */
+/* Notes that the entry is used at now_ns. */
 void store_index_touch(struct store_index *x, struct store_entry *entry);
 
 /* Return the entry to evict first from host memory, and from the disk; NULL: there is none. */
 struct store_entry *store_index_oldest_host(const struct store_index *x);
 struct store_entry *store_index_oldest_disk(const struct store_index *x);
 
-/* Takes the next entry off the list of files whose time has to be set, and returns it. NULL: the list is empty. */
+/* Takes the first entry out of the list `touch`, and returns it. NULL: the list is empty. */
 struct store_entry *store_index_next_touched(struct store_index *x);

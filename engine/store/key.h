@@ -4,11 +4,11 @@
  *
  *     T_0 = SHA-256(id of the space)            T_i = SHA-256(T_{i-1} | tokens of page i, int32 little endian)
  *
- * Each T is cut to its first 16 bytes. A key stands for a space and all tokens from the beginning of a prompt, so equal
- * keys mean equal prefixes. Prompts may be hostile input: with SHA-256 a client cannot choose a prompt whose key is
- * that of another prompt.
+ * Each T is cut to its first 16 bytes. A page's key stands for a space and all tokens from the beginning of a prompt to
+ * the end of the page, so equal keys mean equal prefixes. A state has the key of the page at whose end it is. Prompts
+ * may be hostile input: with SHA-256 a client cannot choose a prompt whose key is that of another prompt.
  *
- * Any thread may call these functions. A page of 64 tokens takes about 0.3 us.
+ * Any thread may call these functions. The key of a page of 64 tokens takes about 0.3 us.
  */
 #pragma once
 

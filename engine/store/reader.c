@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Forgets a damaged or missing file; if this process is the owner, the writer thread deletes it. Does nothing if the
- * index has no file for the item any more, or another one: then the writer deletes the file that was read, or has
- * deleted it, and a new file may have its name. Called under the lock. */
+/* Forgets a file that is damaged, missing or not readable; if this process is the owner, the writer thread deletes it.
+ * Does nothing if the index does not have the file with this number (serial) any more, because another file may have
+ * its name by now. Called under the lock. */
 static void drop_file(struct store *s, const struct store_place *place, uint64_t serial, int error,
 		      const struct err *why)
 {
@@ -20,7 +20,8 @@ static void drop_file(struct store *s, const struct store_place *place, uint64_t
 	store_forget(s, entry, why);
 }
 
-/* Whether the file is damaged or missing after this error of reading it: another try would fail too. */
+/* Returns whether this error of reading tells that the file is damaged, missing or not readable, so that another try
+ * would fail too. */
 static bool is_lost(int error)
 {
 	return error == -EBADMSG || error == -ENOENT || error == -EIO || error == -EISDIR ||

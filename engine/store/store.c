@@ -42,7 +42,7 @@ static void free_store(struct store *s)
 	free(s);
 }
 
-/* The pause after a failed write, unless the config has another. */
+/* The pause after a failed write, in ns, unless the config has another. */
 #define RETRY_NS 60000000000u
 
 static struct store *new_store(const struct store_config *c)
@@ -142,7 +142,7 @@ void store_close(struct store *s, uint64_t timeout_ns)
 
 /* ---- items ---- */
 
-/* Whether items can be written, now or later. */
+/* Returns whether items can be written, now or later. */
 static bool may_write(const struct store *s)
 {
 	return !s->closing && (s->disk == STORE_DISK_OPENING || s->disk == STORE_DISK_READY) &&
@@ -236,8 +236,8 @@ bool store_ready(struct store *s, uint64_t more)
 	bool ready;
 
 	store_lock(s);
-	/* A put item that fits into the host tier does not add to beside_bytes. If nothing can be written, waiting does
-	 * not help. */
+	/* An item that fits into the host tier does not add to beside_bytes when it is put. If nothing can be written,
+	 * waiting does not help. */
 	ready = bytes <= s->config.host_bytes || !may_write(s) || (!more && !s->beside_bytes) ||
 		s->beside_bytes + more + bytes <= s->config.queue_bytes;
 	s->puts_wait = !ready;

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-/* The most warnings of one kind about single files, of which thousands may be at fault. */
+/* The most warnings of one kind about single files. Thousands of files may be at fault. */
 enum { LINES_MAX = 8 };
 
 /* ---- opening ---- */
@@ -51,8 +51,8 @@ static int see_file(void *arg, const struct store_place *p, uint64_t bytes, uint
 	return 0;
 }
 
-/* Sorts by last use, the oldest first. Of items used within about a second the deepest comes first, because it is
- * useless without the others. */
+/* Sorts by last use, the oldest use first. Of items that were used within the same 2^30 ns the deepest comes first,
+ * because an item is useless without those before it. */
 static int by_use(const void *a, const void *b)
 {
 	const struct found *x = a, *y = b;
@@ -264,9 +264,9 @@ static void note_written(struct store *s, struct store_job *job, uint64_t cost)
 	s->stats.written_bytes += job->block->bytes;
 }
 
-/* Notes that a job's file could not be written. Gives the item up if the error concerns this file only. Any other error
- * pauses writing, unless writing was cancelled. After its first such error the job is queued again, unless the item was
- * forgotten or the store is closing. Returns whether the job is in `jobs` again. */
+/* Notes that a job's file could not be written. If the error concerns this file only, the item is given up. Any other
+ * error pauses writing, unless writing was cancelled. After the first such error of a job the job is queued again,
+ * unless the item was forgotten or the store is closing. Returns whether the job is in `jobs` again. */
 static bool note_unwritten(struct store *s, struct store_job *job, int error, const struct err *why)
 {
 	if (concerns_one_file(error)) {
@@ -285,8 +285,8 @@ static bool note_unwritten(struct store *s, struct store_job *job, int error, co
 	return false;
 }
 
-/* Writes the file of the first job, or ends the job if that is not needed or not possible. Called with the lock,
- * returns without it. */
+/* Takes the first job out of `jobs`, writes its file if that is needed and possible, and ends the job. If the write
+ * fails, the job may be queued again instead (note_unwritten). Called with the lock, returns without it. */
 static void write_job(struct store *s, struct store_job *job)
 {
 	uint64_t cost = store_dir_cost(file_bytes(s, job->header.item.kind)), stamp;
@@ -321,14 +321,14 @@ static void write_job(struct store *s, struct store_job *job)
 	end_job(s, job);
 }
 
-/* Whether writing pauses after a failure. A store that is closing does not pause. */
+/* Returns whether writing pauses after a failure. A store that is closing does not pause. */
 static bool is_paused(const struct store *s)
 {
 	return s->failing && !s->closing && s->disk == STORE_DISK_READY &&
 	       clock_now_ns() < s->paused_until;
 }
 
-/* Returns the oldest job; NULL: there is none, or it has to wait for the end of a pause. A job whose item was forgotten
+/* Returns the first job; NULL: there is none, or it has to wait for the end of a pause. A job whose item was forgotten
  * does not wait. */
 static struct store_job *next_job(struct store *s)
 {
@@ -337,8 +337,8 @@ static struct store_job *next_job(struct store *s)
 	return job && job->entry && is_paused(s) ? NULL : job;
 }
 
-/* Deletes one file of `doomed`, or deals with one job, or evicts one file, or sets the time of one file. Called with the
- * lock and returns with it. False: there was nothing to do. */
+/* Deletes one file of `doomed`, or writes or ends one job, or evicts one file, or sets the time of one file. Called
+ * with the lock and returns with it. False: there was nothing to do. */
 static bool write_something(struct store *s)
 {
 	struct store_entry *entry;

@@ -175,7 +175,7 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 		}
 		/* Weights: exp(s - running maximum). A lane reads back only its own writes. */
 		for (uint i = 0; i < n_queries; i++) {
-			/* the last key that the query may see */
+			/* the number, counted from the block's first key, of the last key that the query may see */
 			int visible = (int)(position + i / SHARERS) - (int)block;
 			floatv best = -INFINITY, sum = 0;
 			float now, shrink;

@@ -63,10 +63,11 @@
 #define PANEL_LINES(K) ((K)*16 * (uint)sizeof(elem_t) / 64)
 #endif
 
-/* One part of a phase, column x of its row y, and the memory that its group has for it. */
+/* One part of a phase, which stands in column x and row y of the phase's parts, and the memory of the group that does
+ * it. */
 struct part {
 	__global const int *step, *work;
-	__global const ulong *at, *layer; /* `at`: addresses of all buffers; `layer`: of the layer's own */
+	__global const ulong *at, *layer; /* addresses of the model's buffers, and of the present layer's */
 	uint x, y;
 	LOCAL float *memory; /* [MEMORY] */
 	LOCAL float *scratch;

@@ -35,8 +35,8 @@
 #define WORK	 (2 * C * C + C)
 #define LOCAL_2  (2 * C * SLICE_LD) /* two slices, or one [C][C] */
 
-/* Copies C rows of x, `stride` apart: `width` columns from c0 on. x has n rows and `columns` columns; the others become
- * zeros. */
+/* Copies C rows of x, `stride` apart: `width` columns from c0 on. x has n rows and `columns` columns; the rows and
+ * columns that it lacks become zeros. */
 GROUP_FUNCTION void load_slice(LOCAL float *to, uint to_ld, __global const float *x, uint stride, uint n, uint c0,
 			       uint width, uint columns)
 {

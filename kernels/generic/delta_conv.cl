@@ -36,7 +36,7 @@ __kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_
 	int src = row[ROW_STATE_SRC];
 	GROUP_SCRATCH(scratch);
 
-	if (unit >= 2 * HK) { /* v, which has no norm, and this head's gates */
+	if (unit >= 2 * HK) { /* v, which has no norm, and the gates of this value head */
 		uint h = unit - 2 * HK;
 		__global const float *in = proj + (ulong)t * DELTA_LD;
 

@@ -20,10 +20,10 @@
 
 #define CONV_UNITS (2 * HK + HV)
 #define TOKENS	   8
-#define COLUMNS	   CEIL_(MAX_(DK, DV), LANES) /* of a lane */
+#define COLUMNS	   CEIL_(MAX_(DK, DV), LANES) /* columns of a lane */
 
 #define FOR_TOKENS(j) _Pragma("unroll") for (uint j = 0; j < TOKENS; j++)
-/* The lane's columns c of a head of so many dimensions, which are number i of its columns. */
+/* Loops over the lane's columns of a head of `dims` dimensions: c is the column, i its number among the lane's. */
 #define FOR_HEAD(i, c, dims)                                                                       \
 	_Pragma("unroll") for (uint i = 0, c = LANE; i < COLUMNS; i++, c += LANES) if (c < (dims))
 
@@ -118,7 +118,7 @@ __kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_
 	FOR_HEAD (i, c, dims)
 		FOR_TOKENS (j)
 			sum[j] = fma(x[i][j], x[i][j], sum[j]);
-	group_sums(sum, scratch); /* by the groups of v too: so each group runs the same barriers */
+	group_sums(sum, scratch); /* the groups of v call it too, so that all groups run the same barriers */
 	FOR_TOKENS (j) {
 		sum[j] = is_v ? 1.0f : 1.0f / sqrt(sum[j] + 1e-6f);
 		if (query)
@@ -128,7 +128,7 @@ __kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_
 		FOR_TOKENS (j)
 			if (j < n)
 				out[j * heads * dims + c] = x[i][j] * sum[j];
-	if (is_v && LANE < n) { /* and this head's gates */
+	if (is_v && LANE < n) { /* the gates of this value head */
 		__global const float *in = proj + (ulong)(first + LANE) * DELTA_LD;
 		__global float *to = gates + ((ulong)(first + LANE) * HV + h) * 2;
 

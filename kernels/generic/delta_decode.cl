@@ -18,9 +18,8 @@
  *     out       [T, HV * DV] elem_t; out
  *
  * All sums are in float. Those of S^T k and S^T q are chains over the DK dimensions of a key; those of the norms run
- * lane by lane (common.clh).
- * Global size: decode rows x HV groups. Options: delta.clh. Reference: reference_delta_step, reference_conv,
- * reference_l2_norm, reference_delta_gate, reference_gated_norm.
+ * lane by lane (common.clh). Global size: rows x HV groups. Options: delta.clh. Reference: reference_delta_step,
+ * reference_conv, reference_l2_norm, reference_delta_gate, reference_gated_norm.
  */
 #include "delta.clh"
 

@@ -149,7 +149,8 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 				FOR_ITEMS (d, DK)
 					kt[d * C + i] = i < n ? k[i * HK * DK + d] : 0.0f;
 			BARRIER();
-			/* Computes A and P, four rows of each at a time. Above the diagonal only zeros are used. */
+			/* Computes A and P, four rows of each at a time. Those elements above the diagonal that are
+			 * read later are 0. */
 			for (uint i0 = 0; i0 < n; i0 += HALF) {
 				uint rows = MIN_(n - i0, (uint)HALF);
 

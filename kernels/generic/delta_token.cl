@@ -6,8 +6,8 @@
  * Part p has the state's rows p, p + D_PARTS, p + 2 D_PARTS ... So an element of S^T k or S^T q is a sum of D_PARTS
  * chains, one for each part, added up in the order of the parts.
  *
- * Arguments as in delta_decode.cl. All sums are in float; those of the norms run lane by lane (common.clh).
- * Global size: decode rows x HV groups. Options: delta.clh; LANES 256. Reference: reference_delta_step, reference_conv,
+ * Arguments as in delta_decode.cl. All sums are in float; those of the norms run lane by lane (common.clh). Global
+ * size: rows x HV groups. Options: delta.clh; LANES 256. Reference: reference_delta_step, reference_conv,
  * reference_l2_norm, reference_delta_gate, reference_gated_norm.
  */
 #include "delta.clh"
@@ -17,12 +17,13 @@
 #define D_PARTS	     (LANES / COLUMN_QUADS)
 #define LANE_ROWS    CEIL_(DK, D_PARTS)
 
-/* The channel of element i of q (DK) | k (DK) | v (DV) of value head h. */
+/* The channel (delta.clh: a column of proj) of element i of q (DK) | k (DK) | v (DV) for value head h; q and k are
+ * those of its key head, h / REPEAT. */
 #define CHANNEL(i, h)                                                                              \
 	((i) < DK ? Q_AT + (h) / REPEAT * DK + (i)                                                 \
 		  : (i) < 2 * DK ? K_AT + (h) / REPEAT * DK + (i) - DK : V_AT + (h) * DV + (i) - 2 * DK)
 
-/* Adds up the numbers that all parts have for a column, in the order of the parts, into sum [DV]. x: the numbers of the
+/* Adds up, for each column, the numbers of all parts, in the order of the parts, into sum [DV]. x: the numbers of the
  * lane's 4 columns; parts [D_PARTS][DV]: work space. */
 GROUP_FUNCTION void add_parts(float4 x, LOCAL float *parts, LOCAL float *sum)
 {

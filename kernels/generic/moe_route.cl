@@ -95,7 +95,7 @@ GROUP_FUNCTION void moe_topk_group(ulong t, __global const float *router, __glob
 	for (uint k = 0; NORM_TOPK && k < TOPK; k++)
 		weights[t * TOPK + k] /= kept;
 #else
-	FOR_ITEMS (e, EXPERT_QUADS * 4) /* -1 is below every probability */
+	FOR_ITEMS (e, EXPERT_QUADS * 4) /* NaN, and places past the experts, come after all probabilities */
 		p[e] = e >= EXPERTS ? -2.0f : isnan(p[e]) ? -1.0f : p[e];
 	BARRIER();
 	FOR_ITEMS (e, EXPERTS) {

@@ -144,7 +144,7 @@ __kernel GROUP_SIZE void router_few(__global const float *restrict A, uint lda, 
 {
 	__local float parts[FEW_ROWS * SIDE * 16];
 	uint row0 = GROUP_Y * FEW_ROWS, rows = MIN_(M - row0, (uint)FEW_ROWS);
-	uint column = LANE % 16, own = LANE / 16; /* the lane's part, and the row whose parts it adds up */
+	uint column = LANE % 16, own = LANE / 16; /* own: the lane's part, and the row whose parts it adds up */
 	__global const float *w = W + (ulong)GROUP_X * K * 16 + column;
 	float part[FEW_ROWS] = {0}, sum = 0;
 

@@ -53,8 +53,8 @@
 #define PART_END   ((PART + 1) * BLOCKS / PARTS)
 #define FOR_PART_BLOCKS(b) for (uint b = PART_FIRST + LANE; b < PART_END; b += LANES)
 
-/* Whether this group is the last of the groups of its draw or score to arrive here. It then sees the writes of all
- * others, and sets *done to 0. */
+/* Returns whether this group is the last group of its draw or score to arrive here. The last group sees the writes of
+ * all others, and sets *done to 0. */
 GROUP_FUNCTION bool last_part(volatile __global int *done, LOCAL int *before)
 {
 	bool last;
@@ -120,7 +120,7 @@ GROUP_FUNCTION float threshold(__global const float *values, __global const floa
 		weight3 = group_sum(v_sum(sum3), scratch);
 		t |= (weight3 >= want ? 3u : weight2 >= want ? 2u : weight1 >= want ? 1u : 0u) << shift;
 	}
-	return t < 0x00800000u ? -INFINITY : of_key(t); /* below: NaN */
+	return t < 0x00800000u ? -INFINITY : of_key(t); /* smaller keys: -infinity and NaN */
 }
 
 /* Returns the sum of n weights, in the order in which choose adds them. n is a multiple of 16. */
@@ -251,14 +251,14 @@ GROUP_FUNCTION void mark_banned(__global const int *tokens, int n, __global uint
 	BARRIER();
 }
 
-/* Which tokens a draw leaves out, and its temperature. (Not the cuts of tuning tables.) */
+/* Says which tokens a draw leaves out, and has the draw's temperature. (Not the cuts of tuning tables.) */
 struct cuts {
 	float inverse; /* 1 / temperature */
 	float min_p, top_p;
-	int top_k; /* 0: all */
+	int top_k; /* 0: all tokens */
 };
 
-/* Whether a draw needs the sum of e over all tokens: it has neither top_k nor min_p, which need no sum. */
+/* Returns whether a draw needs the sum of e over all tokens: a draw with top_k or min_p does not. */
 static inline bool needs_sum(const struct cuts *k)
 {
 	return !k->top_k && k->min_p <= 0;
@@ -440,7 +440,7 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 
 		id = id < 0 ? first : id;
 	}
-	id = MAX_(id, 0); /* if it is not finite, any id will do for the counts and the report */
+	id = MAX_(id, 0); /* if the draw failed, any id will do for the counts and the report */
 	BARRIER();	  /* every lane has read the counts */
 	if (LANE == 0) {
 		result[get_group_id(0)] = finite ? id : -1;

@@ -63,7 +63,7 @@
 #endif
 #define MMA(d, a, b0, b1) MMA_BF16(d, (a)[0], (a)[1], (a)[2], (a)[3], b0, b1)
 
-/* Returns the v of the lane whose number differs from this lane's number in `bits`. */
+/* Returns the v of the lane whose number is this lane's number ^ bits. */
 static inline float other_lane(float v, uint bits)
 {
 	float w;

@@ -2,8 +2,9 @@
  * attention_flash.cl with its products by wgmma, for heads whose size is a multiple of 64. The bits are the same.
  *
  * wgmma takes keys and values transposed, as they lie in the pages: keys with the 64-byte swizzle, which is the order
- * that attention_flash.cl gives them anyway, values with the 128-byte swizzle, 64 dimensions after the other. The
- * halves of the queries and of the weights are the A operands, in registers.
+ * that attention_flash.cl gives them anyway, values with the 128-byte swizzle, in blocks of 64 dimensions, one behind
+ * the other. The upper and lower halves of the queries and of the softmax weights (attention_flash.cl) are the A
+ * operands, in registers.
  *
  * Source of the layouts: the PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout". Options and
  * reference: attention_flash.cl.

@@ -88,8 +88,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_LANES, 1, 1))) void decode_st
 	look_ahead(p, phase + PHASE_INTS);
 	ALL_BARRIER();
 	for (uint target = p->groups;; target += p->groups) {
-		/* Makes the compiler believe that the lane's number changes here. Else it computes the addresses of all
-		 * phases once and keeps them, in memory. */
+		/* Makes the compiler believe that the thread's number changes here. Else it computes the addresses of
+		 * all phases once and keeps them, in memory. */
 		__asm__ volatile("" : "+r"(place.thread));
 		do_phase(p, op, w);
 		phase += PHASE_INTS;

@@ -11,8 +11,9 @@
  *                          O takes the place of beta V. The state of a row and the states of its snapshots go to
  *                          their slots.
  *
- * An operand of a product is the sum of two bf16 numbers. Of the four products of two such sums the least is left out:
- * results are right to about 16 bits. States, gates, A and (I + A)^-1 are computed as floats.
+ * An operand of a product is the sum of two bf16 numbers, an upper and a lower half. Of the four products of two such
+ * sums the least is left out: results are right to about 16 bits. States, gates, A and (I + A)^-1 are computed as
+ * floats.
  *
  * delta_scan_tensor computes everything transposed, with 16 columns of the state as the rows of mma.sync m16n8k16:
  *
@@ -39,7 +40,7 @@
 #include "mma.clh"
 
 #define SCAN_COLUMNS 32
-#define TOKEN_TILES  (C / 8)	/* of 8 tokens */
+#define TOKEN_TILES  (C / 8)	/* tiles of 8 tokens */
 #define TOKEN_STEPS  (C / 16)	/* steps of 16 terms of a sum over tokens */
 #define STEPS	     (DK / 16)	/* steps of 16 terms of a sum over dimensions */
 #define DIM_TILES    (DK / 8)
@@ -225,26 +226,26 @@ __kernel GROUP_SIZE void delta_chunk_tensor(__global const int *restrict step, i
 
 #define DEPTH	     3 /* groups of four fragments that are loaded before their use */
 #define STATE_GROUPS (2 * STEPS + 4) /* groups of a chunk for a warp of the state: B, T, K'; a multiple of 4 */
-#define OUT_GROUPS   (STEPS + 4)     /* and for a warp of the output: Q', P */
+#define OUT_GROUPS   (STEPS + 4)     /* groups of a chunk for a warp of the output: Q', P */
 
-/* Waits for the other `warps` - 1 warps, and makes their local memory visible. */
+/* Waits for the other `warps` - 1 warps, and makes their writes to local memory visible. */
 #define MEET(id, warps) __asm__ volatile("bar.sync %0, %1;" ::"r"(id), "n"((warps) * 32) : "memory")
 
-/* Asks for the group's share of chunk c's fragments: all groups of a head read them, and not all of work is in the L2
- * cache. */
+/* Prefetches the work-group's share of chunk c's fragments: all work-groups of a head read them, and not all of work is
+ * in the L2 cache. */
 #define PREFETCH(c)                                                                                \
 	for (uint line_ = block * LANES + LANE; (c) < chunks && line_ < FRAGMENTS * 4; line_ += blocks * LANES) \
 		__asm__ volatile("prefetch.global.L2 [%0];" ::"l"(work + ((ulong)(first + (c)) * HV + h) * WORK + line_ * 32))
 
-/* The offset, in groups, of the g-th group of a warp: its own are every other group of B, T, Q' and P, and half `side` of
- * each step of K'. */
+/* The offset, in groups of four fragments, of the warp's g-th group. A warp has every other group of B, T, Q' and P,
+ * and half `side` of each step of K'. */
 #define STATE_GROUP(g)                                                                             \
 	((g) < STEPS + 4 ? 2 * (g) + side                                                          \
 			 : 2 * STEPS + 8 + ((g) - STEPS - 4) / (STEPS / 4) * (STEPS / 2) + side * (STEPS / 4) + \
 				   ((g) - STEPS - 4) % (STEPS / 4))
 #define OUT_GROUP(g) (2 * (g) + side)
 
-/* Loads group g of a warp; after the last group of the chunk follow those of the next one. */
+/* Loads the warp's group g of four fragments. After the last group of the chunk follow those of the next chunk. */
 #define LOAD_GROUP(g, groups, group)                                                               \
 	do {                                                                                       \
 		__global const uint4 *from_ =                                                      \
@@ -275,7 +276,7 @@ static inline operand get_operand(LOCAL const uint4 *from)
 #define FOR_TOKENS(i, e)                                                                           \
 	_Pragma("unroll") for (uint i = 0; i < TOKEN_TILES / 2; i++)                               \
 		_Pragma("unroll") for (uint e = 0; e < 4; e++)
-/* The elements of the warp's half of S^T [16, DK], and where a slot keeps them. */
+/* Loops over the lane's elements of the warp's half of S^T [16, DK]; the address of such an element in a slot. */
 #define FOR_STATE(j, e)                                                                            \
 	_Pragma("unroll") for (uint j = 0; j < DIM_TILES / 2; j++)                                 \
 		_Pragma("unroll") for (uint e = 0; e < 4; e++)

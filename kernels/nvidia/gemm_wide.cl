@@ -63,7 +63,7 @@ GROUP_FUNCTION uint4 load_once(__global const elem_t *p)
 #undef WGMMA
 #undef NT
 
-/* The token of the lane's element i of a tile, and its column in the warp's panel. */
+/* The token of the lane's element i of a tile, and the element's column in the warp's panel. */
 #define TOKEN(i)  ((i) / 4 * 8 + THREAD % 4 * 2 + (i) % 2)
 #define COLUMN(i) (THREAD % 32 / 4 + (i) % 4 / 2 * 8)
 

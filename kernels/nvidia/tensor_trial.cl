@@ -1,8 +1,9 @@
 /*
- * A trial of wgmma: whether it is there and adds as mma.sync does, bit for bit. 128 lanes multiply 64 columns by 32
- * tokens over 64 terms, once by wgmma and once by mma.sync, with random numbers of very different sizes.
+ * A trial of wgmma. It shows whether the device has wgmma, and whether wgmma adds as mma.sync does, bit for bit. 128
+ * lanes multiply 64 columns by 32 tokens over 64 terms, once by wgmma and once by mma.sync, with random numbers of very
+ * different sizes.
  *
- *     differ   [1] uint, 0 before; the number of sums that differ, or that are 0, is added to it
+ *     differ   [1] uint, 0 at first; the number of sums that differ, or that are 0, is added to it
  *
  * Local size 128; one group.
  */

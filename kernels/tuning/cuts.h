@@ -29,7 +29,7 @@ struct cuts {
 	uint32_t n_places;
 	bool defaults;		 /* all launches use cut 0 */
 	bool same_bits;		 /* no chosen cut changes bits */
-	struct tuning_use given; /* use of the given table */
+	struct tuning_use given; /* how much of the given table is used */
 };
 
 struct cuts_source {

@@ -35,7 +35,8 @@ enum tuning_family {
 	TUNING_PRODUCT, /* gemm_store, gemm_add: N, K, M are the sizes of the product */
 	TUNING_EXPERTS, /* moe_gate_up, moe_down: N, K of an expert or dense MLP, M its mean number of rows */
 	TUNING_ATTENTION, /* N query heads of a KV head, K dimensions of a head, M tokens of the step */
-	TUNING_DECODE_STEP, /* N the hidden size, K the size of an expert or dense MLP, M tokens of the step */
+	/* N columns of the residual stream, K the size of an expert or dense MLP, M tokens of the step */
+	TUNING_DECODE_STEP,
 	TUNING_FAMILIES,
 };
 
@@ -95,8 +96,8 @@ uint32_t tuning_size_bucket(uint64_t size);
 struct tuning_place tuning_place_of(enum tuning_family family, uint64_t n, uint64_t k, uint64_t m);
 
 /* Read a table from a text, or from a file; *ret is freed by tuning_free. name: what errors call the text. -EINVAL: the
- * table is wrong; if a line is wrong, the error names it. -ENOMEM. tuning_open: also -ENOENT or another errno of
- * reading the file. */
+ * table is wrong; if a line is wrong, the error names it. -ENOMEM: out of memory. tuning_open: also -ENOENT or another
+ * errno of reading the file. */
 int tuning_parse(const char *name, const char *text, size_t len, struct tuning_table **ret,
 		 struct err *e) MUST_CHECK;
 int tuning_open(const char *path, struct tuning_table **ret, struct err *e) MUST_CHECK;
@@ -107,7 +108,7 @@ void tuning_free(struct tuning_table *t);
 const struct tuning_row *tuning_find(const struct tuning_table *t, const struct tuning_device *d,
 				     const struct tuning_place *p, bool any_bits);
 
-/* Whether the table has any row for this device, its kernels and its dtype. t may be NULL. */
+/* Returns whether the table has any row for this device, its kernels and its dtype. t may be NULL. */
 bool tuning_knows(const struct tuning_table *t, const struct tuning_device *d);
 
 /* How much of a given table a device and a model use. */
@@ -128,7 +129,7 @@ int tuning_parse_cut(const char *text, enum tuning_family family, struct tuning_
 /* Returns the values of `over`; where a value is 0 there, the one of `under`. */
 struct tuning_cut tuning_over(struct tuning_cut over, struct tuning_cut under);
 
-/* Returns a cut with all values 0 that the family does not use, so that cuts of a family that compile to the same
+/* Returns the cut with 0 for each value that the family does not use, so that cuts of a family that compile to the same
  * programs are equal. */
 struct tuning_cut tuning_cut_of(struct tuning_cut cut, enum tuning_family family);
 bool tuning_equal(const struct tuning_cut *a, const struct tuning_cut *b);

@@ -1,6 +1,6 @@
 /* The tree of a template, and the places of its variables.
  *
- *     text --lex--> tokens --parse--> nodes --scope--> nodes with slots
+ *     text --lex--> tokens --parse--> nodes --scope--> nodes that know their variables
  *
  * The nodes are in the template's arena and do not change after template_parse: any number of threads may walk them.
  *
@@ -9,10 +9,10 @@
  * when the template runs. scope.c makes the same decisions: a name that is assigned anywhere in a scope means the
  * scope's own variable everywhere in the scope.
  *
- * Each time a `function` (the template or a macro) runs, it gets an activation: an array of slots, one for each of its
- * variables. A `frame` is one scope of a function: its variables are neighbouring slots. Each time the scope is
- * entered, its slots are cleared, and some are filled (`slot_load`). So an assignment in a loop's body ends with the
- * iteration. */
+ * Each time a `function` (the template or a macro) runs, it gets an activation: an array of values, one for each of its
+ * variables. The place of a variable in this array is its slot. A `frame` is one scope of a function: its variables
+ * have neighbouring slots. Each time the scope is entered, its slots are cleared, and some are filled (`slot_load`). So
+ * a variable that a loop's body assigns keeps its value until the end of the iteration only. */
 #pragma once
 
 #include "protocol/jinja/value.h"
@@ -102,7 +102,7 @@ struct node {
 	struct variable where;
 	const struct builtin *builtin; /* N_FILTER, N_TEST; NULL: the name is unknown */
 	struct function *function;
-	struct frame frame;	 /* N_FOR: body; N_SET_BLOCK, N_FILTER_BLOCK, N_GENERATION */
+	struct frame frame; /* of the body of N_FOR, N_SET_BLOCK, N_FILTER_BLOCK or N_GENERATION */
 	struct frame test_frame; /* N_FOR */
 	struct frame else_frame; /* N_FOR */
 };
@@ -119,10 +119,11 @@ struct template
 };
 
 enum {
-	/* most bytes of the tree: a node takes about 200, and each byte of a text may become a node */
+	/* most bytes of the tree: a node takes about 200, and each byte of a template may become a node */
 	TEMPLATE_ARENA_MAX = 512 << 20,
 	TEMPLATE_NESTING = 100, /* most levels of tags in tags, parentheses in parentheses */
-	TEMPLATE_HEIGHT = 400,	/* most height of a tree: each operator of a + b + c ... adds 1 */
+	/* most height of an expression: each operator of a + b + c ... adds 1 */
+	TEMPLATE_HEIGHT = 400,
 };
 
 /* State of reading a template. The first error is kept, as in a rendering (render.h). */
@@ -139,6 +140,6 @@ bool reader_fail(struct reader *rd, int line, const char *fmt, ...) PRINTF(3, 4)
 /* Returns zeroed memory for n items of `size` bytes, *new* in the template's arena; NULL after a failure. */
 void *reader_alloc(struct reader *rd, size_t n, size_t size) MUST_CHECK;
 
-/* Makes room for one more item in an array of n items. Returns the array, or a larger copy of it in the scratch arena,
- * and sets *cap to the number of items that fit. NULL after a failure. */
+/* Makes room for one more item in an array of n items of `size` bytes. Returns the array, or a larger copy of it in the
+ * scratch arena, and sets *cap to the number of items that fit. NULL after a failure. */
 void *reader_grow(struct reader *rd, void *array, size_t n, size_t *cap, size_t size) MUST_CHECK;

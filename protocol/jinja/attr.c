@@ -32,7 +32,7 @@ static struct value method(struct render *r, struct value obj, struct value name
 	return builtin_value(r, "method", b, name, obj);
 }
 
-/* Returns the attribute of this name, but no item of a dict; NOTHING: there is none. */
+/* Returns the attribute of this name, but no item of a dict; NOTHING: there is none, or a failure. */
 static struct value attribute(struct render *r, struct value obj, struct value name,
 			      unsigned methods)
 {

@@ -6,7 +6,8 @@
 
 /* ---- arguments ---- */
 
-/* Converts v to *arg for a parameter of this type (a letter of builtin.h; 0: any value). False after a failure. */
+/* Converts v to *arg for a parameter of this type (a letter of builtin.h; 0: any value). If v counts as not given, *arg
+ * stays as it is. False after a failure. */
 static bool bind_one(struct render *r, const char *who, const char *name, char type, struct value v,
 		     struct value *arg)
 {

@@ -43,20 +43,21 @@ struct builtin {
 	const char *name;
 	struct value (*call)(struct render *r,
 			     const struct builtin_call *c); /* NULL: not supported */
-	int64_t data;	/* tells `call` for which of its builtins it works */
+	int64_t data;	/* a parameter for `call`; that function's comment explains it */
 	unsigned flags; /* enum builtin_flags */
-	int required;	/* number of parameters that must be given */
+	int required;	/* so many of the parameters, from the first on, must be given */
 	/* Names of the parameters. A letter and a colon before a name give its type: "s:" a str, "i:" an int or bool,
 	 * "S:" and "I:" the same or None, which counts as not given. An argument for an "x:" parameter is refused:
 	 * jinja2 or Python has the parameter, but no published chat template uses it. */
 	const char *params[BUILTIN_PARAMS];
 };
 
-/* Calls b and returns its value; NOTHING after a failure. */
+/* Calls b and returns its value. */
 struct value builtin_call(struct render *r, const struct builtin *b, struct value self,
 			  const struct args *args);
 
-/* Returns the filter or test of that name. Fails with NULL if there is none, or if it is not supported. */
+/* Returns the filter or test of that name. NULL after a failure. Fails if `name` is no str, or if there is no such
+ * filter or test, or if it is not supported. */
 const struct builtin *builtin_named(struct render *r, enum builtin_kind kind, struct value name);
 
 /* Makes a V_CALLABLE of a global function, or of a method and its object `self`. type: "function" or "method". */

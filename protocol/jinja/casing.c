@@ -11,8 +11,8 @@
 
 enum { PARTS = 8, SHARP_S = 0xdf, IOTA_BELOW = 0x345, CAPITAL_IOTA = 0x399 };
 
-/* Fills part[] with the characters of which cp is composed. Returns their number; 1: cp is not composed, or of more
- * than PARTS. */
+/* Fills part[] with the characters of which cp is composed. Returns their number; 1: cp is not composed of several
+ * characters, or of more than PARTS. */
 static int decompose(utf8proc_int32_t cp, utf8proc_option_t how, utf8proc_int32_t part[PARTS])
 {
 	int last_class = 0;

@@ -111,7 +111,8 @@ int value_compare(struct render *r, struct value a, struct value b, const char *
 
 /* ---- dicts ---- */
 
-/* The hash has no secret key: keys that collide on purpose cost steps each time that a search passes them. */
+/* The hash has no secret key. Keys that collide on purpose only use up the rendering's steps (render_charge): some at
+ * each search that meets them. */
 static uint64_t hash_bytes(const char *s, size_t n)
 {
 	uint64_t h = n, word;

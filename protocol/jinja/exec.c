@@ -75,9 +75,9 @@ static void exec_output(struct render *r, struct value v)
 	r->scratch.len = start;
 }
 
-/* Runs the body of a block in its frame and makes a text of its output. Sets *ret to what the block's filters make of
- * that text, or to the text itself if there are none. The output of a body that was left by break or continue is
- * dropped. */
+/* Runs the body of a block in its frame and makes a text of its output. Sets *ret to the result of the block's filters
+ * for that text, or to the text itself if the block has no filters. The output of a body that was left by break or
+ * continue is dropped. */
 static enum flow capture(struct render *r, struct activation *act, const struct node *n,
 			 struct value *ret)
 {

@@ -55,7 +55,7 @@ static struct node *constant(struct parser *p, struct value v, int line)
 }
 
 /* Returns whether a list has another element before the token `end`. If the list has begun and does not end at the
- * current token, passes a comma first. */
+ * current token, skips the comma that must stand there. */
 static bool more(struct parser *p, bool begun, int end)
 {
 	if (begun && p->at->type != end)
@@ -409,7 +409,7 @@ static const struct {
 	{'%', NULL, LEVEL_PRODUCT, N_BINARY, OP_MOD},
 };
 
-/* If the current token is an operator of this level, passes it and returns its index in `operators`; -1: it is not. */
+/* If the current token is an operator of this level, skips it and returns its index in `operators`; -1: it is not. */
 static int skip_operator(struct parser *p, int level)
 {
 	for (int i = 0; i < (int)ARRAY_SIZE(operators); i++) {

@@ -39,9 +39,9 @@ int template_parse(const char *name, const char *text, size_t len, struct templa
 void template_free(struct template *t);
 
 /* Renders with the members of `context` (an object) as global variables and appends the text to out. -EBADMSG: the
- * template called raise_exception (the messages are at fault), and the error is the text that it passed to that
- * function, cut if it is too long. -EINVAL: the template itself is wrong, or met a value that it cannot handle, or
- * `context` is no object. -E2BIG: a bound was reached. -ECANCELED: pace_gives_up (pace NULL: never). -ENOMEM. On
- * failure the text in out is unchanged. */
+ * template called raise_exception (the messages are at fault), and the error is the argument of that call, cut if it is
+ * too long. -EINVAL: the template itself is wrong, or met a value that it cannot handle, or `context` is no object.
+ * -E2BIG: a bound was reached. -ECANCELED: pace_gives_up (pace NULL: never). -ENOMEM. On failure the text in out is
+ * unchanged. */
 int template_render(const struct template *t, const json_t *context, const struct pace *pace,
 		    struct buf *out, struct err *e) MUST_CHECK;

@@ -14,5 +14,5 @@ struct json_style {
 void value_write_json(struct render *r, struct buf *b, struct value v,
 		      const struct json_style *style);
 
-/* Returns j as a value. The strings in it are *borrowed* from j. NOTHING after a failure. */
+/* Returns j as a value. The strings in it are *borrowed* from j. */
 struct value value_from_json(struct render *r, const json_t *j);

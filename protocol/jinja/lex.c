@@ -1,7 +1,7 @@
 /* Cuts a template into tokens, with jinja2's rules for white space. A tag is {% ... %} or {{ ... }}, and {# ... #} is a
  * comment. trim_blocks: the newline behind "%}" or "#}" is dropped. lstrip_blocks: the white space before "{%" or "{#"
  * is dropped if nothing else precedes it in its line. A "-" inside either end of a tag or comment strips all white
- * space outside that end; a "+" keeps what these two rules would drop. One newline at the very end of the template is
+ * space outside that end; a "+" there turns these two rules off. One newline at the very end of the template is
  * dropped. */
 #include "protocol/jinja/lex.h"
 
@@ -78,7 +78,8 @@ static size_t match_end(const struct lexer *l, size_t at, const char *end)
 }
 
 /* Adds the text up to `end`, where a tag or comment begins, as a token. White space at the end of the text may be
- * stripped, because of `sign`, the sign of the tag or comment (0: none), or of lstrip_blocks. */
+ * stripped, because of `sign`, the sign of the tag or comment (0: none), or of lstrip_blocks, which does not apply to
+ * "{{" (`variable`). */
 static void push_data(struct lexer *l, size_t end, char sign, bool variable)
 {
 	const char *s = l->s + l->pos, *p;
@@ -197,7 +198,7 @@ static uint32_t hex_escape(struct lexer *l, const char *s, size_t n, size_t coun
 
 /* Reads an escape; s is the text behind the backslash. Appends the character for which the escape stands (none for a
  * newline), or the backslash and the character behind it if they are no escape. Returns the number of bytes of s that
- * were used. */
+ * were read. */
 static size_t unescape(struct lexer *l, const char *s, size_t n, struct buf *out)
 {
 	static const char plain[] = "\\'\"abfnrtv", meaning[] = "\\'\"\a\b\f\n\r\t\v";

@@ -29,6 +29,6 @@ struct token {
 	struct value value; /* T_DATA, T_NAME, T_STRING: the text; T_INT, T_FLOAT: the number */
 };
 
-/* Cuts a text into tokens and returns them. The last one is T_EOF. They are in the scratch arena, their strings in the
- * template's arena. After a failure (rd->rc) they are of no use. */
+/* Cuts a text into tokens and returns them. The last one is T_EOF. The tokens are in the scratch arena, their strings
+ * in the template's arena. After a failure (rd->rc) they are of no use. */
 const struct token *lex(struct reader *rd, const char *text, size_t len);

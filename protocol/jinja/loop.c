@@ -21,8 +21,8 @@ static bool peek(struct render *r, struct loop *l)
 	return l->has_after;
 }
 
-/* Returns the number of all items. The first time it takes all that are left, and makes a list of them for the loop to
- * go on with. */
+/* Returns the number of all items. The first call takes all items that are left from the iterator, and makes a list of
+ * them, from which the loop goes on. */
 static int64_t length(struct render *r, struct loop *l)
 {
 	struct list *rest;

@@ -17,5 +17,5 @@ struct loop {
 /* Goes on to the next item and sets *ret to it. False: there is none, or a failure. */
 bool loop_next(struct render *r, struct loop *l, struct value *ret);
 
-/* Returns loop.name; NOTHING: the loop has no such attribute. */
+/* Returns the loop's attribute of this name; NOTHING: the loop has no such attribute. */
 struct value loop_attribute(struct render *r, struct loop *l, struct value name);

@@ -1,5 +1,5 @@
-/* Methods of dict, and the tables of the methods of lists, tuples, ranges and `loop`, which are all refused. The
- * methods of str are in strings.c. */
+/* Methods of dict. The tables for lists, tuples, ranges and `loop` are here too, but have no rows: all methods of these
+ * types are refused. The methods of str are in strings.c. */
 #include "protocol/jinja/dict.h"
 #include "protocol/jinja/tables.h"
 

@@ -16,7 +16,7 @@ static struct node *parse_statements(struct parser *p, const char *const *ends)
 	return parse_body(p, ends);
 }
 
-/* As parse_statements, but there is one tag `end`, and its name is passed. */
+/* As parse_statements, up to the one tag `end`; the current token is then the one behind that tag's name. */
 static struct node *parse_until(struct parser *p, const char *end)
 {
 	const char *const ends[] = {end, NULL};
@@ -248,7 +248,8 @@ static bool is_end(const struct parser *p, const char *const *ends)
 	return false;
 }
 
-/* Parses statements up to the end of the template, or up to a tag of `ends`. */
+/* Parses statements up to a tag of `ends`, whose name is then the current token. ends NULL: parses up to the end of the
+ * template. */
 static struct node *parse_body(struct parser *p, const char *const *ends)
 {
 	struct node *first = NULL, **last = &first, *n;

@@ -43,7 +43,7 @@ struct render {
 	/* the output. The text of a macro, or of a set or filter block, is appended to the output while the macro or
 	 * block runs, and is cut off when the macro or block has ended. */
 	struct buf *out;
-	size_t out_max; /* out->len may not pass this */
+	size_t out_max; /* out->len may not become more than this */
 
 	/* Finds a filter, test or method (builtin_find of tables.h); it returns NULL if there is none of that name. It
 	 * is a pointer because the tables are built on attr.c and builtin.c, which call it. */

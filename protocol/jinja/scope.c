@@ -29,8 +29,8 @@ enum action {
 
 /* How the statements analysed so far use a symbol, which is a name in one scope. */
 struct state {
-	bool present; /* the name was used in the scope */
-	bool stored;  /* it was assigned, or is a parameter */
+	bool present; /* the scope has a variable of this name */
+	bool stored;  /* the name was assigned, or is a parameter */
 	enum action action;
 };
 
@@ -88,7 +88,8 @@ static struct symbol *find_symbol(const struct scope *s, struct value name)
 	return y;
 }
 
-/* Returns the symbol of this name in the nearest scope, from s outwards, that uses the name; NULL: none does. */
+/* Returns the symbol of this name in the nearest scope, from s outwards, that has a variable of this name; NULL: none
+ * has. */
 static struct symbol *find_reference(const struct scope *s, struct value name,
 				     const struct scope **ret_scope)
 {
@@ -300,7 +301,8 @@ static void resolve_all(struct resolver *r, struct scope *s, struct node *n, boo
 }
 
 /* Returns whether jinja2 gives the name a special meaning: it does so for caller, kwargs and varargs in a macro that
- * does not assign them. No published chat template uses the special meaning. */
+ * reads them before it assigns them, and has no parameter of that name. No published chat template uses the special
+ * meaning. */
 static bool is_special(const struct scope *s, const struct scope *where, const struct symbol *y)
 {
 	return (where->depth < s->depth || (s->depth && y->state.action == LOAD_CONTEXT)) &&
@@ -315,7 +317,7 @@ static void resolve_name(struct resolver *r, struct scope *s, struct node *n)
 
 	if (r->rd->rc)
 		return;
-	if (!y) /* every name was analysed before */
+	if (!y) /* cannot be: every name was analysed before */
 		reader_fail(r->rd, n->line, "name '%.*s' cannot be resolved",
 			    (int)MIN(n->name.len, 64u), n->name.s);
 	else if (is_special(s, where, y))
@@ -393,7 +395,7 @@ static void resolve_macro(struct resolver *r, struct scope *s, struct node *n)
 }
 
 /* Gives the names in a node their variables, and finds its filters, tests and methods. soft: the node stands in an
- * `if`, where unknown filters and tests are allowed. */
+ * `if`, where unknown and refused filters and tests are no error yet. */
 static void resolve(struct resolver *r, struct scope *s, struct node *n, bool soft)
 {
 	switch (n->type) {

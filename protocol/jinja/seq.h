@@ -14,14 +14,14 @@ struct iter {
 };
 
 /* Python's iter(v). Returns a generator's own iterator, or for any other value `local`, which is set to walk v. NULL
- * after a failure, for example because v cannot be walked. */
+ * only after a failure, for example because v cannot be walked. */
 struct iter *value_iter(struct render *r, struct value v, struct iter *local);
 
 /* Takes the next item. False: the end, a NULL iterator, or a failure. */
 bool iter_next(struct render *r, struct iter *it, struct value *ret);
 
 /* Returns all items of v; from a generator it takes those that are left. The list is v's own, *borrowed*, if v has one,
- * else *new*. NULL after a failure. */
+ * else *new*. NULL only after a failure. */
 struct list *value_items(struct render *r, struct value v);
 
 /* list(v) */

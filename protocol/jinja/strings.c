@@ -92,7 +92,7 @@ static bool has_affix(struct value v, struct value affix, bool end)
 	       !memcmp(v.s + (end ? v.len - affix.len : 0), affix.s, affix.len);
 }
 
-/* startswith, endswith; data: whether it is endswith. The argument may be a tuple, of which one text has to match. */
+/* startswith, endswith; data: true for endswith. The argument may be a tuple, of which one text has to match. */
 FUNCTION(str_has_affix)
 {
 	bool tuple = c->arg[0].type == V_TUPLE;
@@ -110,7 +110,7 @@ FUNCTION(str_has_affix)
 	return value_bool(false);
 }
 
-/* removeprefix, removesuffix; data: whether it is removesuffix */
+/* removeprefix, removesuffix; data: true for removesuffix */
 FUNCTION(str_remove_affix)
 {
 	bool end = c->b->data;
@@ -136,7 +136,7 @@ static size_t rfind(struct render *r, const char *s, size_t n, const char *needl
 	return SIZE_MAX;
 }
 
-/* find, rfind; data: whether it is rfind */
+/* find, rfind; data: true for rfind */
 FUNCTION(str_find)
 {
 	struct value v = c->self, part = c->arg[0];
@@ -212,7 +212,7 @@ static void rsplit_text(struct render *r, struct value v, struct value sep, int6
 	push_piece(r, l, v, 0, end);
 }
 
-/* split, rsplit; data: whether it is rsplit */
+/* split, rsplit; data: true for rsplit */
 FUNCTION(str_split)
 {
 	struct list *l = list_new(r, 0);

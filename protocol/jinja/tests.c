@@ -43,7 +43,7 @@ FUNCTION(is_in)
 	return value_bool(value_contains(r, c->arg[0], c->self));
 }
 
-/* eq, ne; data: whether equal values pass */
+/* eq, ne; data: true if equal values pass, false if unequal ones do */
 FUNCTION(is_equal)
 {
 	return value_bool(value_equal(r, c->self, c->arg[0]) == c->b->data);

@@ -98,7 +98,8 @@ static bool is_space(uint32_t cp)
 #define LETTERS	    (C(LU) | C(LL) | C(LT) | C(LM) | C(LO))
 #define INVISIBLE   (C(CN) | C(CC) | C(CF) | C(CS) | C(CO) | C(ZL) | C(ZP) | C(ZS))
 
-/* Whether a punctuation mark may stand inside a word: Unicode's Word_Break is MidLetter, MidNumLet or Single_Quote. */
+/* Returns whether a punctuation mark may stand inside a word: Unicode's Word_Break is MidLetter, MidNumLet or
+ * Single_Quote. */
 static bool is_inside_words(uint32_t cp)
 {
 	static const uint32_t marks[] = {'\'',	 '.',	 ':',	 0xb7,	 0x387,	 0x55f,

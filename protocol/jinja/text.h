@@ -2,7 +2,7 @@
  * as UTF-8. White space and line breaks are Python's (str.isspace, str.splitlines).
  *
  * A function that is given n reads nothing behind s + n, whatever the bytes are. text_next and text_prev take a byte
- * outside any valid sequence for one character, U+FFFD; texts that passed jansson or the lexer have no such bytes. */
+ * outside any valid sequence for one character, U+FFFD; texts that jansson or the lexer accepted have no such bytes. */
 #pragma once
 
 #include <stdbool.h>
@@ -39,7 +39,7 @@ enum text_class {
 	TEXT_PRINTABLE, /* str.isprintable() of one character */
 	TEXT_LOWER,
 	TEXT_CASED,	 /* upper, lower, or a titlecase letter such as U+01C5 */
-	TEXT_IGNORABLE,	 /* marks, apostrophes...: passed over in the search for a word's end */
+	TEXT_IGNORABLE,	 /* marks, apostrophes...: skipped in the search for a word's end */
 	TEXT_NAME_START, /* may begin an identifier */
 	TEXT_NAME,	 /* may continue an identifier */
 };

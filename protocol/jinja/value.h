@@ -39,7 +39,7 @@ enum value_type {
 struct value {
 	uint8_t type; /* enum value_type */
 	/* V_STR: the filter `safe` or `escape` made this text, or it was made from such a text. Texts that are added to
-	 * it are escaped. */
+	 * a safe text are escaped. */
 	bool safe;
 	uint32_t len; /* V_STR: bytes */
 	union {
@@ -198,8 +198,8 @@ double value_number(struct value v); /* of an int, float or bool */
 /* Returns Python's len(v); -1: v has no length. */
 int64_t value_len(struct value v);
 
-/* Returns Python's `a is b`: whether both are the same object. Texts with the same bytes count as the same object, and
- * so do numbers of one type with the same bits. */
+/* Returns Python's `a is b`: whether a and b are the same object. Texts with the same bytes count as the same object,
+ * and so do numbers of one type with the same bits. */
 bool value_same(struct value a, struct value b);
 
 /* If v is undefined, fails with its message and returns true. False: v is defined. */

@@ -21,7 +21,8 @@ static void decref(json_t **v)
 
 #define CLEANUP_JSON CLEANUP(decref)
 
-/* Sets a member to `value`, which is taken. If `value` is NULL, its allocation has failed: -ENOMEM. */
+/* Sets a member to `value`, and takes over the reference to it. If `value` is NULL, its allocation has failed:
+ * -ENOMEM. */
 static int set_new(json_t *object, const char *name, json_t *value, struct err *e)
 {
 	return json_object_set_new_nocheck(object, name, value) < 0 ? err_no_memory(e) : 0;
@@ -225,7 +226,7 @@ static int assistant_members(struct reading *rd, const json_t *message, const ch
 		return err_param(e, PROBLEM_UNSUPPORTED, path, "%s is not supported by this server",
 				 path);
 	}
-	/* Each of these three replaces the value that an earlier one has set. */
+	/* Each of the next three statements replaces the value that an earlier one has set. */
 	if (thinking)
 		r = set_new(out, "reasoning_content", json_incref(thinking), e);
 	if (r == 0)
@@ -405,8 +406,8 @@ static int put_arguments(const json_t *body, json_t *context, struct err *e)
 }
 
 /* Reads the three settings that turn thinking on or off (request.h), the weakest first: each that is given overrides
- * those read before. Sets *thinking. In the context sets enable_thinking, and also reasoning_effort, if it is given and
- * chat_template_kwargs have none. */
+ * those read before. Sets *thinking if one is given. In the context sets enable_thinking, and also reasoning_effort, if
+ * it is given and chat_template_kwargs have none. */
 static int parse_thinking(const json_t *body, json_t *context, bool *thinking, struct err *e)
 {
 	static const char *const efforts[] = {"none", "minimal", "low", "medium",

@@ -1,7 +1,8 @@
-/* Errors on the wire: one table (errors.c) gives each error code an HTTP status, type and code; a code without a row is
- * an internal error, 500. Clients such as openai-python repeat a request after 408, 409, 429 and 5xx. So an error that
- * a repeated request is sure to meet again has another 4xx status, and an error that may be over by then has 409, 429
- * or 5xx. The caller adds the header Allow to 405, and Retry-After to 429 and 503. */
+/* Errors on the wire: one table (errors.c) gives the code of each struct err an HTTP status, and the type and code that
+ * clients see; a code without a row is an internal error, 500. Clients such as openai-python repeat a request after
+ * 408, 409, 429 and 5xx. So an error that a repeated request is sure to meet again has another 4xx status, and an error
+ * that may be over by then has 409, 429 or 5xx. The caller adds the header Allow to 405, and Retry-After to 429 and
+ * 503. */
 #pragma once
 
 #include "base/buf.h"
@@ -13,8 +14,8 @@ enum { OPENAI_ERRORS = 24 };
 /* Returns the number of the error of a code, which may be positive or negative. */
 size_t openai_error_number(int code);
 
-/* Returns the type of error i, as on the wire, and its cause: its code on the wire, or, if that is null, another
- * name. */
+/* openai_error_type returns the type of error i on the wire, openai_error_cause its code on the wire, or
+ * "invalid_value" if that is null. */
 const char *openai_error_type(size_t i);
 const char *openai_error_cause(size_t i);
 

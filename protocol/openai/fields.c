@@ -10,9 +10,9 @@
 #include "base/buf.h"
 
 /* A byte of a body can cost nearly a hundred bytes in the parsed tree ("[{},{},{}..."), and every level of nesting
- * costs a stack frame in each recursive function that walks the tree. With these bounds a tree takes some hundred
- * megabytes at most, beside the bytes of its strings, and is parsed within a second. Real requests stay far below the
- * bounds. */
+ * costs a stack frame in each recursive function that walks the tree. With DEPTH_MAX and FIELDS_VALUES_MAX a tree takes
+ * some hundred megabytes at most, beside the bytes of its strings, and is parsed within a second. Real requests stay
+ * far below the bounds. */
 enum {
 	DEPTH_MAX = 64,
 	SHOWN_MAX = 48,	  /* most bytes of a string that an error repeats */
@@ -77,7 +77,7 @@ static const char *kind_of(const json_t *v)
 	}
 }
 
-/* Whether the whole number with these n digits and this sign is beyond int64_t. JSON has no leading zeros. */
+/* Returns whether the whole number with these n digits and this sign is beyond int64_t. JSON has no leading zeros. */
 static bool too_big(const char *digits, size_t n, bool negative)
 {
 	static const char max[] = "9223372036854775807", min[] = "9223372036854775808";
@@ -164,7 +164,7 @@ json_t *fields_parse(const char *text, size_t len, size_t flags, const struct pa
 	if (!root && first.text[0] && json_error_code(&first) == json_error_numeric_overflow) {
 		buf_init(&wide, SIZE_MAX / 2);
 		widen(text, len, &wide);
-		/* If widen runs out of memory, the first error stays; it is true as well. */
+		/* If widen runs out of memory, the first error stays: a number is too big. */
 		if (!wide.failed)
 			root = parse(buf_str(&wide), wide.len, flags, pace, &first);
 		buf_release(&wide);

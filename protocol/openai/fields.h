@@ -15,13 +15,14 @@
 #include "base/pace.h"
 
 /* Parses JSON text to an object, new. Depth and number of values are bounded and checked before anything is allocated.
- * -EINVAL: the text is beyond the bounds, no JSON (the sentence has line and column) or no object; -ECANCELED:
- * pace_gives_up (pace NULL: never); -ENOMEM. */
+ * -EINVAL: the text is empty, is beyond the bounds, is no JSON (the sentence has line and column) or is no object;
+ * -ECANCELED: pace_gives_up (pace NULL: never); -ENOMEM. */
 int fields_load(const char *body, size_t len, const struct pace *pace, json_t **ret,
 		struct err *e) MUST_CHECK;
 
 /* Like json_loadb, except that a whole number beyond int64_t becomes a real number, as in JavaScript: JSON schemas of
- * tools have "maximum": 18446744073709551615. New; NULL: *error says why. `error` may be NULL. */
+ * tools have "maximum": 18446744073709551615. New; NULL: *error says why. A reason may also be pace_gives_up (pace
+ * NULL: never). If memory ran out, the text of *error is empty. `error` may be NULL. */
 json_t *fields_parse(const char *text, size_t len, size_t flags, const struct pace *pace,
 		     json_error_t *error);
 
@@ -50,7 +51,7 @@ int field_wrong(struct err *e, const char *where, const char *name, const json_t
 int field_bool(const json_t *object, const char *where, const char *name, bool *ret,
 	       struct err *e) MUST_CHECK;
 
-/* Reads a whole number (16.0 is one) from min to max. */
+/* field_int reads a whole number (16.0 is one), field_number any number, from min to max. */
 int field_int(const json_t *object, const char *where, const char *name, int64_t min, int64_t max,
 	      int64_t *ret, struct err *e) MUST_CHECK;
 int field_number(const json_t *object, const char *where, const char *name, double min, double max,

@@ -13,7 +13,7 @@ struct openai_model {
 	uint32_t max_model_len; /* tokens */
 };
 
-/* {"object":"list","data":[…]} */
+/* openai_body_models appends {"object":"list","data":[…]}, openai_body_model one object of such a list. */
 void openai_body_models(const struct openai_model *models, size_t n, struct buf *out);
 void openai_body_model(const struct openai_model *m, struct buf *out);
 

@@ -23,7 +23,7 @@
  * Thinking is off unless the request turns it on. The first of these that is given decides:
  * chat_template_kwargs.enable_thinking, enable_thinking, reasoning_effort ("none": off).
  *
- * Use: a body arrives -> openai_parse_* in the text thread -> template_render(context) or prompts[] -> tokenizer ->
+ * Use: a body arrives -> openai_parse_* in a text thread -> template_render(context) or prompts[] -> tokenizer ->
  * scheduler_request. The arena needs room for three times the body and 64 KiB. The context is not needed any more when
  * it has been rendered; openai_request_release frees it. */
 #pragma once
@@ -110,8 +110,8 @@ struct openai_request {
 	size_t cache_salt_len;
 };
 
-/* Whether echo or prompt_logprobs needs log-probabilities of the prompt's tokens. *ret_n: the number of best tokens to
- * list beside each. */
+/* Returns whether echo or prompt_logprobs needs log-probabilities of the prompt's tokens. *ret_n: the number of best
+ * tokens to list beside each. */
 static inline bool openai_wants_scores(const struct openai_request *r, uint32_t *ret_n)
 {
 	bool echoed = r->echo && r->sampling.want_logprobs;

@@ -9,7 +9,7 @@ struct request_kind {
 	const char *source;   /* as in struct openai_request */
 	bool echo;	      /* echo is supported */
 	int64_t least_tokens; /* the smallest max_tokens */
-	/* another name of the member max_tokens; if both members are given this one wins; NULL: there is none */
+	/* another name for the member max_tokens, whose value it overrides; NULL: there is none */
 	const char *max_tokens;
 	int (*logprobs)(const json_t *body, struct openai_request *r, struct err *e);
 	int (*prompts)(const json_t *body, const struct openai_limits *limits, struct arena *arena,

@@ -2,11 +2,11 @@
  *
  * The caller passes the text of a choice as *pieces* (struct openai_delta): to a stream one by one, as they become
  * known; to a whole body as one piece. struct openai_shape has the differences between chat and completions. Every
- * function appends; check out->failed before the bytes are sent.
+ * function that takes `out` appends to it; check out->failed before the bytes are sent.
  *
  * An answer may be hundreds of megabytes long. So a body, and the chunks of a piece, are written bit by bit:
- * openai_body or openai_chunks says what is to be written (struct openai_output), and openai_write appends some of it
- * at each call. Where its calls end makes no difference to the text.
+ * openai_body or openai_chunks prepares a struct openai_output, and each call of openai_write appends some of the text.
+ * Where these calls end makes no difference to the text.
  *
  * A stream, after the headers were sent:
  *
@@ -25,7 +25,7 @@
  *
  * Token ids (return_token_ids) are all drawn tokens, the end token included. `prompt_token_ids` is where vLLM has it.
  * In chat it is a member of the body, and of each choice's first chunk. In completions it is a member of each choice of
- * the body, and of the choice in its first chunk. The first chunk, and a body with one prompt, also have it beside the
+ * the body, and of the choice in its first chunk; a first chunk, and a body with one prompt, also have it beside the
  * list of choices. `prompt_logprobs`, in whole bodies alone, is a member of the body in chat and of each choice in
  * completions.
  *
@@ -96,7 +96,7 @@ struct openai_delta {
 /* One choice of a whole body. Borrowed. */
 struct openai_choice {
 	struct openai_delta all; /* all text, tokens and ids, index and finish_reason; no cursor */
-	/* For head.prompt_logprobs: the tokens of its prompt with their log-probabilities. */
+	/* For head.prompt_logprobs: the tokens of the choice's prompt with their log-probabilities; NULL: none. */
 	const struct openai_tokens *prompt;
 };
 
@@ -111,7 +111,7 @@ struct openai_output {
 	struct openai_delta delta; /* of chunks */
 	unsigned forms;	     /* a bit for each form (enum choice_form) that is not written yet */
 	bool ids_written;    /* the piece's token ids were in a chunk */
-	size_t choice, step; /* the choice that is written, and its part (response.c: parts) */
+	size_t choice, step; /* the choice and the part (response.c: parts) that are written now */
 	size_t item, at;     /* the place in that part */
 	struct openai_cursor cursor; /* in the list of tokens that is written */
 };
@@ -124,10 +124,10 @@ void openai_body(struct openai_output *o, const struct openai_head *h,
 		 size_t n_prompts, const struct openai_usage *u);
 
 /* Sets *o, so that openai_write writes up to three chunks of a choice. The first one, if `first` is set: role and empty
- * content in chat; nothing in completions, unless return_token_ids wants the prompt's ids. One with the piece, if it
- * has anything. One with the finish reason, if there is one. A last piece with nothing but token ids has no chunk of
+ * content in chat; in completions there is none, unless return_token_ids wants the prompt's ids. One with the piece, if
+ * it has anything. One with the finish reason, if there is one. A last piece with nothing but token ids has no chunk of
  * its own: the ids are in the chunk with the finish reason. `prompt` is read only for return_token_ids. All that the
- * arguments point to is borrowed until it is written. */
+ * arguments point to is borrowed until it is written, but *d is copied. */
 void openai_chunks(struct openai_output *o, const struct openai_head *h,
 		   const struct openai_delta *d, bool first, const struct ids *prompt);
 

@@ -31,15 +31,15 @@ struct openai_list {
 struct openai_shape {
 	const char *body, *chunk; /* values of "object", such as "chat.completion" */
 	bool opens; /* in streams a choice has a first chunk even if no token ids are wanted */
-	/* Whether prompt_token_ids and prompt_logprobs stand beside the list of choices alone, in a body or a first
-	 * chunk. If false they are members of each choice, and prompt_token_ids also stands beside the list in a first
-	 * chunk and in a body with one prompt. */
+	/* True: prompt_token_ids (in a body and in a first chunk) and prompt_logprobs (in a body) stand only beside the
+	 * list of choices. False: they are members of each choice, and prompt_token_ids also stands beside the list in
+	 * a first chunk and in a body with one prompt. */
 	bool prompt_in_body;
 	/* Makes the member with the text: "delta":{…}, "message":{…} or "text":"…". Returns the number of spans. */
 	size_t (*text)(const struct openai_delta *d, enum choice_form form,
 		       struct openai_span *ret);
 	/* The object "logprobs": its lists, one behind the other (before NULL: there is no further one), and the JSON
-	 * behind them. Each goes over all tokens, from the same cursor. */
+	 * behind them. Each list goes over all tokens, from the same cursor. */
 	struct openai_list lists[LISTS_MAX];
 	const char *behind_lists;
 };
@@ -56,6 +56,7 @@ void logprobs_offset(const struct openai_head *h, const struct openai_place *at,
 void logprobs_pass(const struct openai_head *h, const struct openai_token *token, bool last,
 		   struct openai_cursor *c);
 
-/* logprobs.c: writes a token's object in vLLM's list for a prompt, {"id": {"logprob":…,"rank":…,"decoded_token":…}}. */
+/* logprobs.c: writes a token's object in vLLM's list for a prompt. It has a member "ID":
+ * {"logprob":…,"rank":…,"decoded_token":…} for the token, and one for each of the best tokens that is another one. */
 void logprobs_prompt_item(const struct openai_head *h, const struct draw_result *p,
 			  struct buf *out);

@@ -43,7 +43,7 @@ int openai_parse_detokenize(const char *body, size_t len, const struct pace *pac
 			    struct err *e) MUST_CHECK;
 
 /* Writes the answer of /tokenize. with_strs: token_strs are the tokens as the vocabulary spells them, a letter for each
- * byte (" a" is "Ġa"); without it they are null. -ECANCELED: pace_gives_up (pace NULL: never). */
+ * byte (" a" is "Ġa"); without it token_strs is null. -ECANCELED: pace_gives_up (pace NULL: never). */
 int openai_body_tokenize(const struct tokenizer *t, const struct ids *ids, uint32_t max_model_len,
 			 bool with_strs, const struct pace *pace, struct buf *out,
 			 struct err *e) MUST_CHECK;

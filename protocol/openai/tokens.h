@@ -1,7 +1,7 @@
 /* Tokens with their log-probabilities: one by one, and as a list that keeps many of them in few bytes.
  *
  * The log-probabilities of a long prompt are kept until the answer is written, and the client may read it slowly. So a
- * list has 20 bytes for each token, and 8 for each token that is listed beside it. It is read from its beginning to
+ * list has 20 bytes for each token, and 8 for each token that is listed beside it. A list is read from its beginning to
  * its end. */
 #pragma once
 

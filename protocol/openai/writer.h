@@ -26,9 +26,11 @@ void writer_number(struct buf *out, int32_t v);
 /* [1,2,3] */
 void writer_ids(struct buf *out, const int32_t *ids, size_t n);
 
-/* Writes the ids from .. to - 1 of such a list, without the brackets; a comma stands before each but the
- * list's first. */
+/* Writes ids[from] to ids[to - 1] of such a list, without the brackets; a comma stands before each but the list's
+ * first. */
 void writer_ids_part(struct buf *out, const int32_t *ids, size_t from, size_t to);
+
+/* Writes bytes as a list of numbers. */
 void writer_bytes(struct buf *out, const unsigned char *bytes, size_t n);
 
 /* Writes a log-probability with enough digits to give the same float back. JSON has no infinities, so everything

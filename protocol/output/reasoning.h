@@ -4,7 +4,7 @@
  * themselves are dropped, wherever they are and however the text is cut into pieces: the end of a piece that could
  * begin a tag is held back. Line ends are dropped behind an opening tag, and at the start of a text that begins as
  * reasoning. As long as the content has only line ends, further line ends are dropped behind a closing tag, too. The
- * chat template adds line ends at these places itself. All other text passes byte for byte. */
+ * chat template adds line ends at these places itself. All other text is kept byte for byte. */
 #pragma once
 
 #include <stdbool.h>

@@ -47,7 +47,7 @@ void bpe_add(struct bpe *b, size_t rank, int32_t left, int32_t right, int32_t me
  * `ignore_merges` they are all tokens that are found by bytes. -ENOMEM. */
 int bpe_finish(struct bpe *b, bool ignore_merges) MUST_CHECK;
 
-/* Returns a number of ids below which no word of len bytes comes. */
+/* Returns a lower bound on the number of ids of a word of len bytes. */
 size_t bpe_least(const struct bpe *b, size_t len);
 
 /* Appends the ids of a word, len > 0 bytes. -ECANCELED: pace_gives_up (pace NULL: never), which is called within long

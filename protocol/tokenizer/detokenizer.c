@@ -1,7 +1,7 @@
 /* The streaming detokenizer: two buffers in a row hold text back.
  *
  * `part` gathers bytes until they are a whole UTF-8 sequence, or can no longer become one. Whole characters go to
- * `held`, and are passed on from there, except for the longest suffix that begins a stop string. */
+ * `held`, and from there to the caller, except for the longest suffix that begins a stop string. */
 #include "base/utf8.h"
 #include "protocol/tokenizer/detokenizer.h"
 
@@ -15,8 +15,9 @@ struct detokenizer {
 	size_t *states;		   /* [stops_n] of the stops' automata; owned */
 	char part[4];		   /* an incomplete UTF-8 sequence */
 	size_t n_part;
-	struct buf held; /* whole characters that are not passed on yet */
-	struct buf cost; /* for each byte of held: the number of raw bytes that it stands for */
+	struct buf held; /* whole characters that the caller does not have yet */
+	/* for each byte of held, as a byte: the number of bytes of tokens that it stands for */
+	struct buf cost;
 	size_t released;
 	bool stopped;
 };
@@ -50,7 +51,7 @@ void detokenizer_free(struct detokenizer *d)
 	free(d);
 }
 
-/* Moves the first n bytes of held to out, and counts the raw bytes for which they stand. */
+/* Moves the first n bytes of held to out, and counts the bytes of tokens for which they stand. */
 static void release(struct detokenizer *d, size_t n, struct buf *out)
 {
 	for (size_t i = 0; i < n; i++)
@@ -62,8 +63,8 @@ static void release(struct detokenizer *d, size_t n, struct buf *out)
 	}
 }
 
-/* Adds a whole character to held. Its first byte stands for `cost` raw bytes; each other byte for one if `each`, else
- * for none. If the character completes a stop string, cuts that off and sets `stopped`. */
+/* Adds a whole character to held. Its first byte stands for `cost` bytes of tokens; each other byte for one if `each`,
+ * else for none. If the character completes a stop string, cuts that off and sets `stopped`. */
 static void take_character(struct detokenizer *d, const char *text, size_t len, size_t cost,
 			   bool each)
 {

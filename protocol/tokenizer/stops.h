@@ -2,7 +2,7 @@
  *
  * Each string has a Knuth-Morris-Pratt automaton. Its state is the length of the string's longest beginning that the
  * text ends with. So the cost is linear in the text however often a string nearly matches. The automata are made once
- * for a request. Each of its choices has states of its own, one number for each string. */
+ * for a request. Each choice of the request has states of its own, one number for each string. */
 #pragma once
 
 #include <stddef.h>

@@ -11,7 +11,7 @@
 struct tokenizer {
 	const struct unicode *unicode;
 	struct added raw;	 /* added tokens that are found in the raw text */
-	bool nfc;		 /* normalize the text between these tokens */
+	bool nfc;		 /* normalize the text around the tokens of `raw` */
 	struct added normalized; /* added tokens that are found in the normalized text */
 	struct splitter *splitter;
 	struct vocab vocab;

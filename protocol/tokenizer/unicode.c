@@ -103,8 +103,8 @@ static uint8_t class_of(uint32_t c)
 	}
 }
 
-/* Whether the page is in plane 4 to 13, 15 or 16. All code points there are UNICODE_OTHER, because they are unassigned
- * or private. */
+/* Returns whether the page (256 code points) is in plane 4 to 13, 15 or 16. All code points there are UNICODE_OTHER,
+ * because they are unassigned or private. */
 static bool is_plain_page(uint32_t page)
 {
 	uint32_t plane = page >> 8;
@@ -112,9 +112,9 @@ static bool is_plain_page(uint32_t page)
 	return (plane >= 4 && plane <= 13) || plane >= 15;
 }
 
-/* Sets the flags that follow from c. If c has a decomposition, and composing that does not give c back, NFC changes c:
- * c gets the flag UNICODE_NFC_MAYBE. If composing gives c back, the last character of the decomposition gets the flag,
- * because NFC may join this character to those before it. */
+/* Sets the flags that follow from c. If c has a canonical decomposition, and composing that does not give c back, NFC
+ * changes c: c gets the flag UNICODE_NFC_MAYBE. If composing gives c back, the last character of the decomposition gets
+ * the flag, because NFC may join this character to those before it. */
 static void flag_nfc(const struct unicode *u, uint32_t c)
 {
 	const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)c);
@@ -136,7 +136,8 @@ static void flag_nfc(const struct unicode *u, uint32_t c)
 	u->pages[u->page_of[c >> 8]][c & 255] |= UNICODE_NFC_MAYBE;
 }
 
-/* Fills in the entries of all pages. (fold_pages then keeps one of several equal pages.) */
+/* Fills in the entries of all pages but the plain one, which stays 0: UNICODE_OTHER. (fold_pages then keeps one of
+ * several equal pages.) */
 static void fill(struct unicode *u)
 {
 	for (uint32_t page = 0; page < UNICODE_END >> 8; page++)

@@ -150,8 +150,8 @@ bool delivery_tick(struct delivery *d, uint64_t now_ns)
 
 /* ---- making ---- */
 
-/* Notes which data have to be transferred: when a receiver is made, and when PREPARE has come to a sender. After an
- * error the caller frees the delivery or lets it fail. */
+/* Notes which data have to be transferred. Called when a receiver is made, and when PREPARE has come to a sender. After
+ * an error the caller frees the delivery or lets it fail. */
 static int expect(struct delivery *d, uint32_t n_prompt, uint32_t n_have, uint32_t n_choices,
 		  struct err *e)
 {
@@ -262,8 +262,8 @@ void delivery_raise(struct delivery *d, enum delivery_status status, uint64_t no
 		raise_to(d, status, now_ns);
 }
 
-/* Marks the pieces of a WINDOW as transferred, and counts it. After an error the caller fails the delivery, so it does
- * not matter that pieces before the wrong one stay marked. */
+/* Marks the pieces of a WINDOW as transferred, and counts the WINDOW. After an error the caller fails the delivery, so
+ * it does not matter that pieces before the wrong one stay marked. */
 static int mark_window(struct delivery *d, const struct wire_window *w, struct err *e)
 {
 	int r = 0;
@@ -375,7 +375,7 @@ static int take_status(struct delivery *d, const struct wire_status *s, uint64_t
 	if (r < 0)
 		return r;
 	d->heard = MAX(d->heard, (enum delivery_status)s->status);
-	/* Only settle raises this side's status to Success, when the data are here as well. */
+	/* Only settle raises the status of this side to Success: when the data are here as well. */
 	raise_to(d,
 		 MIN((enum delivery_status)s->status, (enum delivery_status)DELIVERY_TRANSFERRING),
 		 now_ns);

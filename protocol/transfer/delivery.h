@@ -38,7 +38,7 @@ struct delivery;
 enum delivery_verdict { DELIVERY_IGNORED, DELIVERY_TAKEN };
 
 struct delivery_counts {
-	/* bytes of raw frames; a sender has 0 as its expected numbers before PREPARE */
+	/* bytes of raw frames; expected_bytes and expected_pieces are 0 in a sender before PREPARE */
 	uint64_t bytes, expected_bytes;
 	uint64_t pieces, expected_pieces;
 	uint32_t windows;
@@ -61,7 +61,7 @@ void delivery_free(struct delivery *d);
 
 uint64_t delivery_id(const struct delivery *d);
 enum delivery_status delivery_status(const struct delivery *d);
-bool delivery_over(const struct delivery *d); /* Whether the status is Success or Failed. */
+bool delivery_over(const struct delivery *d); /* Returns whether the status is Success or Failed. */
 void delivery_counts(const struct delivery *d, struct delivery_counts *ret);
 
 /* Raises the status to Bootstrapped or WaitingForInput. Does nothing if the delivery has that status, or a higher one,
@@ -93,8 +93,8 @@ const struct draw_result *delivery_draws(const struct delivery *d);
  * time is never longer than DELIVERY_RECEIVE_TIMEOUT_NS, which holds until the first call. */
 void delivery_set_patience(struct delivery *d, uint64_t ns);
 
-/* Returns the time since which a receiver waits: that of the last new WINDOW or STATUS, of PREPARE, or of the last
- * delivery_wait_anew. */
+/* Returns the time since which a receiver waits: when PREPARE was sent, when the last new WINDOW or STATUS came, or
+ * when delivery_wait_anew was last called, whichever was latest. */
 uint64_t delivery_waits_since(const struct delivery *d);
 
 /* Counts a receiver's wait from now on, because this worker itself was stopped for a while. Does nothing if the

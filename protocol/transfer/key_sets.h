@@ -24,8 +24,8 @@ void key_sets_free(struct key_sets *s);
 /* Limits a set to max keys; if it has more, the least recently added ones leave. */
 void key_sets_limit(struct key_sets *s, uint32_t set, uint32_t max);
 
-/* Adds a key to a set, or makes it the set's newest. In a full set the oldest key leaves. Does nothing if the set is
- * limited to 0 keys. -ENOMEM: nothing changed. */
+/* Adds a key to a set; if the set has the key already, makes it the set's newest. In a full set the oldest key leaves.
+ * Does nothing if the set is limited to 0 keys. -ENOMEM: nothing changed. */
 int key_sets_add(struct key_sets *s, uint32_t set, const struct wire_key *key) MUST_CHECK;
 
 void key_sets_clear(struct key_sets *s, uint32_t set);

@@ -23,7 +23,7 @@
  * A message is one frame. A WINDOW lists runs, and is followed by a raw frame with the bytes of all of them. FORMAT.md
  * describes each byte, and wire.h turns bytes into these structs and back. Arrays of a parsed message lie in the frame
  * at any alignment, so their elements are packed structs or consist of bytes. Frames and host are both little endian,
- * so an array of int32_t may be passed as an array of struct wire_i32.
+ * so a pointer to int32_t can be converted to a pointer to struct wire_i32.
  */
 #pragma once
 
@@ -40,7 +40,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames are little end
 
 enum {
 	WIRE_VERSION = 2,
-	WIRE_HEADER = 24, /* bytes before the fields */
+	WIRE_HEADER = 24, /* bytes of a frame before its fields */
 	WIRE_LAYERS_MAX = 1024,
 	WIRE_HEARTBEAT_MAX = 600000, /* ms */
 	WIRE_PAGE_TOKENS_MAX = 65536,
@@ -177,8 +177,9 @@ struct wire_prepare {
 
 struct wire_window {
 	uint32_t sequence; /* number of the WINDOW in its delivery, from 0 on */
-	/* The prompt's tokens that a step of the prefill worker computed. Pages of the runs may lie before them: a
-	 * prompt's first WINDOWs also have pages that the prefill worker had cached. */
+	/* The prompt's tokens that a step of the prefill worker computed; the trace (--transfer-trace) alone reads
+	 * these two. Pages of the runs may lie before the tokens: a prompt's first WINDOWs also have pages that the
+	 * prefill worker had cached. */
 	uint32_t first_token, n_tokens;
 	uint32_t first_layer, n_layers; /* every run is of one of these layers */
 	uint32_t n_runs;

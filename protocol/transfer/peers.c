@@ -318,7 +318,7 @@ static uint64_t tokens_to_finish(const struct peer *x, uint32_t n, uint32_t n_ca
 	return add(load(x), (uint64_t)(n - n_cached) * x->page_tokens);
 }
 
-/* Whether peer a, which has a_cached pages of a prompt of n pages cached, is a better choice than peer b. */
+/* Returns whether peer a, which has a_cached pages of a prompt of n pages cached, is a better choice than peer b. */
 static bool is_better(const struct peers *p, uint32_t n, uint32_t a, uint32_t a_cached, uint32_t b,
 		      uint32_t b_cached)
 {
@@ -342,7 +342,7 @@ bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n
 	for (uint32_t i = 0; i < PEERS_MAX; i++)
 		can |= (uint64_t)takes_prompts(&p->peers[i]) << i;
 	can &= ~excluded;
-	/* `with`: the candidates that have the first i pages cached. */
+	/* `with`: the candidates that have the first i pages of the prompt cached */
 	with = can;
 	for (uint32_t i = 0; i < n && with; i++) {
 		with &= key_sets_with(p->keys, &keys[i]);

@@ -102,8 +102,8 @@ bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello,
 /* Handles a HELLO that does not fit, or a REFUSE: the peer becomes Refused. why: a sentence for peer_info.refusal. */
 void peers_refuse(struct peers *p, uint32_t peer, uint64_t now_ns, const char *why);
 
-/* Handles a PONG; does nothing if the peer is not Registered. Its queued_tokens count only if it answers the last PING.
- * -ENOMEM: some keys were not kept. */
+/* Handles a PONG; does nothing if the peer is not Registered. The queued_tokens count only if the PONG answers the last
+ * PING. -ENOMEM: some keys were not kept. */
 int peers_pong(struct peers *p, uint32_t peer, const struct wire_pong *pong) MUST_CHECK;
 
 /* Notes that a message of the peer came, of any type: no PING is unanswered now. */
@@ -123,14 +123,14 @@ uint64_t peers_deadline(const struct peers *p);
 
 /* ---- prompts ---- */
 
-/* Chooses a peer for a prompt. keys[n]: the keys of the prompt's whole pages. Candidates are
- * Registered, not draining, not silent and not in `excluded` (bit i: peer i). A peer that was silent and has not
- * answered since is a candidate only while it has no prompt of this worker. The peer with the fewest tokens to compute
- * wins: its load, and the tokens of the prompt's whole pages behind its cached ones. Its cached pages end before the
- * prompt's first page that it is not thought to have. Ties: the most cached pages, then the longest time without a
- * prompt, then the lowest number. So of idle peers the one with the longest cached prefix wins, yet prompts that all
- * begin alike spread over the peers. *ret_n_cached: how many cached pages the chosen peer has. False: there is no
- * candidate. */
+/* Chooses a peer for a prompt. keys[n]: the keys of the prompt's whole pages. Candidates are Registered, not draining,
+ * not silent and not in `excluded` (bit i: peer i). A peer that was silent and has not answered since is a candidate
+ * only while it has no prompt of this worker. The peer with the fewest tokens to compute wins: its load, and the tokens
+ * of the prompt's whole pages behind its cached ones. Its cached pages end before the prompt's first page that it is
+ * not thought to have. Of peers with equally many tokens the one with the most cached pages wins, then the one that got
+ * no prompt for longest, then the one with the lowest number. So of idle peers the one with the longest cached prefix
+ * wins, yet prompts that all begin alike spread over the peers. *ret_n_cached: how many of the prompt's pages the
+ * chosen peer is thought to have. False: there is no candidate. */
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
 		  uint32_t *ret, uint32_t *ret_n_cached) MUST_CHECK;
 

@@ -17,7 +17,7 @@ struct pieces {
 	const struct wire_layout *layout; /* borrowed */
 	uint32_t first_page, n_pages;	  /* the pages of the prompt that have to be transferred */
 	uint64_t expected_bytes, expected_pieces;
-	uint64_t bytes, n_pieces; /* of the pieces that are marked */
+	uint64_t bytes, n_pieces; /* the bytes and the number of the pieces that are marked */
 	uint64_t *bits;		  /* owned; NULL before pieces_init and after pieces_release */
 };
 

@@ -8,7 +8,7 @@
  * that a late farewell does not remove the process that was started afterwards.
  *
  * There are at most WIRE_PEERS_MAX workers. In a full table the workers that are there can renew their announcements; a
- * new worker is refused until one of them leaves or its time is over.
+ * new worker is refused until one of the others leaves or expires.
  *
  * Pure: no sockets; times are arguments. One thread.
  */
@@ -33,7 +33,7 @@ enum registry_change {
 struct registry_table *registry_table_new(void) MUST_CHECK;
 void registry_table_free(struct registry_table *t);
 
-/* Handles an ANNOUNCE from wire_parse. Call registry_table_expire before, so that expired workers are gone. */
+/* Handles an ANNOUNCE that wire_parse accepted. Call registry_table_expire before, until it returns false. */
 enum registry_change registry_table_announce(struct registry_table *t,
 					     const struct wire_announce *a,
 					     uint64_t now_ns) MUST_CHECK;

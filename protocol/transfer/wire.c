@@ -101,7 +101,8 @@ static int check_header(const void *frame, size_t len, struct header *h, struct 
 	return 0;
 }
 
-/* Copies the fields into *m and sets its pointers to the arrays that follow the fields in the frame. */
+/* Checks the fields and copies them into *m. Sets the pointers of *m to the arrays, which follow the fields in the
+ * frame. */
 static int parse_fields(const struct field *fields, const uint8_t *p, size_t len,
 			struct wire_message *m, struct err *e)
 {
@@ -175,8 +176,8 @@ uint64_t wire_delivery(const void *frame, size_t len)
 
 /* ---- encoding ---- */
 
-/* Makes the checks of values that wire_parse makes: whether there is a delivery id, the range of each field, then
- * `check` of the form. -EINVAL: wire_parse would refuse the message. */
+/* Makes the checks of values that wire_parse makes: that a delivery id is there if and only if the type has one, the
+ * range of each field, then `check` of the form. -EINVAL: wire_parse would refuse the message. */
 static int check_message(const struct wire_message *m, const struct wire_form *form, struct err *e)
 {
 	if ((m->delivery != 0) != form->has_delivery)

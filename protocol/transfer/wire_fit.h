@@ -10,7 +10,7 @@ uint64_t wire_window_bytes(const struct wire_window *w);
 /* Checks the size of a WINDOW's raw frame. -EBADMSG: its runs have more or fewer bytes. */
 int wire_window_fits(const struct wire_window *w, uint64_t bytes, struct err *e) MUST_CHECK;
 
-/* Whether each worker can use the other's pages and states, because model and layout are the same. False: e names the
- * difference. */
+/* Returns whether each worker can use the other's pages and states, because model and layout are the same. False: e
+ * names the difference. */
 bool wire_hello_fits(const struct wire_hello *ours, const struct wire_hello *theirs,
 		     struct err *e) MUST_CHECK;

@@ -256,7 +256,8 @@ static int check_draw(const struct draw_result *d, uint32_t i, struct err *e)
 		bad = d->top_ids[k] < 0 || isnan(d->top_logprobs[k]);
 	if (bad)
 		return err_set(e, EBADMSG, "draw %u has no token or no probability", i);
-	/* The decode worker tells a scored token of a prompt from a drawn one by its rank. */
+	/* Only a scored token of a prompt (plan.h) has a rank. By this the decode worker tells it from a drawn
+	 * token. */
 	if (d->rank)
 		return err_set(e, EBADMSG, "draw %u has rank %u, as only a scored token has", i,
 			       d->rank);

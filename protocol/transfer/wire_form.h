@@ -14,9 +14,9 @@ enum field_kind {
 struct field {
 	const char *name;
 	enum field_kind kind;
-	uint16_t offset; /* where struct wire_message has the value; ARRAY: the pointer */
+	uint16_t offset; /* offset of the value in struct wire_message; ARRAY: of the pointer */
 	uint16_t size;	 /* bytes of the value in a frame; ARRAY: bytes of one element */
-	uint16_t count;	 /* ARRAY: where struct wire_message has the number of elements */
+	uint16_t count;	 /* ARRAY: offset of the number of elements in struct wire_message */
 	uint64_t min, max;
 	float low, high;
 };

@@ -3,10 +3,11 @@
  *
  *     bench_engine DIR float32|bfloat16 auto|generic|x86|nvidia STREAMS...
  *
- * The time to open, then a row for each number of streams: prefill tokens/s (a prompt of 512 tokens each),
- * decode tokens/s with all streams running (prompts of 64 tokens), launches and host microseconds a step. Environment: TOKENS
- * generated a stream (512), SYNTHETIC for weights made up from config.json, SEPARATE for
- * a launch a kernel, PLAIN for weights that are not coded, TIGON_PROGRAM_CACHE.
+ * Prints the time to open, then a row for each number of streams: prompt tokens a second (a prompt of 512 tokens for
+ * each stream); generated tokens a second, and launches and microseconds a step, of requests with prompts of 64
+ * tokens, whose prefill is counted in. The second of two passes counts. Environment: TOKENS generated a stream (512),
+ * SYNTHETIC for weights made up from config.json, SEPARATE for a launch a kernel, PLAIN for weights that are not
+ * coded, TIGON_PROGRAM_CACHE.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +77,7 @@ int main(int argc, char **argv)
 	}
 	printf("open\t%.3f s\t%s\t%s\n", seconds_since(start), engine_info(g)->kernels,
 	       engine_info(g)->device_name);
-	/* Making and checking a pool that fills a GPU takes longer than a run. */
+	/* Fewer pages than a GPU has room for: to make and check a pool of all takes longer than a run. */
 	setup.n_pages = MIN(engine_info(g)->n_pages,
 			    o.max_seqs * CEIL_DIV(PROMPT + tokens + 1, o.page_tokens));
 	for (int i = 0; i < PROMPT; i++)

@@ -3,7 +3,7 @@
  *
  *     bench_tokenizer MODEL_DIR FILE...
  *
- * Each file is repeated to at least 8 MB and encoded whole; the best of several rounds counts.
+ * Each file is repeated until there are at least 8 MiB, which are encoded in one call; the best of five rounds counts.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Any bytes as an answer: its choices, texts, tokens with log-probabilities and ids. An answer that is written in pieces
- * is the same text as one that is written at once, wherever the pieces end. The text is JSON. */
+/* Any bytes as an answer: its choices, texts, tokens with log-probabilities and ids. An answer that is written in
+ * pieces is the same text as one that is written at once, wherever the pieces end. The text is JSON. */
 #include <jansson.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -44,8 +44,8 @@ static uint8_t take(struct input *in)
 	return *in->data++;
 }
 
-/* Takes a text. The daemon passes valid UTF-8 alone, so each byte is made one of ASCII. Letters follow behind the end of
- * the input. */
+/* Takes a text. Every text of the daemon is valid UTF-8, so each byte is made one of ASCII. Letters follow behind the
+ * end of the input. */
 static char *take_text(struct input *in, size_t *ret_len)
 {
 	size_t n = take(in) * (size_t)(take(in) % 4 ? 1 : 80);
@@ -152,8 +152,8 @@ static void check_json(const struct buf *text, bool stream)
 	}
 }
 
-/* Writes a copy of *o at once, and then *o in pieces, whose sizes the input decides. Checks that both give the same text
- * and leave *cursor, that of a stream, the same. */
+/* Writes a copy of *o at once, and then *o in pieces, whose sizes the input decides. Checks that both give the same
+ * text and leave *cursor, that of a stream, the same. */
 static void write_twice(struct input *in, struct openai_output *o, struct openai_cursor *cursor,
 			bool stream)
 {

@@ -1,6 +1,6 @@
-/* The two sides of a delivery, which get arbitrary frames. The input is a list of frames: length (two bytes, little
- * endian), an action before it (one byte), bytes. Whatever comes, a status never falls, an ended delivery stays
- * unchanged, success needs every byte, and a delivery that fails reports it in a STATUS that can be sent. */
+/* The two sides of a delivery, which get arbitrary frames. The input is a list of frames, each with its length (two
+ * bytes, little endian), a byte that says what happens before it, and its bytes. Whatever comes, a status never falls,
+ * an ended delivery stays unchanged, success needs every byte, and the STATUS of a failed delivery can be encoded. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define SECOND ((uint64_t)1000000000)
 
-/* As in tests/wire_samples.h. */
+/* The layers of tests/wire_samples.h; here a page has only 2 tokens. */
 static const struct wire_layer layers[] = {{{512, 512}, 0}, {{96, 4096}, 3}, {{512, 256}, 0}};
 static const struct wire_layout layout = {1792, 4192, 2, 3, layers};
 
@@ -54,7 +54,7 @@ static void give(struct delivery *receives, struct delivery *sends, const struct
 		delivery_counts(receives, &had);
 		r = delivery_receive(receives, &m->window, now, &e);
 		assert(r >= 0 || delivery_status(receives) == DELIVERY_FAILED);
-		/* A WINDOW that is taken has the bytes of the frame behind it. */
+		/* A WINDOW that is taken adds as many bytes as its raw frame must have. */
 		delivery_counts(receives, &has);
 		assert(wire_window_fits(&w, has.bytes - had.bytes, NULL) == 0 ||
 		       r != DELIVERY_TAKEN);

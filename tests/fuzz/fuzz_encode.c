@@ -1,8 +1,8 @@
 /* Sends any bytes through a tokenizer and back. The first byte chooses the tokenizer; lexis's file is read from
  * models/lexis, so this runs in the root of the source.
  *
- * Without a normalizer the result is the text with U+FFFD in place of invalid bytes; with NFC it encodes to the same
- * text again. */
+ * Without a normalizer the text that comes back is the input, with U+FFFD in place of invalid bytes. Except by the
+ * tokenizer that adds a space, the text that comes back is not changed when it is sent through once more. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ enum { KINDS = 4 };
 static struct tokenizer *tokenizers[KINDS];
 static struct splitter *hand[3], *pcre[3];
 
-/* lexis's file with one text in place of another. */
+/* Opens lexis's file with one text in place of another. */
 static struct tokenizer *open_with(const char *file, const char *from, const char *to)
 {
 	struct tokenizer *t = NULL;

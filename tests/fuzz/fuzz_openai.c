@@ -1,5 +1,5 @@
-/* Bodies of requests: the first byte chooses the kind, the rest is the body. An accepted body is walked and compared
- * with the ranges that the header promises; a refused one must give a whole error body. */
+/* Bodies of requests: the first byte chooses the kind, the rest is the body. The members of an accepted body must be in
+ * the ranges that protocol/openai/request.h promises; a refused body must give a whole error body. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -38,7 +38,8 @@ static void check_context(const json_t *context)
 		const json_t *m = json_array_get(messages, i);
 		const char *role = json_string_value(json_object_get(m, "role"));
 
-		CHECK(role && (i == 0 || role[0] != 's')); /* system comes first only */
+		CHECK(role &&
+		      (i == 0 || role[0] != 's')); /* only the first may be a system message */
 		CHECK(json_is_string(json_object_get(m, "content")));
 	}
 	CHECK(json_is_boolean(json_object_get(context, "enable_thinking")));
@@ -94,7 +95,7 @@ static void check_error(int r, const struct err *e)
 	buf_release(&out);
 }
 
-/* Any bytes make a valid JSON string. */
+/* Checks that any bytes make a valid JSON string. */
 static void check_string(const char *text, size_t len)
 {
 	struct buf out;

@@ -1,6 +1,6 @@
 /*
- * The random life of tests/prefix_events.c beside the naive model of tests/prefix_model.c, with the fuzzer's bytes as
- * the dice; 0 when they are used up.
+ * The random life of tests/prefix_events.c beside the naive model of tests/prefix_model.c. Each random choice
+ * takes a byte of the fuzzer's input, or 0 when all bytes are used up.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* Bytes as one safetensors file. An accepted file must keep the promises of safetensors.h: every byte of every tensor
- * is read here, so that AddressSanitizer sees a wrong one. */
+ * is read here, so that AddressSanitizer finds a tensor that does not lie in the file. */
 #include <stdlib.h>
 #include <string.h>
 

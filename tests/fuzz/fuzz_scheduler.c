@@ -1,8 +1,8 @@
 /*
- * The scheduler against its naive model, with a fuzzer's bytes in place of chance. Build with
- * tests/scheduler_model.c, tests/scheduler_model_check.c, tests/scheduler_model_draw.c, tests/scheduler_rules.c, tests/scheduler_rules_admission.c, tests/plan_check.c,
- * tests/cache_mirror.c, tests/fake_device.c and the sources of
- * scheduler/, prefix_cache/, base/.
+ * The scheduler against its naive model, with a fuzzer's bytes in place of random numbers. tests/run builds it with the
+ * files of tests/ that are named here: tests/scheduler_model.c, tests/scheduler_model_check.c,
+ * tests/scheduler_model_draw.c, tests/scheduler_rules.c, tests/scheduler_rules_admission.c, tests/plan_check.c,
+ * tests/cache_mirror.c, tests/fake_device.c.
  */
 #include <stdio.h>
 #include <stdlib.h>

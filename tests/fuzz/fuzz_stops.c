@@ -1,6 +1,6 @@
-/* Any bytes as stop strings and a text: at every byte of the text the automata find what a plain search finds. The input
- * begins with the strings, each behind a byte that gives its length. They end behind the eighth, at a length byte of
- * 0, or at an empty string. The rest is the text. */
+/* Any bytes as stop strings and a text: at every byte of the text the automata find what a plain search finds. The
+ * input begins with at most eight strings, each behind a byte that gives its length. The strings also end at a length
+ * byte of 0, or at an empty string. The rest is the text. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { STRINGS = 8, LONGEST = 32 };
 
-/* Length of the longest beginning of a string, perhaps all of it, with which the text ends. */
+/* Returns the length of the longest beginning of a string, perhaps all of it, with which the text ends. */
 static size_t longest_beginning(const char *string, const char *text, size_t len)
 {
 	size_t n = MIN(strlen(string), len);

@@ -1,6 +1,6 @@
-/* The header of a cache file from an untrusted source. The first byte chooses the treatment of the rest: unchanged,
- * or with all made right but the key, or with the key, too, so that the checks behind them are reached. An accepted
- * header must build to the same bytes. */
+/* The header of a cache file from an untrusted source. The first byte chooses how much of the rest is made right, so
+ * that later checks are reached: nothing, all but the key, or all with the key. From an accepted header the same bytes
+ * must be built again. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,8 @@ static const struct cache_identity identity = {{0x11, 0x22, 0x33}};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Magic, lengths, identity and checksum as a writer would have them, where there is room; with `key` the key, too. */
+/* Sets magic, lengths, identity and checksum as a writer would, if there is room for them. With `key` sets the key,
+ * too. */
 static void repair(uint8_t *p, size_t len, bool key)
 {
 	int32_t tokens[TOKENS_MAX];
@@ -57,7 +58,7 @@ static void check_header(const uint8_t *p, size_t len)
 	assert(h.n_tokens <= TOKENS_MAX && store_file_header_bytes(h.n_tokens) <= len);
 	again = malloc(store_file_header_bytes(h.n_tokens));
 	assert(again && store_file_build(&h, &identity, again) == 0);
-	/* The one field that says nothing is zero when written. */
+	/* Bytes 108 to 111 mean nothing: the parser ignores them, a writer makes them zero. */
 	assert(!memcmp(again, p, 108) &&
 	       !memcmp(again + 112, p + 112, STORE_FILE_FIXED - 112 + 4 * h.n_tokens));
 	free(again);

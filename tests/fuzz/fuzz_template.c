@@ -1,5 +1,6 @@
 /* Bytes as a template, and those behind a zero byte, if there is one, as the JSON of its context. A template that
- * renders must give UTF-8; one that fails must say why and leave the output unchanged. The code is the same twice. */
+ * renders must give UTF-8; one that fails must say why and leave the output unchanged. Rendering it twice gives the
+ * same code. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

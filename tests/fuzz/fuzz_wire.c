@@ -1,6 +1,6 @@
 /* A frame from an untrusted peer. The first byte chooses the treatment of the rest: unchanged, or with a header made
  * right, so that the checks behind it are reached. An accepted frame must encode to the same bytes, all its pointers
- * must point into it, and raw frames of the lengths that a WINDOW lists must fit it. */
+ * must point into it, and only a raw frame of the length that a WINDOW lists must fit the WINDOW. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Magic, version, length and delivery as a writer would have them; a type that there is. */
+/* Sets magic, version, length and delivery as a writer would, and a type that exists. */
 static void repair(uint8_t *p, size_t len)
 {
 	uint16_t type;
@@ -68,7 +68,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!size)
 		return 0;
-	/* Of exactly this size, so that the sanitizer sees every byte behind it. */
+	/* The frame gets memory of exactly its size (realloc below), so that the sanitizer sees every read behind its
+	 * end. */
 	copy = malloc(size);
 	assert(copy);
 	memcpy(copy, data + 1, size - 1);

@@ -1,5 +1,5 @@
 #include "tests/tap.h"
-#undef check /* the harness has its own, across files */
+#undef check /* the harness has a macro of this name for all its files */
 
 #include "tests/kernels/harness.h"
 
@@ -23,7 +23,7 @@ enum { GUARD = 4096, BUFFERS_MAX = 128, ALLOCATIONS_MAX = 4096, LABELS_MAX = 512
 
 struct area {
 	cl_mem whole,
-		mem; /* mem lies GUARD bytes inside whole; the same when there are no guards */
+		mem; /* mem lies GUARD bytes inside whole; it is whole if there are no guard zones */
 	uint64_t bytes;
 };
 
@@ -98,7 +98,7 @@ static const struct kernel_shape small_shapes[] = {
 		  {.shared_size = 24}}},
 };
 
-/* A failure of the harness itself is no result of a test. */
+/* Ends the program unless `good`: a failure of the harness itself is no result of a test. */
 static void must(bool good, const char *what)
 {
 	if (good)
@@ -252,7 +252,7 @@ void random_permutation(uint32_t *out, uint32_t n)
 	}
 }
 
-/* Round to nearest even; of finite numbers, and NaN stays one. */
+/* Rounds to the nearest bf16 number, ties to even. NaN stays NaN. */
 static uint16_t bf16_bits(float x)
 {
 	uint32_t u = float_bits(x);
@@ -374,7 +374,7 @@ cl_mem buffer_elements(const struct way *w, float *v, uint64_t n)
 	return buffer_rounded(w->bf16, v, n);
 }
 
-/* Where element (row, k) of a panel goes: the layouts as kernels.h defines them. */
+/* Returns where element (row, k) of a panel goes, in the layouts that kernels.h defines. */
 static size_t packed_at(enum kernel_packing packing, size_t row, size_t k)
 {
 	switch (packing) {
@@ -393,7 +393,7 @@ static size_t packed_at(enum kernel_packing packing, size_t row, size_t k)
 	return 0;
 }
 
-/* Panels in pairs, coded one behind the other. */
+/* Returns a buffer with the panels, which are in KERNEL_PACK_PAIRS, coded one behind the other. */
 static cl_mem buffer_coded(const float *pairs, uint32_t panels, uint32_t K)
 {
 	uint64_t at = coded_table_bytes(panels), n = (uint64_t)K * 16;

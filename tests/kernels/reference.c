@@ -271,7 +271,8 @@ static int falling(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* The largest value such that those at or above it are at least `count` many and weigh at least `mass`. */
+/* Returns the largest value such that those at or above it are at least `count` many and add up to at least `mass`; 0
+ * if there is none. */
 static double least_kept(const double *p, uint32_t n, double count, double mass)
 {
 	double *sorted = malloc(n * sizeof(*sorted)), weight = 0, least = 0;

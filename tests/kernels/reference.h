@@ -2,9 +2,9 @@
  * The mathematics of the kernels in plain C: one loop a sum, no vectors, no tiles, sums in double. Read this to learn
  * it; the kernels are tested against it. Not part of the daemon.
  *
- * A function handles one row, one head, one sequence (reference_moe_sort: all tokens of a launch).
- * Matrices are row-major without padding unless a stride is named. Inputs are floats, as the kernels see
- * them (elements widened), and results doubles, unless a declaration says otherwise.
+ * A function handles one row or one head of one sequence (reference_moe_sort: all tokens of a launch). Matrices are
+ * row-major without padding unless a stride is named. Inputs are floats, as the kernels see them (elements widened),
+ * and results doubles, unless a declaration says otherwise.
  */
 #pragma once
 
@@ -32,8 +32,9 @@ void reference_rope(double *x, uint32_t position, const float *inv_freq, uint32_
 void reference_gemm(const float *a, const float *w, uint32_t N, uint32_t K, uint32_t ld,
 		    double *out);
 
-/* A row of K floats to int8, in groups of so many: scale = amax / 127 of each [ceil(K / group)], q rounded to nearest
- * even. amax < 2^-118: zeros, scale 0; a number that is not finite: zeros, scale NaN. */
+/* Quantises a row of K floats to int8, in groups of so many. scales [ceil(K / group)] are amax / 127, where amax is the
+ * group's largest magnitude; q is rounded to the nearest integer, ties to even. A group with amax < 2^-118 gets zeros
+ * and scale 0; a group with a number that is not finite gets zeros and scale NaN. */
 void reference_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, float *scales);
 
 /* out[n] = sum over groups of sums of int8 products, bit for bit: each sum exact, its scales multiplied in float, the
@@ -45,13 +46,13 @@ void reference_gemm_int8(const int8_t *a, const float *a_scales, const int8_t *w
 void reference_gate_up(const float *h, const float *gate, const float *up, uint32_t N, uint32_t K,
 		       uint32_t ld, double *act);
 
-/* The topk experts of largest probability (ties: the smaller index) and their probabilities, over their sum when
- * `norm`. */
+/* The topk experts of largest probability (ties: the smaller index) and their probabilities, divided by the sum of
+ * these if `norm`. */
 void reference_moe_topk(const float *router, uint32_t experts, uint32_t topk, bool norm,
 			int32_t *ids, double *weights);
 
-/* The order in which rows are computed: token * (topk + 1) + slot, by expert, then token, then slot; behind them
- * the shared expert's, slot topk. ids [n_tokens, topk], rows [n_tokens * (topk + 1)]. */
+/* The order in which rows are computed: token * (topk + 1) + slot, by expert, then token, then slot; behind these the
+ * rows of the shared expert, with slot topk. ids [n_tokens, topk], rows [n_tokens * (topk + 1)]. */
 void reference_moe_sort(const int32_t *ids, uint32_t n_tokens, uint32_t experts, uint32_t topk,
 			int32_t *rows);
 

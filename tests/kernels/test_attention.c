@@ -1,4 +1,4 @@
-/* attention.cl: preparation of q, k, v, and attention over paged keys and values. */
+/* attention.cl and attention_decode.cl: preparation of q, k, v, and attention over paged keys and values. */
 #include <math.h>
 #include <string.h>
 
@@ -200,7 +200,7 @@ static void prepare(const struct way *w, struct kernels *k, const struct row *ro
 		}
 	for (uint64_t i = 0; i < n && !harness_small(); i++)
 		written -= (uint64_t)!is_poison(keys[i]);
-	check(harness_small() || written == 0); /* nothing but these tokens' slots */
+	check(harness_small() || written == 0); /* nothing else was written */
 
 	/* The last row in a step of its own. */
 	u.table[u.token_rows_at] = (int32_t)(n_rows - 1);
@@ -217,7 +217,7 @@ static void prepare(const struct way *w, struct kernels *k, const struct row *ro
 
 /* ---- attention ---- */
 
-/* Random keys and values for every position that a row's tokens may see; all else in the pages is NaN. */
+/* Fills the pages: random keys and values at every position that a row's tokens may see, NaN elsewhere. */
 static void fill_pages(const struct setup *u, float *keys, float *values)
 {
 	uint64_t n = u->n_pages * page_elements(u);

@@ -18,7 +18,7 @@ enum { ROWS_MAX = 8, ZERO = ROW_STATE_ZERO, KEPT_MAX = ROW_SNAPSHOTS_MAX };
 /* Head counts with one to three value heads a key head, equal and unequal sizes, two to five taps. */
 static const struct heads {
 	uint32_t key_heads, value_heads, key_dim, value_dim, conv;
-	bool float_only; /* only one store depends on the elements, and each shape takes seconds to compile */
+	bool float_only; /* not in bf16: only one store depends on the elements, and a shape takes seconds to compile */
 	enum {
 		FULL,
 		SMALL,
@@ -31,8 +31,8 @@ static const struct heads {
 	{2, 4, 64, 64, 4, true, FULL},
 };
 
-/* A row: n tokens from position start; the state is read from slot src and left in dst, and after `at` tokens of it in
- * each slot of kept. */
+/* A row: n tokens from position start; the state is read from slot src and left in slot dst, and, after `at` of these
+ * tokens, in each slot of kept. */
 struct row {
 	uint32_t start, n;
 	int32_t src;
@@ -48,7 +48,7 @@ static const struct row prefill_rows[] = {
 	{0, 64, ZERO, 1}, /* one chunk, to its end */
 	{64, 70, 2, 2},	  /* a chunk and a short one, in place */
 	{128, 130, 3, 4}, /* two chunks and a very short one, to another slot */
-	{192, 2, 5, 6},	  /* as short as that, and a ring that is carried over */
+	{192, 2, 5, 6},	  /* two tokens alone, and a ring that is carried over */
 };
 static const struct row kept_rows[] = {
 	{0,
@@ -58,7 +58,7 @@ static const struct row kept_rows[] = {
 	 4,
 	 {{64, 1}, {128, 2}, {192, 3}, {256, 13}}}, /* as many as a row may keep */
 	{64, 130, 5, 6, 2, {{64, 7}, {128, 8}}},    /* to another slot */
-	{128, 192, 9, 9, 1, {{128, 10}}},	    /* in place, one of two boundaries */
+	{128, 192, 9, 9, 1, {{128, 10}}}, /* in place; kept at one of two ends of chunks */
 	{0, 65, ZERO, 4, 1, {{64, 12}}},
 	{192, 20, 11, 11},
 };
@@ -69,7 +69,7 @@ static const struct row small_prefill[] = {{0, 2, ZERO, 0}, {64, 1, 1, 2}};
 static const struct row small_kept[] = {{0, 65, ZERO, 0, 1, {{64, 1}}}};
 static const struct row small_decode[] = {{3, 1, 0, 0}, {0, 1, ZERO, 1}, {64, 1, 2, 3}};
 
-/* One layer's weights, a step's inputs, the pools. */
+/* One layer's weights, a step's inputs, the rings and the states of all slots. */
 struct setup {
 	const struct way *w;
 	struct kernels *k;
@@ -113,7 +113,7 @@ static struct setup make_setup(const struct way *w, struct kernels *k, const str
 	u.proj = case_matrix(u.n_tokens, u.ld, u.ld, -2, 2);
 	u.ring = case_matrix(SLOTS * s->conv, u.channels, u.channels, -2, 2);
 	u.state = case_matrix(SLOTS, slot_floats(&u), slot_floats(&u), -1, 1);
-	/* A large argument of softplus somewhere. */
+	/* One gate gets a large argument of softplus. */
 	u.proj[u.ld - KERNEL_LD(HV)] = 30;
 	/* Slots that no row reads hold NaN, as recycled memory may. */
 	for (uint32_t slot = 0; slot < SLOTS; slot++) {
@@ -132,7 +132,7 @@ static struct setup make_setup(const struct way *w, struct kernels *k, const str
 	u.table = CASE_INTS(u.ints);
 	memset(u.table, 0xff, u.ints * sizeof(*u.table));
 	for (uint32_t r = 0; r < n_rows; r++) {
-		int32_t *row = u.table + u.rows_at + r * ROW_INTS; /* all -1 */
+		int32_t *row = u.table + u.rows_at + r * ROW_INTS; /* all its ints are -1 */
 
 		row[ROW_TOKEN] = (int32_t)u.first[r];
 		row[ROW_COUNT] = (int32_t)rows[r].n;
@@ -182,7 +182,7 @@ static double convolved(const struct setup *u, uint32_t r, uint32_t position, ui
 struct want {
 	double *out;		   /* [T, HV * DV] */
 	double *state;		   /* [rows, HV, DK, DV] after the row */
-	double *kept;		   /* [rows, KEPT_MAX, HV, DK, DV] on the way */
+	double *kept;		   /* [rows, KEPT_MAX, HV, DK, DV] at the snapshots */
 	double *q, *k, *v, *gates; /* [T, ...] as delta_conv leaves them */
 };
 
@@ -304,7 +304,7 @@ static void run_decode(const struct setup *u, const struct pools *p)
 			    p->neg_a, p->dt_bias, p->norm, p->ring, p->state, p->out);
 }
 
-/* The expected content of a slot: the state after n tokens of row r. Row n_rows: it was never written. */
+/* The expected content of a slot: the state after n tokens of row r. r is n_rows if the slot is not written. */
 struct written {
 	uint32_t r, n;
 	const double *state;
@@ -326,7 +326,7 @@ static struct written written_by(const struct setup *u, const struct want *want,
 	return (struct written){.r = u->n_rows};
 }
 
-/* Slots that were written hold the row's state and its last inputs; the others are unchanged. */
+/* Checks that slots that a row writes hold its state and its last inputs, and that the others are unchanged. */
 static void check_pools(const struct setup *u, const struct want *want, const float *ring,
 			const float *state, double bound)
 {
@@ -410,7 +410,7 @@ static void prefill(const struct way *w, struct kernels *k, unsigned number)
 	case_end();
 }
 
-/* Whether two slots hold the same state and the same inputs for the next token. */
+/* Returns whether two slots hold the same state and the same inputs for the next token. */
 static bool same_slot(const struct setup *u, const struct pools *a, uint32_t slot_a,
 		      const struct pools *b, uint32_t slot_b, uint32_t position)
 {
@@ -445,8 +445,8 @@ static void prefill_kept(const struct way *w, struct kernels *k, unsigned number
 	near_elements(w, out, want.out, value, CHUNK_BOUND);
 	check_pools(&u, &want, read_floats(p.ring, ring_floats(&u)), state, CHUNK_BOUND);
 	same_as_generic(w, "kept", number, state, SLOTS * slot_floats(&u) * sizeof(*state));
-	/* The same rows without snapshots, each up to its j-th snapshot. The last time each goes to its own end; not
-	 * under oclgrind, which has seen these chunks. */
+	/* The same rows without snapshots, each up to its j-th snapshot. In the last round (KEPT_MAX) each row goes to
+	 * its own end, but not under oclgrind, which has seen these chunks. */
 	v.table = CASE_INTS(u.ints);
 	for (uint32_t j = 0; j <= KEPT_MAX; j++) {
 		bool any = j == KEPT_MAX && !harness_small();

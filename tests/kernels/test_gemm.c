@@ -1,4 +1,4 @@
-/* gemm.cl: plain products and those of the experts, in every size of tile and of remainder. */
+/* gemm.cl and moe_gemm.cl: plain products and those of the experts, in every size of tile and of remainder. */
 #include <math.h>
 #include <string.h>
 
@@ -23,7 +23,8 @@ static const struct product products[] = {
 	{64, 144, 112, 112, 144}, {65, 208, 48, 48, 224}, {70, 272, 208, 208, 272},
 	{70, 144, 512, 512, 144},
 };
-/* On tensor cores: sums of several chains, tiles for many rows with parts of tiles on every side, and their neighbours. */
+/* On tensor cores: sums of several chains, tiles for many rows with parts of tiles on every side, and their
+ * neighbours. */
 static const struct product tensor_products[] = {
 	{1, 48, 2064, 2064, 48},     {8, 144, 4224, 4224, 144},	  {9, 144, 4224, 4224, 160},
 	{32, 128, 2048, 2064, 128},  {33, 400, 128, 144, 400},	  {65, 272, 2176, 2176, 288},

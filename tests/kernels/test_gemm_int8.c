@@ -101,7 +101,7 @@ static bool same_number(float a, float b)
 	return float_bits(a) == float_bits(b) || (isnan(a) && isnan(b));
 }
 
-/* Stored and added. */
+/* Checks one product, stored and added. */
 static void product(struct kernels *k, uint32_t group, const struct product *p, enum kind kind)
 {
 	const uint32_t M = p->M, K = p->K, N = KERNEL_LD(p->N), ldc = N + 16;
@@ -220,8 +220,8 @@ static void test_set(const struct way *w, struct kernels *k, uint32_t group)
 static unsigned kernel_countdown; /* the kernel that is not made: 1 is the next; 0: none */
 static unsigned released[2];	  /* kernels, programs */
 
-/* The program is linked with -Wl,--wrap (tests/meson.build): a call of NAME becomes one of __wrap_NAME, and __real_NAME is
- * the function of OpenCL. */
+/* The program is linked with -Wl,--wrap (tests/meson.build): a call of NAME becomes one of __wrap_NAME, and __real_NAME
+ * is the function of OpenCL. */
 cl_kernel __real_clCreateKernel(cl_program program, const char *name, cl_int *code);
 cl_int __real_clReleaseKernel(cl_kernel kernel);
 cl_int __real_clReleaseProgram(cl_program program);
@@ -249,7 +249,7 @@ cl_int __wrap_clReleaseProgram(cl_program program)
 	return __real_clReleaseProgram(program);
 }
 
-/* The second kernel of the second program is not made. */
+/* Opens the int8 products while the second kernel of the second program cannot be made. */
 static void test_partial(const struct way *w, struct kernels *k)
 {
 	struct err e = {0};

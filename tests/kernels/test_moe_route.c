@@ -17,7 +17,7 @@ static float *random_router(uint32_t T, uint32_t ld, bool ties)
 	return r;
 }
 
-/* Tasks cover all rows in order, each within one expert and no longer than TASK_ROWS. */
+/* Checks that the tasks cover all rows in order, each within one expert and no longer than TASK_ROWS. */
 static void check_tasks(const struct kernel_mlp *m, const int32_t *tasks, const int32_t *rows,
 			const int32_t *ids, uint32_t T)
 {

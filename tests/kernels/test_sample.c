@@ -108,7 +108,7 @@ static double uniform_of(const struct draw *d)
 	return (double)(out[0] >> 8) * 0x1p-24;
 }
 
-/* Whether the distribution p gives the id at u; near the edge between two ids either will do. */
+/* Returns whether the distribution p gives the id at u; near the edge between two ids either will do. */
 static bool id_fits(const double *p, uint32_t vocab, double u, int32_t id)
 {
 	double before = 0;
@@ -311,7 +311,7 @@ static void penalties(struct kernels *k)
 		d->seed = i;
 		d->position = i * 7;
 		d->top = (int32_t)i;
-		/* The best of the row are banned. */
+		/* The banned tokens are the best of the row. */
 		for (uint32_t b = 0; b < i % 4; b++) {
 			d->banned[b] = (int32_t)random_below(vocab);
 			x[i * ld + (uint32_t)d->banned[b]] = 9;
@@ -325,7 +325,8 @@ static void penalties(struct kernels *k)
 /* Draws at consecutive positions of one stream follow the distribution. */
 static void frequencies(struct kernels *k, float top_p)
 {
-	enum { DRAWS = 2000, AT_ONCE = 1000 }; /* PoCL compiles 65,536 work-items and more anew */
+	/* PoCL compiles a kernel anew for launches of 65,536 work-items or more. */
+	enum { DRAWS = 2000, AT_ONCE = 1000 };
 	uint32_t vocab = kernels_shape(k)->vocab;
 	float *x = random_logits(1, vocab);
 	uint32_t *counts = case_alloc(vocab, sizeof(*counts)), seen[64] = {0}, degrees = 0;
@@ -360,7 +361,7 @@ static void frequencies(struct kernels *k, float top_p)
 	}
 	if (rest * DRAWS >= 5)
 		chi += (others - rest * DRAWS) * (others - rest * DRAWS) / (rest * DRAWS);
-	/* Its mean is the number of degrees, its variance twice that. */
+	/* The mean of chi is the number of degrees, its variance twice that. */
 	check(degrees > 5 && chi < degrees + 4 * sqrt(2 * degrees));
 	case_end();
 }
@@ -427,7 +428,7 @@ static void blocks(const struct way *w, struct kernels *k)
 	case_end();
 }
 
-/* Given tokens: any, the best, the worst, and some among equals. */
+/* Scores given tokens: any, the best, the worst, and some among equals. */
 static void scores(struct kernels *k)
 {
 	enum { ROWS = 7, EACH = SCORE_RESULT_INTS(TOP), AT = 3 };
@@ -470,7 +471,7 @@ static void scores(struct kernels *k)
 		check(r != 1 || rank == 1);
 		check(r != 2 || rank == (int32_t)vocab);
 		check_logprobs(row, vocab, s[SCORE_TOKEN], s[SCORE_TOP], got + SCORE_REPORT);
-		/* The listed tokens agree. */
+		/* The given token is in the list at its rank, and nowhere else. */
 		for (int32_t i = 0; i < s[SCORE_TOP]; i++)
 			check((got[SCORE_REPORT + REPORT_TOP_ID(i)] == s[SCORE_TOKEN]) ==
 			      (i + 1 == rank));

@@ -13,7 +13,7 @@ static float element(uint64_t key, float scale, float offset, uint64_t index)
 	return x;
 }
 
-/* A matrix of its own, or every stride-th panel from `first` on of a larger one. */
+/* Checks a matrix of its own, or every stride-th panel, from `first` on, of a larger one. */
 static void matrix(const struct way *w, struct kernels *k, uint32_t rows, uint32_t cols,
 		   uint32_t first, uint32_t stride)
 {
@@ -67,7 +67,8 @@ static void test(const struct way *w)
 
 	if (!k)
 		return;
-	if (kernels_packing(k) == KERNEL_PACK_CODED) { /* made in pairs, as with plain weights */
+	/* The kernel writes PAIRS, as in the way with plain weights. */
+	if (kernels_packing(k) == KERNEL_PACK_CODED) {
 		kernels_close(k);
 		return;
 	}

@@ -20,14 +20,14 @@ struct load_result {
 	struct roofline roofline; /* sum over all the steps */
 };
 
-/* Makes a load, new. The engine, which was opened with the options o, and these options are borrowed. n_pages: the
- * pages that will be needed; the engine may have fewer. */
+/* Makes a load, which load_close frees. The engine, which was opened with the options o, and these options are
+ * borrowed. n_pages: the pages that will be needed; the engine may have fewer. */
 int load_open(struct engine *g, const struct engine_options *o, uint32_t n_pages, struct load **ret,
 	      struct err *e) MUST_CHECK;
 void load_close(struct load *l);
 
-/* Returns the most tokens that each of so many streams can have. 0: the engine does not run so many streams, or has
- * less than a page for each. */
+/* Returns the most tokens that each stream can have if there are `streams` of them. 0: the engine does not run so many
+ * streams, or has less than a page for each. */
 uint32_t load_longest(const struct load *l, uint32_t streams);
 
 /* Computes a prompt of n tokens from nothing, in steps of at most load_most tokens, and draws the token behind it.

@@ -63,7 +63,7 @@ struct client {
 	bool error; /* an event with an error has come, or one that is not JSON */
 };
 
-/* Whether the event has text of the answer. */
+/* Returns whether the event has text of the answer. */
 static bool has_text(json_t *event)
 {
 	json_t *choice = json_array_get(json_object_get(event, "choices"), 0);
@@ -106,7 +106,7 @@ static void take_event(struct stream *s, const char *data, size_t len)
 	json_decref(event);
 }
 
-/* Returns the JSON text of a request, new; NULL: out of memory. */
+/* Returns the JSON text of a request, which the caller frees; NULL: out of memory. */
 static char *request_body(const struct settings *o, const char *prompt)
 {
 	json_t *body = json_pack("{s:b, s:{s:b}, s:I, s:f}", "stream", 1, "stream_options",

@@ -43,7 +43,8 @@ static int take_int8(const struct option_def *d, const char *text, void *member,
 	return 0;
 }
 
-/* Whether the name kernels_name(i) also has a smaller number. Kernels of different programs may have one name. */
+/* Returns whether the name kernels_name(i) also has a smaller number. Kernels of different programs may have one
+ * name. */
 static bool named_before(size_t i)
 {
 	for (size_t before = 0; before < i; before++)

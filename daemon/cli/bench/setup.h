@@ -52,20 +52,23 @@ struct bench_case {
 	uint32_t tokens;
 };
 
-/* Makes the cases that the options ask for, new: first the prompts, then each number of streams with each context. A
- * context is shortened so that the generated tokens fit into the model's length. A case for which the engine has too
- * few pages is left out, and a line on standard output names it. -EINVAL: no case is left; *ret is new all the same. */
+/* Makes an array of the cases that the options ask for, owned by the caller: first the prompts, then each number of
+ * streams with each context. A context is shortened so that the generated tokens fit into the model's length. A case
+ * for which the engine has too few pages, or the model is too short for the generated tokens alone, is left out, and a
+ * line on standard output names it. -EINVAL: no case is left; the caller owns the array even then. */
 int bench_cases(const struct bench *b, struct bench_case **ret, size_t *ret_n,
 		struct err *e) MUST_CHECK;
 
 /* Measures the peaks once more. */
 int bench_measure_peaks(struct bench *b, struct err *e) MUST_CHECK;
 
-/* Prints the lines above the rows: commit, device, model, peaks, and whether the run is void, because a measured peak
- * is below the known one (peak_below). Returns the text of the rows' last column, "-" or "void". */
+/* Prints the lines above the rows: commit, device, tuning, model, peaks, whether much of the model fits into a cache,
+ * and whether the run is void, because a measured peak is below the known one (peak_below). Returns the text of the
+ * rows' last column, "-" or "void". */
 const char *bench_print_head(const struct bench *b);
 
-/* Writes the figure of --plot, with a line that names model, device, kernels and number format. */
+/* Writes the figure of --plot, with a line that names model, device, kernels and number format, and says whether the
+ * run is void. */
 int bench_plot(const struct bench *b, const struct plot_panel *panels, size_t n,
 	       struct err *e) MUST_CHECK;
 

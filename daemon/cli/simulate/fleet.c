@@ -15,7 +15,7 @@
 struct attempt {
 	struct scheduler_request ask; /* arrays borrowed from the decode worker's scheduler */
 	uint64_t decode_id, prefill_id;
-	uint32_t decode, prefill; /* workers */
+	uint32_t decode, prefill; /* indexes of the workers */
 	uint64_t n_tokens;	  /* uncached tokens, as far as the decode worker could tell */
 	struct wire_key *keys;	  /* [n_keys] owned */
 	uint32_t n_keys;
@@ -30,8 +30,8 @@ struct worker {
 	struct peers *peers;	  /* of a decode worker: the prefill workers */
 	struct attempt *attempts; /* of a prefill worker: the prompts that it was sent */
 	struct gossip *gossip;	  /* of a prefill worker: the keys of pages that it has cached */
-	uint64_t *told;		  /* [n_decode] how far each decode worker was told (gossip.h) */
-	uint32_t n_draws[2];	  /* [n_out] of the plans that are not committed, oldest first */
+	uint64_t *told; /* [n_decode] place of the next key to tell each decode worker (gossip.h) */
+	uint32_t n_draws[2]; /* [n_out] of the plans that are not committed, oldest first */
 	uint32_t n_out;
 	uint64_t steps;
 	double device_free, busy_s;
@@ -101,8 +101,8 @@ static struct event first_event(struct fleet *f)
 
 /* ---- the link ---- */
 
-/* Sends bytes over a link: not before the time `first`, and not before the link is free, at *free_at. Returns the time
- * when all bytes are sent, and sets *free_at to it. */
+/* Sends bytes over a link: not before the time `first`, and not before *free_at, the time from which the link is free.
+ * Returns the time when all bytes are sent, and sets *free_at to it. */
 static double pass(double *free_at, double first, double bytes, double rate)
 {
 	return *free_at = MAX(*free_at, first) + bytes / rate;
@@ -355,7 +355,7 @@ static int arrived(struct fleet *f, struct attempt *a)
 /* ---- requests ---- */
 
 /* Chooses the worker of a request by the number of its session. A worker with at least twice the mean number of
- * requests is passed over, and the next worker is looked at. Each request of a trace is a session of its own. */
+ * requests gets no more; then the next worker is looked at. Each request of a trace is a session of its own. */
 static uint32_t worker_of(const struct fleet *f, uint64_t tag)
 {
 	uint64_t session = tag >> 32 ? tag >> 32 : tag, n = f->o->n_decode;

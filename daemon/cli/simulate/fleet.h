@@ -1,4 +1,5 @@
-/* Simulates several workers: prefill and decode apart, as in this picture, or unified workers, each of which does both.
+/* Simulates several workers: prefill and decode apart, as in this picture, or unified workers, which compute their own
+ * prompts.
  *
  *     workload ──> a decode worker, by session ── scheduler_next_prepare ─> peers_choose ──> a prefill worker
  *                        ^                                                                        │ plan.ships
@@ -22,7 +23,7 @@ struct fleet_options {
 	double link_bytes_s;   /* of a worker's link, each way */
 	double fabric_bytes_s; /* of all links together; 0: no limit */
 	double message_s;      /* time that a message takes however short it is */
-	uint32_t n_groups;     /* layer groups, in which a step's pages are sent */
+	uint32_t n_groups;     /* number of layer groups in which a step's pages are sent */
 	double heartbeat_s;
 };
 
@@ -36,7 +37,7 @@ struct fleet_result {
 	 * there; prefilled: computed by prefill workers; computed: by the workers that answer. */
 	uint64_t asked_tokens, found_tokens, prefilled_tokens, computed_tokens;
 	uint64_t generated_tokens, retractions;
-	uint64_t page_bytes, state_bytes; /* sent */
+	uint64_t page_bytes, state_bytes; /* bytes that prefill workers sent */
 	double seconds;			  /* simulated, until the last answer ends */
 	/* Shares of `seconds` in which devices were busy: the mean of the workers, and the busiest worker's. */
 	double prefill_busy, prefill_busiest, decode_busy, decode_busiest;

@@ -15,7 +15,7 @@ struct replay {
 	struct draw_result *draws;	/* [max_seqs + max_prefill_tokens] */
 	struct scheduler_event *events; /* [2 max_seqs] */
 	uint32_t max_seqs, max_out, vocab_size;
-	uint32_t n_draws[2], n_out; /* draws of the plans that are out, oldest first */
+	uint32_t n_draws[2], n_out; /* [n_out] draws of the plans that are out, oldest first */
 	uint64_t plans, requests, tokens;
 };
 
@@ -63,7 +63,7 @@ static int begin(struct replay *p, const json_t *line, struct err *e)
 	return p->draws && p->events ? 0 : err_no_memory(e);
 }
 
-/* Returns the numbers of a line's member, such as token ids, new; NULL: out of memory. */
+/* Returns the numbers of a line's member, such as token ids, in an array that the caller frees. NULL: out of memory. */
 static int32_t *ids(const json_t *line, const char *key, uint32_t *ret_n)
 {
 	const json_t *array = json_object_get(line, key), *v;

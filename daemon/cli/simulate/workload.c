@@ -45,7 +45,7 @@ struct workload {
 	struct wake *wakes;    /* [n_wakes] heap */
 	size_t n_wakes;
 	uint64_t begun; /* sessions that have begun */
-	/* both */
+	/* either kind */
 	uint32_t longest; /* workload_longest */
 };
 
@@ -338,7 +338,7 @@ static int next_turn(struct workload *w, struct sim_request *ret)
 	return r;
 }
 
-/* ---- both ---- */
+/* ---- either kind ---- */
 
 void workload_free(struct workload *w)
 {

@@ -33,8 +33,8 @@ struct sim_request {
 	uint32_t n_prompt, n_output;
 	uint32_t boundaries[SIM_BOUNDARIES_MAX], n_boundaries;
 	int32_t priority;
-	struct prefix_space space; /* of its salt */
-	uint64_t tag;		   /* the workload's number for it */
+	struct prefix_space space; /* that of its salt */
+	uint64_t tag;		   /* names the request to workload_done */
 };
 
 struct agentic_options {
@@ -47,12 +47,12 @@ struct agentic_options {
 
 struct workload;
 
-/* Makes a workload from a trace, new. -EINVAL: a line is wrong, and the sentence names the file and the line; or the
- * trace has no requests. -EFBIG: a line is too long. -EFAULT: a salt cannot be hashed. -ENOMEM. -ENOENT or another
- * errno: the file cannot be read. */
+/* Makes a workload from a trace; workload_free frees it. -EINVAL: a line is wrong, and the sentence names the file and
+ * the line; or the trace has no requests. -EFBIG: a line is too long. -EFAULT: a salt cannot be hashed. -ENOMEM.
+ * -ENOENT or another errno: the file cannot be read. */
 int workload_open_trace(const char *path, struct workload **ret, struct err *e) MUST_CHECK;
 
-/* Makes an agentic workload, new. -EINVAL: its sessions could become too long; -ENOMEM. */
+/* Makes an agentic workload; workload_free frees it. -EINVAL: its sessions could become too long; -ENOMEM. */
 int workload_new_agentic(const struct agentic_options *o, struct workload **ret,
 			 struct err *e) MUST_CHECK;
 void workload_free(struct workload *w);

@@ -15,7 +15,7 @@
 enum {
 	PAGE = 64,
 	STREAMS = 64,  /* most streams of a decode step */
-	CONTEXT = 192, /* tokens of each stream before the measured one */
+	CONTEXT = 192, /* tokens of each stream before the measured token */
 	SAMPLES = 20,  /* pairs (struct series) that a place needs for a result */
 	SAMPLES_MAX = 1024,
 	ROUNDS_MAX = 20, /* most pairs of steps of one kind */
@@ -207,7 +207,7 @@ static int pair_of_steps(struct measuring *m, const struct tuning_place *p, uint
 	return r < 0 ? r : add_sample(m, p, us[0], us[1], e);
 }
 
-/* Whether every place that was measured so far has enough pairs. */
+/* Returns whether every place that was measured so far has enough pairs. */
 static bool enough(const struct measuring *m)
 {
 	for (uint32_t i = 0; i < m->n_series; i++)

@@ -73,7 +73,7 @@ static const char *const own_cuts[] = {
 
 /* The measurements at one place. Each row has the times of its cut and of the default cut, measured in one process. */
 struct place {
-	struct tuning_row own;			/* the default cut's */
+	struct tuning_row own;			/* that of the default cut */
 	struct tuning_row tried[TUNE_CUTS_MAX]; /* [number of the cut] us 0: not measured here */
 	/* same: the row of the chosen cut that keeps the bits; differ: that of the chosen cut that changes them; NULL:
 	 * none */
@@ -278,8 +278,8 @@ static int measure_all(struct tuning_run *t, struct err *e)
 
 /* ---- choosing ---- */
 
-/* Whether the launches at a place are those of a program. A program has the name of its family; only products and
- * experts have one program together, TUNING_PRODUCT. */
+/* Returns whether the launches at a place are those of a program. A program has the name of its family; only products
+ * and experts have one program together, TUNING_PRODUCT. */
 static bool of_program(const struct place *p, enum tuning_family program)
 {
 	enum tuning_family family = p->own.place.family;

@@ -8,8 +8,8 @@
 #include "engine/checkpoint/model_config.h"
 #include "engine/checkpoint/weight.h"
 
-/* How a tensor holds the rows of one or several weights. A section is a part of a tensor with rows of one weight;
- * several sections may have rows of the same weight. */
+/* How a tensor holds the rows of one or several weights. Its rows are divided into sections. All rows of a section are
+ * of one weight, but they need not be neighbours. A weight may have several sections. */
 enum tensor_form {
 	/* [rows, columns]. Experts have a tensor each: '*' in the name is the expert's number */
 	TENSOR_MATRIX,

@@ -1,7 +1,7 @@
 /* The hybrid families of Qwen. By default every fourth layer has attention, the others Gated DeltaNet. Attention has an
- * output gate. Qwen3.5 has dense MLPs; Qwen3.5-MoE has experts; Qwen3-Next has experts, and dense layers where its
- * configuration says so. The defaults are those of Qwen3_5TextConfig, Qwen3_5MoeTextConfig and Qwen3NextConfig of
- * transformers. */
+ * output gate. Qwen3.5 has dense MLPs; Qwen3.5-MoE has experts; Qwen3-Next has experts, but dense MLPs in the layers
+ * for which its configuration says so. The defaults are those of Qwen3_5TextConfig, Qwen3_5MoeTextConfig and
+ * Qwen3NextConfig of transformers. */
 #include <errno.h>
 
 #include "engine/checkpoint/families/family.h"

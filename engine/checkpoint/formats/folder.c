@@ -77,8 +77,8 @@ static int read_file(const struct folder *f, const char *name, size_t max,
 	return file_read(f->fd, name, ret->name, &ret->bytes, e);
 }
 
-/* Returns the template in the value of "chat_template": the value itself if it is no list, else the list's entry
- * "default". NULL: there is none. */
+/* Returns the template in the value of "chat_template": the value itself if it is no list, else the template in the
+ * list's entry "default". NULL: there is none. */
 static const json_t *default_template(const json_t *v)
 {
 	const json_t *item;
@@ -118,7 +118,8 @@ static int read_tokenizer_config(const struct folder *f, struct checkpoint_text 
 	return 0;
 }
 
-/* Reads the chat template of older models, which is a value in tokenizer_config.json. -ENOENT: it has none. */
+/* Reads the chat template of older models, which is a value in tokenizer_config.json. -ENOENT: there is no such value,
+ * or no such file. */
 static int read_config_template(const struct folder *f, struct checkpoint_text *ret, struct err *e)
 {
 	const json_t *text;
@@ -140,7 +141,7 @@ static int read_config_template(const struct folder *f, struct checkpoint_text *
 }
 
 /* Checks tokenizer_config.json when the template has a file of its own. Nothing is taken from tokenizer_config.json
- * then. But if that file is cut, the folder was not copied whole. */
+ * then. But if that file is there and is no JSON object, it is an error: the folder may not have been copied whole. */
 static int check_tokenizer_config(const struct folder *f, struct err *e)
 {
 	struct checkpoint_text text = {0};

@@ -25,14 +25,15 @@ size_t json_scan_offset(const struct json_scan *s);
 /* Skips white space; if the next character is c, skips it too and returns true. */
 bool json_scan_is(struct json_scan *s, char c);
 
-/* Whether only white space is left. */
+/* Skips white space and returns whether the text ends there. */
 bool json_scan_end(struct json_scan *s);
 
 /* Reads a string into out [size], 0-terminated. If out is NULL, skips a string of any length. -EINVAL: it is no string,
  * or not printable ASCII; -ENAMETOOLONG: longer than size - 1. */
 int json_scan_string(struct json_scan *s, char *out, size_t size) MUST_CHECK;
 
-/* Reads a whole number from 0 to 2^64 - 1 without sign, fraction or exponent. -EINVAL, -ERANGE. */
+/* Reads a whole number from 0 to 2^64 - 1 without sign, fraction or exponent. -ERANGE: the number is larger; -EINVAL:
+ * it is no such number. */
 int json_scan_uint(struct json_scan *s, uint64_t *ret) MUST_CHECK;
 
 /* Skips any value, nested at most JSON_SCAN_DEPTH deep. -EINVAL: it is no such value. */

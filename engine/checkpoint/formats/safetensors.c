@@ -38,11 +38,11 @@ struct mapping {
 
 /* One line of the index: a tensor and its file. */
 struct index_line {
-	const char *tensor, *file_name; /* in names */
+	const char *tensor, *file_name; /* in `names` of struct safetensors */
 };
 
 struct safetensors {
-	const char *dir; /* in names */
+	const char *dir; /* in `names` */
 	struct arena names;
 	struct mapping *files; /* owned, as are all arrays of this struct */
 	size_t n_files, cap_files;
