@@ -76,7 +76,7 @@ out:
 	return r;
 }
 
-/* Whether the name is that of the open file. */
+/* Returns whether `name` is still a path of the file that is open as fd. */
 static bool same_file(int fd, const char *name)
 {
 	struct stat opened, named;
@@ -85,24 +85,28 @@ static bool same_file(int fd, const char *name)
 	       opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/* Opens and empties a draft's temporary file, or creates it. The file is locked, so that it has only one writer. */
+/* Opens and empties a draft's temporary file, or creates it. The file is locked, so that it has only one writer, unless
+ * the file system has no locks. */
 static int open_partial(const char *name)
 {
 	/* Without O_NONBLOCK, open would wait for a reader if there is a FIFO of that name. Without O_NOFOLLOW, it would
 	 * open the file to which a link of that name leads. */
 	const int flags = O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC;
+
 	for (int tries = 0; tries < 10; tries++) {
 		int fd = open(name, flags, 0666), r = 0;
+		bool same;
 
 		if (fd < 0)
 			return -errno;
 		/* A file system without locks lets flock fail with another error, which is passed over. */
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 			r = -EBUSY;
-		else if (same_file(fd, name))
-			r = ftruncate(fd, 0) < 0 ? -errno : fd;
-		if (r > 0)
-			return r;
+		same = r == 0 && same_file(fd, name);
+		if (same && ftruncate(fd, 0) < 0)
+			r = -errno;
+		if (same && r == 0)
+			return fd;
 		close(fd);
 		if (r < 0)
 			return r;

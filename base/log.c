@@ -27,9 +27,9 @@ static enum log_level current = LOG_LEVEL_INFO;
 /* Guards the writing of log lines, which any thread may do. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool cut;      /* the last line was written in part; guarded by lock */
-static uint64_t told; /* dropped lines that the log has told of; guarded by lock */
+static uint64_t told; /* how many dropped lines put_dropped has reported; guarded by lock */
 static _Atomic uint64_t dropped;
-static bool replaced; /* the next line replaces the last one on the terminal; guarded by lock */
+static bool replaced; /* the last line has a bar and no newline; guarded by lock */
 
 /* The least time between two lines of log_progress, on a terminal and elsewhere. */
 #define TERMINAL_NS UINT64_C(100000000)
@@ -38,7 +38,7 @@ static bool replaced; /* the next line replaces the last one on the terminal; gu
 /* The length of a full bar, in characters. */
 enum { BAR = 16 };
 
-/* The share of a line that has no bar. */
+/* The parameter `share` of write_line for a line without a bar. */
 #define NO_BAR (-1.0)
 
 /* The longest time in milliseconds that log_last waits for a reader. */
@@ -107,20 +107,20 @@ static bool put(const char *text, size_t n)
 /* Writes a line that says how many lines were dropped. Does nothing if there is still no room. */
 static void put_dropped(void)
 {
-	char line[128];
-	size_t n = line_head(LOG_LEVEL_WARNING, line, sizeof(line));
+	char line[128] = "\n"; /* line[0] is written if the line before was cut */
+	size_t n = 1 + line_head(LOG_LEVEL_WARNING, line + 1, sizeof(line) - 1);
 	uint64_t more = log_dropped() - told;
 
 	n += (size_t)snprintf(line + n, sizeof(line) - n,
 			      "%" PRIu64
 			      " lines of this log were dropped, because nobody read it\n",
 			      more);
-	if (put(line, n))
+	if (put(line + !cut, n - !cut))
 		told += more;
 }
 
-/* Writes a line. share: NO_BAR, or the part of a bar's length that is full. A line with a bar is on a terminal, gets no
- * newline, and is erased before the next line. */
+/* Writes a line. share: NO_BAR, or the part of a bar's length that is full. A line with a bar is on a terminal and gets
+ * no newline. The next call of write_line erases it. */
 __attribute__((format(printf, 3, 0))) static void write_line(enum log_level level, double share,
 							     const char *fmt, va_list ap)
 {
