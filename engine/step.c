@@ -179,7 +179,8 @@ struct builder {
 	uint32_t result; /* ints of the result that draws, reports and scores have so far */
 };
 
-/* Appends a section of so many ints to the table and returns its first int; *ret_at is its position in the table. */
+/* Appends a section of so many ints to the table and returns a pointer to its first int; *ret_at is the position of
+ * that int in the table. */
 static int32_t *section(struct builder *b, uint64_t ints, cl_int *ret_at)
 {
 	int32_t *begin = b->end;

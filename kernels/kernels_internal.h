@@ -87,12 +87,14 @@ enum {
 
 #define MLP_KERNEL(id, mlp) ((int)(id) + (int)(mlp) * (K_END_OF_FIRST_MLP - K_COMBINE_NORM))
 
-/* The numbers of a variant: the width of its groups, its default cuts (cuts.h), its packing. */
+/* The numbers that a set takes from its variant, the device and the type of elements (choose_tuning in kernels.c):
+ * generic has others on a CPU than on a GPU, and x86 with float has those of generic on a CPU. They are the width of a
+ * group (lanes x vec elements), the default cuts (cuts.h), and the packing. */
 struct tuning {
 	uint32_t lanes, vec;
 	struct tuning_cut product;
 	uint32_t queries; /* an attention tile has about so many queries */
-	/* column blocks of a part of a product in decode_step.cl; 0: the variant does not use that file */
+	/* column blocks of a part of a product in decode_step.cl; 0: that file is not used */
 	uint32_t decode_blocks;
 	enum kernel_packing packing; /* packing of bf16 weights that are not coded */
 	bool tensor;		     /* products of bf16 run on tensor cores */

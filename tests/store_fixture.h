@@ -147,7 +147,7 @@ static inline void pause_ms(unsigned ms)
 	usleep(ms * 1000);
 }
 
-/* Waits as long as the condition holds, ten seconds at most. */
+/* Waits as long as the condition holds, some ten seconds at most. */
 #define wait_while(condition)                                      \
 	for (int tries = 0; tries < 10000 && (condition); tries++) \
 	pause_ms(1)

@@ -34,7 +34,7 @@ struct seq {
 	struct sampling sampling;
 	const int32_t *banned;
 	uint32_t n_banned;
-	uint32_t arrival; /* the first step that may run the sequence */
+	uint32_t arrival; /* the first step, counted from 0, that may run the sequence */
 	/* of a further choice the sequence that computes the prompt; else NULL */
 	const struct seq *parent;
 	uint32_t pages[PAGES], slot;

@@ -153,8 +153,8 @@ static void test_order(const char *dir)
 	close_store(&f);
 }
 
-/* A slow disk. Without a host tier, store_ready says when the queue has no more room. With one, the items in host
- * memory do not count for the queue; an item that neither has room for is lost. */
+/* A slow disk. Without a host tier, store_ready says when the queue has no more room. With one, items in host memory
+ * take no room of the queue; an item for which neither has room is lost. */
 static void test_queue(const char *dir)
 {
 	struct identity_arg slow = {.first = 1, .hold = true};

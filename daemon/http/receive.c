@@ -358,7 +358,7 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 	if (x->call)
 		return send_call(mc, x);
 	if (!x->options && !x->error.code) {
-		/* The state may have changed while the body arrived. */
+		/* The daemon's state, which was checked with the headers, may have changed while the body arrived. */
 		int r = p->while_loading ? 0 : check_state(s, &x->error);
 
 		if (!r && has_body(p))

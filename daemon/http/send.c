@@ -12,9 +12,8 @@ enum {
 	/* libmicrohttpd asks for at most so many bytes at once of a body in pieces, or of a stream */
 	BLOCK = 16 << 10,
 	TOKENS_KEPT = 64 << 10, /* a larger buffer of records is freed when all of them are used */
-	/* seconds in Retry-After, with status 503 and with status 429 */
-	RETRY_LOADING = 2,
-	RETRY_BUSY = 1,
+	RETRY_LOADING = 2,	/* seconds in Retry-After with status 503 */
+	RETRY_BUSY = 1,		/* the same with status 429 */
 	NO_MEMORY_BODY = 1 << 10, /* the most bytes of the body of send_no_memory */
 };
 

@@ -133,8 +133,8 @@ struct call_text {
 struct call_engine {
 	struct list live; /* in live.calls */
 	bool touched;	  /* in live.touched: live_deliver has found an event of this call */
-	/* Why the call will fail. ENOMEM or ENOBUFS: a token could not be pushed. EDOM: logits were not finite. 0: for
-	 * none of these reasons. */
+	/* The reason for which the engine thread will fail the call. ENOMEM or ENOBUFS: a token could not be pushed.
+	 * EDOM: logits were not finite. 0: there is none so far. */
 	int broken;
 	bool plenty;	    /* so many tokens wait that http must take them */
 	uint32_t n_running; /* choices that have not ended; 0: not live */

@@ -1,5 +1,6 @@
-/* Any bytes as an answer: its choices, texts, tokens with log-probabilities and ids. An answer that is written in
- * pieces is the same text as one that is written at once, wherever the pieces end. The text is JSON. */
+/* Any bytes as an answer, whole or as a chunk of a stream: its choices, texts, tokens with log-probabilities and ids.
+ * However many calls of openai_write write it, and wherever these calls end, the text is the same. A whole answer is
+ * JSON; of a stream each chunk is. */
 #include <jansson.h>
 #include <stdint.h>
 #include <stdlib.h>
