@@ -29,7 +29,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool cut;      /* the last line was written in part; guarded by lock */
 static uint64_t told; /* how many dropped lines put_dropped has reported; guarded by lock */
 static _Atomic uint64_t dropped;
-static bool replaced; /* the last line has a bar and no newline; guarded by lock */
+static bool replaced; /* the last line may have a bar and no newline; guarded by lock */
 
 /* The least time between two lines of log_progress, on a terminal and elsewhere. */
 #define TERMINAL_NS UINT64_C(100000000)

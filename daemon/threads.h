@@ -13,8 +13,7 @@
  *               template at start.
  *     engine    scheduler and device, which no other thread touches: submit, plan, step, commit.
  *     watch     notices a client that leaves while its connection is suspended, which libmicrohttpd does not notice.
- *               Keeps time: cuts slow senders, wakes a stream after 15 s of silence, so that an SSE
- *               comment is sent.
+ *               Keeps time: cuts slow senders, wakes a stream after 15 s of silence, so that an SSE comment is sent.
  *     transfer  in a prefill or decode worker: ZeroMQ sockets, peers, deliveries.
  *
  *     queue or event     from               to        carries                               file

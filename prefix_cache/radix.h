@@ -42,8 +42,8 @@ struct prefix_node {
 	uint32_t n_pages, cap_pages;
 	uint32_t depth; /* tokens from the root to the end */
 	uint32_t n_children;
-	uint32_t
-		locks; /* locks of callers, plus 1 if its slot is pinned, plus 1 for every locked child */
+	/* locks of callers, plus 1 if its slot is pinned, plus 1 for every locked child */
+	uint32_t locks;
 	uint32_t shared; /* pages of the edge to which requests have references as well */
 	uint64_t id;	 /* from 1 in order of creation; spaces: 0 */
 	uint64_t origin;

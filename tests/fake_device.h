@@ -63,9 +63,9 @@ struct fake_history {
 struct fake_device *fake_device_new(const struct scheduler_config *config);
 void fake_device_free(struct fake_device *d);
 
-/* Runs a plan: its resets, copies and rows. Plans have to come in the order in which the scheduler made them. rows [n_rows]: the tokens
- * of the row's sequence up to and with the row's last one; NULL: they are not compared. Returns NULL, or the condition
- * that failed. */
+/* Runs a plan: its resets, copies and rows. Plans have to come in the order in which the scheduler made them. rows
+ * [n_rows]: the tokens of the row's sequence up to and with the row's last one; NULL: they are not compared. Returns
+ * NULL, or the condition that failed. */
 const char *fake_device_run(struct fake_device *d, const struct plan *plan,
 			    const struct fake_history *rows);
 

@@ -173,8 +173,8 @@ static inline struct store_stats stats_of(struct fixture *f)
 	return stats;
 }
 
-/* Takes all events that are there. Each of type STORE_GONE or STORE_GOT becomes f->last, in place of an earlier one, whose block is
- * given back. */
+/* Takes all events that are there. Each of type STORE_GONE or STORE_GOT becomes f->last, in place of an earlier one,
+ * whose block is given back. */
 static inline void drain(struct fixture *f)
 {
 	struct store_event ev;

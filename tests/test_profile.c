@@ -1,6 +1,6 @@
 /* An engine notes all its launches, with shapes, experts and times, while it is told to.
  *
- *     test_profile DIR      DIR: lexis */
+ *     test_profile DIR      DIR: models/lexis */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Steps on the queue: neither two plans out at a time, nor tokens that only the device knows, nor states that
  * are kept inside a prompt may change a single bit.
  *
- *     test_runner DIR float32|bfloat16      DIR: lexis
+ *     test_runner DIR float32|bfloat16      DIR: models/lexis
  *
  * Plans are made here, without a scheduler, so that every case is certain to occur. After each submit the plan's
  * memory is overwritten: the engine may need nothing of it. */

@@ -210,7 +210,8 @@ static void test_foreign(const char *dir)
 	ok(settle(&f), "three files of one model");
 	close_store(&f);
 
-	pause_ms(1100); /* times on disk have a resolution of a second */
+	/* at the start files are sorted by their times in units of 2^30 ns (by_use in writer.c) */
+	pause_ms(1100);
 	c.arg = &other;
 	open_config(&f, &c);
 	ok(settle(&f) && f.found == 0, "another model finds nothing");

@@ -1,6 +1,7 @@
 /* The tokenizer against Hugging Face's: the golden prompts of models/lexis, and golden/tokenizer_cases.json (the
  * fixture): tricky texts for many tokenizers, and the classes of all code points. Then cases that the fixture cannot
- * have: files that must be refused, ids without bytes, text without added tokens, hostile texts, many threads, bounds. */
+ * have: files that must be refused, ids without bytes, text without added tokens, hostile texts, many threads,
+ * bounds. */
 #include <errno.h>
 #include <jansson.h>
 #include <pthread.h>

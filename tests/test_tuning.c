@@ -379,8 +379,8 @@ TEST(cuts)
 	   "of more cuts than there is room for the last take the default");
 }
 
-/* Checks what tuning_use_text says of the table in `text`, as if a user had given it: it is searched first, and then one
- * that has a row for every product. */
+/* Checks what tuning_use_text says of the table in `text`, as if a user had given it: it is searched first, and then
+ * one that has a row for every product. */
 static void says(const char *text, bool any_bits, const char *want)
 {
 	struct cuts c = {0};

@@ -206,7 +206,8 @@ TEST(nfc_by_hand)
 	is_nfc("\U00011935\U00011930", "\U00011935\U00011930", "letters of Unicode 13 stay apart");
 	is_nfc("\U00011938\u0301\u0323", "\U00011938\u0323\u0301", "and are not taken apart");
 	is_nfc("\u0301\u0323", "\u0323\u0301", "marks without a starter");
-	/* 50,000 pairs of marks are sorted in one go: all U+0323 (below a letter) then come before all U+0301 (above it). */
+	/* 50,000 pairs of marks are sorted in one go: all U+0323 (below a letter) then come before all U+0301 (above
+	 * it). */
 	for (int i = 0; i < 50000; i++)
 		memcpy(marks + 4 * i, "\u0301\u0323", 4);
 	buf_init(&out, 1 << 20);

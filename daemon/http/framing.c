@@ -34,8 +34,8 @@ static bool is_name(const char *name, size_t len, const char *want, bool *ret_ba
 }
 
 /* Returns whether the bytes between `from` and `to` can be `lines` ends of lines, each LF or CR LF: there are as many
- * bytes, and all are zeros, because libmicrohttpd overwrites the ends of lines with zeros. The addresses are compared as
- * numbers, because those of a folded header are in no order. */
+ * bytes, and all are zeros, because libmicrohttpd overwrites the ends of lines with zeros. The addresses are compared
+ * as numbers, because those of a folded header are in no order. */
 static bool only_ends(const char *from, const char *to, uintptr_t lines)
 {
 	uintptr_t n = (uintptr_t)to - (uintptr_t)from;

@@ -171,8 +171,8 @@ static void take_notes(struct loop *l) ON(role_engine)
 		lose_device(l, &e);
 }
 
-/* In a decode worker: hands prompts to the transfer thread. In a prefill worker: queues the reads of parcels that waited
- * for a block, as far as blocks are free now. Does nothing in a unified worker. */
+/* In a decode worker: hands prompts to the transfer thread. In a prefill worker: queues the reads of parcels that
+ * waited for a block, as far as blocks are free now. Does nothing in a unified worker. */
 static void run_handoff(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};

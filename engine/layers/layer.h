@@ -87,8 +87,8 @@ struct layer_ops {
 	/* A list for a test: for each operation of `phases`, the buffers that it reads and writes. The last row is
 	 * OP_END. */
 	const struct phase_order *order;
-	const struct phase_order
-		*resident_order; /* the same for resident groups (struct decode_cut) */
+	/* the same for resident groups (struct decode_cut) */
+	const struct phase_order *resident_order;
 	/* Returns the FLOP of a layer without the products with its weights. NULL: the products with weights are all
 	 * that counts. */
 	double (*flops)(const struct model_config *c, const struct cost_step *s);

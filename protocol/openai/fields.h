@@ -22,7 +22,7 @@ int fields_load(const char *body, size_t len, const struct pace *pace, json_t **
 
 /* Like json_loadb, except that a whole number beyond int64_t becomes a real number, as in JavaScript: JSON schemas of
  * tools have "maximum": 18446744073709551615. New; NULL: *error says why. A reason may also be pace_gives_up (pace
- * NULL: never). If memory ran out, the text of *error is empty. `error` may be NULL. */
+ * NULL: never). An empty text of *error means that memory ran out. `error` may be NULL. */
 json_t *fields_parse(const char *text, size_t len, size_t flags, const struct pace *pace,
 		     json_error_t *error);
 

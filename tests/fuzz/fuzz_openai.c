@@ -38,8 +38,8 @@ static void check_context(const json_t *context)
 		const json_t *m = json_array_get(messages, i);
 		const char *role = json_string_value(json_object_get(m, "role"));
 
-		CHECK(role &&
-		      (i == 0 || role[0] != 's')); /* only the first may be a system message */
+		/* only the first may be a system message */
+		CHECK(role && (i == 0 || role[0] != 's'));
 		CHECK(json_is_string(json_object_get(m, "content")));
 	}
 	CHECK(json_is_boolean(json_object_get(context, "enable_thinking")));
