@@ -235,6 +235,146 @@ TEST(stages)
 	is_int(atomic_load(&connection.wrong), 0, "never resumed awake, never suspended twice");
 }
 
+/* Suspends the connection of a call for which there is no news. */
+static void sleep_call(struct call *c)
+{
+	struct call_news news;
+	struct buf tokens;
+
+	buf_init(&tokens, 1 << 20);
+	do
+		call_take(c, &tokens, suspend, &news);
+	while (!news.slept);
+	buf_release(&tokens);
+}
+
+/* Of several calls that sleep, one is woken, and http wakes the others. */
+TEST(wake_all)
+{
+	struct connection_double connections[4] = {0};
+	struct call *calls[4];
+	int wrong = 0;
+
+	for (int i = 0; i < 4; i++) {
+		calls[i] = new_call(&connections[i]);
+		call_accept(calls[i]);
+		if (i) /* the first call is awake */
+			sleep_call(calls[i]);
+	}
+	call_wake_all(calls, 4);
+	ok(!atomic_load(&connections[1].suspended) && atomic_load(&connections[2].suspended) &&
+		   atomic_load(&connections[3].suspended),
+	   "of the calls that sleep, one is woken");
+	call_wake_all(calls, 4);
+	ok(atomic_load(&connections[2].suspended) && atomic_load(&connections[3].suspended),
+	   "once more: those that http is to wake are left to it");
+	call_close(calls[3]);
+	ok(!atomic_load(&connections[3].suspended), "any thread may wake one of these before");
+	call_wake_others(calls[0]);
+	ok(atomic_load(&connections[2].suspended), "a call that woke by itself wakes no other");
+	call_wake_others(calls[1]);
+	ok(!atomic_load(&connections[2].suspended), "the one that was woken wakes the rest");
+	sleep_call(calls[2]);
+	call_wake_others(calls[1]);
+	ok(atomic_load(&connections[2].suspended), "once");
+	call_wake_all(&calls[2], 1);
+	ok(!atomic_load(&connections[2].suspended), "and it can be woken again");
+	call_wake_all(calls, 0);
+	for (int i = 0; i < 4; i++) {
+		wrong += atomic_load(&connections[i].wrong);
+		call_unref(calls[i]);
+	}
+	is_int(wrong, 0, "never resumed awake, never suspended twice");
+	is_int(atomic_load(&server.calls), 0, "no reference is left");
+}
+
+enum { STREAMS = 5 };
+
+/* Does the engine thread's part for several calls: a token of each in every step. */
+static void *produce_steps(void *arg)
+{
+	struct call **calls = arg, *wake[STREAMS];
+
+	for (int i = 0; i < TOKENS / STREAMS; i++) {
+		struct draw_result draw = {.token = i};
+		uint32_t n = 0;
+
+		for (int k = 0; k < STREAMS; k++) {
+			check(call_push(calls[k], 0, FINISH_NONE, &draw) == 0);
+			if ((i + k) % 4) /* the set of calls differs from step to step */
+				wake[n++] = calls[k];
+		}
+		call_wake_all(wake, n);
+		if (i % 100 == 0)
+			usleep(100);
+	}
+	for (int k = 0; k < STREAMS; k++) {
+		call_end(calls[k]);
+		call_wake(calls[k]);
+	}
+	return NULL;
+}
+
+/* Does the watch thread's part: wakes streams for comments. */
+static void *tick_streams(void *arg)
+{
+	struct call **calls = arg;
+
+	for (int i = 0; i < TOKENS; i++)
+		call_tick(calls[i % STREAMS], UINT64_MAX);
+	return NULL;
+}
+
+/* Three threads as in tigond: whichever of them wakes a call, no wake is lost. */
+TEST(chains)
+{
+	struct connection_double connections[STREAMS] = {0};
+	struct call *calls[STREAMS];
+	pthread_t engine, watch;
+	int n_ended = 0, n_tokens[STREAMS] = {0}, wrong = 0;
+	bool ended[STREAMS] = {0};
+
+	for (int k = 0; k < STREAMS; k++) {
+		calls[k] = new_call(&connections[k]);
+		call_accept(calls[k]);
+	}
+	pthread_create(&engine, NULL, produce_steps, calls);
+	pthread_create(&watch, NULL, tick_streams, calls);
+	while (n_ended < STREAMS) {
+		for (int k = 0; k < STREAMS; k++) {
+			enum finish_reason finish;
+			struct draw_result draw;
+			struct call_news news;
+			struct buf tokens;
+			uint32_t choice;
+			size_t at = 0;
+
+			if (ended[k] || atomic_load(&connections[k].suspended))
+				continue;
+			buf_init(&tokens, SIZE_MAX / 2);
+			call_wake_others(calls[k]);
+			call_take(calls[k], &tokens, suspend, &news);
+			while (call_record(&tokens, &at, &choice, &finish, &draw))
+				check(draw.token == n_tokens[k]++);
+			ended[k] = news.stage == CALL_ENDED;
+			n_ended += ended[k];
+			buf_release(&tokens);
+		}
+	}
+	pthread_join(engine, NULL);
+	pthread_join(watch, NULL);
+	for (int k = 0; k < STREAMS; k++) {
+		check(n_tokens[k] == TOKENS / STREAMS);
+		wrong += atomic_load(&connections[k].wrong);
+		call_wake_others(calls[k]);
+	}
+	for (int k = 0; k < STREAMS; k++)
+		call_unref(calls[k]);
+	ok_all("all tokens of all streams arrive");
+	is_int(wrong, 0, "never resumed awake, never suspended twice");
+	is_int(atomic_load(&server.calls), 0, "no reference is left");
+}
+
 /* The hits of a call: none is reported before it is known, those of its prompts add up, and the first reason for a miss
  * counts. */
 TEST(hit)

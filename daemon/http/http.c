@@ -74,7 +74,13 @@ static void completed(void *cls, struct MHD_Connection *mc, void **state,
 	if (!x)
 		return;
 	*state = NULL;
+	if (!x->http) {
+		free(x);
+		return;
+	}
 	watch_idle(x->http->watch, x->connection);
+	if (x->call)
+		call_wake_others(x->call);
 	/* Nobody gets the rest of the answer, so the engine thread need not compute it. */
 	if (x->call && (code != MHD_REQUEST_TERMINATED_COMPLETED_OK || ends_early(x)))
 		call_abort(x->call);

@@ -300,6 +300,7 @@ static ssize_t read_answer(void *cls, uint64_t pos, char *to, size_t max)
 	size_t n;
 
 	role_begin(&role_http);
+	call_wake_others(x->call);
 	for (;;) {
 		n = drain_out(x, to, max);
 		if (n) {
@@ -455,6 +456,7 @@ enum MHD_Result send_call(struct MHD_Connection *mc, struct exchange *x)
 {
 	enum MHD_Result r = MHD_NO;
 
+	call_wake_others(x->call);
 	for (;;) {
 		if (!take_news(x))
 			return MHD_YES;

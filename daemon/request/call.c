@@ -281,6 +281,56 @@ void call_wake(struct call *c)
 	wake_and_unlock(c);
 }
 
+/* A call in a chain stays suspended until http resumes it, or until another thread wakes it, which then finds it
+ * suspended as ever. So a chain needs a reference to each of its calls, and no more. */
+void call_wake_all(struct call *const *calls, uint32_t n)
+{
+	struct call *chain = NULL;
+
+	while (n) {
+		struct call *c = calls[--n];
+		struct call_shared *s = lock(c);
+
+		if (s->suspended && !s->chained) {
+			s->chained = true;
+			s->next = chain;
+			chain = call_ref(c);
+		}
+		unlock(c);
+	}
+	while (chain) {
+		struct call *c = chain;
+		struct call_shared *s = lock(c);
+
+		chain = s->next;
+		s->chained = false;
+		/* If it is suspended, its connection cannot run before the chain is here. */
+		if (s->suspended) {
+			s->others = chain;
+			chain = NULL;
+		}
+		wake_and_unlock(c);
+		call_unref(c);
+	}
+}
+
+void call_wake_others(struct call *c)
+{
+	struct call *other, *next;
+
+	lock(c);
+	other = c->shared.others;
+	c->shared.others = NULL;
+	unlock(c);
+	for (; other; other = next) {
+		lock(other);
+		next = other->shared.next;
+		other->shared.chained = false;
+		wake_and_unlock(other);
+		call_unref(other);
+	}
+}
+
 bool call_wants_tokens(const struct call *c)
 {
 	return c->text.ask.stream || c->text.ask.n_stops || c->engine.plenty;

@@ -157,6 +157,9 @@ struct call_shared {
 	enum call_stage stage, seen; /* seen: the stage that call_take returned last */
 	bool suspended;		     /* the connection is suspended */
 	bool closing;		     /* call_close was called */
+	bool chained;		     /* the call is in a chain (call_wake_all) */
+	struct call *next;	     /* the next call of that chain */
+	struct call *others;	     /* the chain of calls that http is to wake next */
 	bool control_queued;	     /* the message `control` is in the inbox */
 	bool *stop_wanted;	     /* [n_choices] in the arena: a stop string was found */
 	struct buf tokens;	     /* records (call_record) that http has not taken */
@@ -278,6 +281,16 @@ void call_end(struct call *c);
 
 /* Any thread: resumes the connection if it is suspended. */
 void call_wake(struct call *c);
+
+/* engine: wakes all these calls, but the http thread only once: resumes the connection of one call that sleeps, and
+ * leaves the others to call_wake_others. The system often runs the http thread as soon as a connection is resumed, and
+ * on the engine thread's processor. If that happened for each stream of a step, a thread that computes would often get
+ * the processor in between, and the rest of the streams would get their tokens a step later. */
+void call_wake_all(struct call *const *calls, uint32_t n);
+
+/* http: wakes the calls that call_wake_all left to this one. To be called first whenever libmicrohttpd calls back for
+ * the call's connection. */
+void call_wake_others(struct call *c);
 
 /* Returns whether http must be woken after each step that drew tokens of this call: because they are sent at once (a
  * stream), may complete a stop string, or have become many. */

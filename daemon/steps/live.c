@@ -281,7 +281,7 @@ static void fail_call(struct live *l, struct call *c) ON(role_engine)
 void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t n)
 {
 	uint64_t now = clock_now_ns();
-	uint32_t n_touched = 0;
+	uint32_t n_touched = 0, n_wake = 0;
 
 	for (uint32_t i = 0; i < n; i++)
 		take_event(l, &events[i], now, &n_touched);
@@ -296,6 +296,7 @@ void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t
 		else if (c->engine.broken)
 			stop_call(l, c, METRICS_ERROR);
 		else if (call_wants_tokens(c))
-			call_wake(c);
+			l->touched[n_wake++] = c;
 	}
+	call_wake_all(l->touched, n_wake);
 }
