@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -340,6 +341,13 @@ static int listen_all(struct server *s, struct http_listener *l, uint16_t *ports
 	return r;
 }
 
+static int draw_body_key(struct server *s, struct err *e)
+{
+	if (getrandom(&s->body_key, sizeof(s->body_key), 0) != (ssize_t)sizeof(s->body_key))
+		return err_set(e, EIO, "cannot draw a random key");
+	return 0;
+}
+
 static int run_server(struct server *s, struct err *e)
 {
 	struct transfer_listener transfer = {0};
@@ -355,6 +363,8 @@ static int run_server(struct server *s, struct err *e)
 	int r = settle_options(s, &transfer_keys, cache, sizeof(cache), e);
 
 	s->transfer_listener = &transfer;
+	if (!r)
+		r = draw_body_key(s, e);
 	if (!r && (r = networks_parse(o->trusted_proxy, &trusted, e)) < 0)
 		err_prefix(e, "--trusted-proxy");
 	if (!r)

@@ -26,7 +26,7 @@ enum {
 	/* A body of more bytes is large: its memory is counted, and the text thread for large bodies takes it
 	 * (text.h). */
 	SMALL_BODY = 64 << 10,
-	BODY_SHARES = 128, /* counters of large bodies' bytes, by owner (server_body_share) */
+	BODY_SHARES = 4096, /* counters of large bodies' bytes, by owner (server_body_share) */
 };
 
 struct server {
@@ -38,6 +38,7 @@ struct server {
 	char base_name[256];
 	int64_t started;	     /* seconds since 1970 */
 	uint64_t started_ns;	     /* the same time on the monotonic clock */
+	uint64_t body_key;	     /* random, for server_body_share */
 	struct tuning_table *tuning; /* --tuning, NULL: not given; owned */
 	struct lifecycle *lifecycle;
 	struct transfer_keys *transfer_keys; /* --transfer-key, NULL: not given; borrowed */
@@ -83,10 +84,11 @@ struct server {
 	_Atomic bool trim;
 };
 
-/* Returns the counter of the bytes of an owner's large bodies. Several owners may share a counter. */
+/* Returns the counter of the bytes of an owner's large bodies. Several owners may share a counter. Which ones do depends
+ * on a random key, so a client cannot choose an address with which it shares another client's counter. */
 static inline _Atomic uint64_t *server_body_share(struct server *s, uint64_t owner)
 {
-	return &s->body_bytes_of[mix64(owner) % BODY_SHARES];
+	return &s->body_bytes_of[mix64(mix64(owner ^ s->body_key) + s->body_key) % BODY_SHARES];
 }
 
 /* Notes that a body of this owner had `from` bytes and has `to` bytes now (0: it was freed). The thread that owns the

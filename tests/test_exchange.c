@@ -130,6 +130,29 @@ TEST(memory_is_short)
 	}
 }
 
+/* Owners that share a counter with one key have counters of their own with another. This server is the test's own,
+ * because the http thread reads the key of the other one. */
+TEST(body_shares)
+{
+	enum { OWNERS = 2000 };
+	static _Atomic uint64_t *first[OWNERS];
+	static struct server own;
+	unsigned same = 0, still = 0;
+
+	for (uint64_t i = 0; i < OWNERS; i++)
+		first[i] = server_body_share(&own, i + 1);
+	own.body_key = 1234567;
+	for (uint64_t i = 0; i < OWNERS; i++)
+		for (uint64_t k = 0; k < i; k++)
+			if (first[i] == first[k]) {
+				same++;
+				still += server_body_share(&own, i + 1) ==
+					 server_body_share(&own, k + 1);
+			}
+	ok(same < 600, "%u of 2 million pairs of owners share a counter, about 488 expected", same);
+	ok(still < 10, "%u of them still do with another key", still);
+}
+
 TEST(time_to_read)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
