@@ -59,18 +59,33 @@ bool log_enabled(enum log_level level)
 	return level <= current;
 }
 
-bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX])
+/* Works like log_due, but `most` lines are due in a minute. */
+static bool is_due(struct log_limit *l, uint32_t most, uint64_t now_ns, char more[LOG_MORE_MAX])
 {
-	if (now_ns < l->next_ns) {
+	if (now_ns >= l->next_ns) {
+		l->n_lines = 0;
+		l->next_ns = now_ns + (uint64_t)60 * 1000000000;
+	}
+	if (l->n_lines >= most) {
 		l->n_left_out++;
 		return false;
 	}
+	l->n_lines++;
 	more[0] = 0;
 	if (l->n_left_out)
 		snprintf(more, LOG_MORE_MAX, " (and %" PRIu64 " more before)", l->n_left_out);
 	l->n_left_out = 0;
-	l->next_ns = now_ns + (uint64_t)60 * 1000000000;
 	return true;
+}
+
+bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX])
+{
+	return is_due(l, 1, now_ns, more);
+}
+
+bool log_due_often(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX])
+{
+	return is_due(l, LOG_BURST, now_ns, more);
 }
 
 /* Writes the beginning of a line (priority, or time and level) to `line`. Returns its length. */

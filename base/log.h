@@ -23,17 +23,23 @@ void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
 /* Returns the number of lines dropped since the start of the process. */
 uint64_t log_dropped(void);
 
-/* Limits log lines of one kind, which might flood the log, to one a minute. All zeros at the start. Only one thread
- * uses a struct log_limit. */
+/* Limits log lines of one kind, which might flood the log, to one a minute, or to LOG_BURST. All zeros at the start.
+ * Only one thread uses a struct log_limit. */
 struct log_limit {
 	uint64_t next_ns, n_left_out;
+	uint32_t n_lines; /* lines of the minute that ends at next_ns */
 };
 
-enum { LOG_MORE_MAX = 48 };
+/* LOG_BURST is enough for what a large fleet says when all of it is started, and too little to fill a disk. */
+enum { LOG_MORE_MAX = 48, LOG_BURST = 64 };
 
 /* Returns whether a line may be written now. If so, `more` becomes the text for its end: how many lines were left out
  * since the last line that was written, or "" if none was. If not, counts the line as left out. */
 bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX]) MUST_CHECK;
+
+/* Like log_due, for lines that are normal when they are few: LOG_BURST of them are due in a minute, which begins with
+ * the first one. */
+bool log_due_often(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX]) MUST_CHECK;
 
 /* The lines about the progress of a long work, such as the loading of a model. On a terminal one line with a bar is
  * replaced again and again. Elsewhere there is at most one new line every 5 seconds. Only one thread uses a struct

@@ -329,6 +329,15 @@ TEST(log_limit)
 	ok(log_due(&limit, 60000000001, more), "a minute later one is");
 	is_str(more, " (and 998 more before)", "which says how many there were");
 	ok(log_due(&limit, 200000000000, more) && !more[0], "once");
+	limit = (struct log_limit){0};
+	for (uint64_t i = 0; i < 1000; i++)
+		check(log_due_often(&limit, 1 + i, more) == (i < LOG_BURST));
+	ok_all("of lines that are normal some are due each minute");
+	ok(log_due_often(&limit, 60000000001, more), "and again a minute after the first");
+	is_str(more, " (and 936 more before)", "with the number of the others");
+	for (uint64_t i = 1; i < 1000; i++)
+		check(log_due_often(&limit, 60000000001 + i, more) == (i < LOG_BURST));
+	ok_all("as many as before");
 }
 
 TEST_MAIN()

@@ -85,6 +85,37 @@ TEST(patience)
 	delivery_free(r);
 }
 
+TEST(whole)
+{
+	struct delivery *r = waiting(130, 0, 1);
+	uint64_t now = 0;
+
+	delivery_set_patience(r, 10 * SECOND);
+	check(delivery_deadline(r) == 10 * SECOND && !delivery_drags(r, 10 * SECOND));
+	for (uint32_t i = 0; i < 8; i++) {
+		const struct wire_run piece = run(i < 6 ? 0 : 2, i / 3 % 2, i % 3, 1);
+		const struct wire_window w = {.sequence = i,
+					      .n_layers = 3,
+					      .n_runs = 1,
+					      .runs = &piece};
+		struct err e = {0};
+
+		now += 9 * SECOND;
+		check(!delivery_tick(r, now));
+		check(delivery_receive(r, &w, now, &e) == DELIVERY_TAKEN);
+	}
+	ok_all("each piece comes within the patience");
+	ok(delivery_deadline(r) == 80 * SECOND, "but all of it has to come in eight times that");
+	ok(!delivery_drags(r, 80 * SECOND - 1) && delivery_drags(r, 80 * SECOND), "else it drags");
+	delivery_wait_anew(r, 74 * SECOND);
+	ok(delivery_deadline(r) == 82 * SECOND, "a stop of this worker does not count");
+	ok(!delivery_tick(r, 82 * SECOND - 1) && delivery_tick(r, 82 * SECOND), "then it fails");
+	is_str(delivery_error(r)->text, "the prefill worker did not send all of it in 80 s",
+	       "and says why");
+	ok(!delivery_drags(r, 90 * SECOND), "one that has ended does not drag");
+	delivery_free(r);
+}
+
 TEST(way)
 {
 	struct delivery *r = receiver(130, 64, 2), *s;
@@ -363,7 +394,7 @@ struct model {
 	uint32_t n_pieces;
 	uint32_t sequences[WINDOWS_MAX];
 	uint32_t n_sequences;
-	uint64_t bytes, expected_bytes, progress;
+	uint64_t bytes, expected_bytes, progress, began;
 	uint32_t n_prompt, n_have, n_choices;
 	enum delivery_status status, heard;
 	bool drawn;
@@ -568,7 +599,9 @@ static void compare(const struct delivery *r, const struct model *m)
 	if (m->status == DELIVERY_SUCCESS)
 		check(c.bytes == c.expected_bytes && c.pieces == c.expected_pieces && m->drawn);
 	else
-		check(delivery_deadline(r) == m->progress + DELIVERY_RECEIVE_TIMEOUT_NS);
+		check(delivery_deadline(r) ==
+		      MIN(m->progress + DELIVERY_RECEIVE_TIMEOUT_NS,
+			  m->began + DELIVERY_WHOLE * DELIVERY_RECEIVE_TIMEOUT_NS));
 }
 
 static void receive_random(struct delivery *r, struct model *m, const struct cut *c, uint32_t i,
@@ -634,7 +667,7 @@ TEST(random)
 
 		model_new(&m);
 		cut_windows(&m, &c);
-		m.progress = now;
+		m.progress = m.began = now;
 		check(delivery_new_receiver(++n_deliveries, &m.layout, m.n_prompt, m.n_have,
 					    m.n_choices, now, &r, &e) == 0);
 		if (!r)
@@ -669,7 +702,9 @@ TEST(random)
 
 				now += random_below(wild ? 400 : 310) * SECOND;
 				late = m.status < DELIVERY_SUCCESS &&
-				       now - m.progress >= DELIVERY_RECEIVE_TIMEOUT_NS;
+				       (now - m.progress >= DELIVERY_RECEIVE_TIMEOUT_NS ||
+					now - m.began >=
+						DELIVERY_WHOLE * DELIVERY_RECEIVE_TIMEOUT_NS);
 				if (late) {
 					m.status = DELIVERY_FAILED;
 					n_timeouts++;

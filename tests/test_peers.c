@@ -340,6 +340,21 @@ TEST(silence)
 	check(peers_overdue(p, 0, now + 1, now + 99 * SECOND));
 	check(peers_hello(p, 0, &other, now + 100 * SECOND));
 	ok(is_candidate(p, 0), "another process is not silent");
+	now += 101 * SECOND;
+	check(peers_sent(p, 0, NULL, 0, 10) == 0 && peers_overdue(p, 0, now - SECOND, now));
+	peers_done(p, 0, 10);
+	other = hello(10, 100);
+	check(peers_hello(p, 0, &other, now + SECOND));
+	ok(!is_candidate(p, 0), "but a third one is, when the second has not answered either");
+	other = hello(11, 100);
+	check(peers_hello(p, 0, &other, now + PEERS_SILENT_MAX_NS));
+	ok(is_candidate(p, 0), "unless ten minutes have passed");
+	now += PEERS_SILENT_MAX_NS;
+	check(!peers_answered(p, 0, now) && peers_overdue(p, 0, now + 1, now + SECOND));
+	other = hello(12, 100);
+	check(peers_hello(p, 0, &other, now + 2 * SECOND));
+	ok(is_candidate(p, 0), "or a prompt was answered");
+	ok_all("processes that follow each other");
 	peers_free(p);
 }
 

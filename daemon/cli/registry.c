@@ -44,7 +44,8 @@ struct registry {
 	struct buf out; /* the frame that is being sent */
 	uint64_t now_ns;
 	bool full; /* a log line has said that the table is full */
-	struct log_limit said_version;
+	struct log_limit said_version, said_full;
+	struct log_limit said_moves; /* of lines about workers that come and go */
 };
 
 #define AT(member) offsetof(struct registry_options, member)
@@ -84,8 +85,16 @@ static const char *reason_to_refuse(const struct registry *g, const struct wire_
 		       : "its key is not on the list";
 }
 
+/* Returns whether a line about a worker that came or went may be written now; more as in log_due. A sender can announce
+ * a worker and take it back as often as it likes. */
+static bool may_say(struct registry *g, char more[LOG_MORE_MAX])
+{
+	return log_due_often(&g->said_moves, g->now_ns, more);
+}
+
 static void hear_announce(struct registry *g, const struct wire_announce *a)
 {
+	char more[LOG_MORE_MAX];
 	const char *why = reason_to_refuse(g, &a->peer), *role = role_name(a->role);
 
 	if (why) {
@@ -95,18 +104,22 @@ static void hear_announce(struct registry *g, const struct wire_announce *a)
 	switch (registry_table_announce(g->table, a, g->now_ns)) {
 	case REGISTRY_NOTHING: break;
 	case REGISTRY_CAME:
-		log_info("registry: %s worker %s has come", role, a->peer.endpoint);
+		if (may_say(g, more))
+			log_info("registry: %s worker %s has come%s", role, a->peer.endpoint, more);
 		break;
 	case REGISTRY_REPLACED:
-		log_info("registry: %s worker %s was started again", role, a->peer.endpoint);
+		if (may_say(g, more))
+			log_info("registry: %s worker %s was started again%s", role,
+				 a->peer.endpoint, more);
 		break;
 	case REGISTRY_LEFT:
-		log_info("registry: %s worker %s has left", role, a->peer.endpoint);
+		if (may_say(g, more))
+			log_info("registry: %s worker %s has left%s", role, a->peer.endpoint, more);
 		break;
 	case REGISTRY_FULL:
-		if (!g->full)
-			log_warning("registry: there are %d workers already, no more are taken",
-				    WIRE_PEERS_MAX);
+		if (!g->full && log_due(&g->said_full, g->now_ns, more))
+			log_warning("registry: there are %d workers already, no more are taken%s",
+				    WIRE_PEERS_MAX, more);
 		g->full = true;
 		return;
 	}
@@ -162,10 +175,12 @@ static void take_messages(struct registry *g)
 static void expire_workers(struct registry *g)
 {
 	struct wire_announce gone;
+	char more[LOG_MORE_MAX];
 
 	while (registry_table_expire(g->table, g->now_ns, &gone)) {
-		log_info("registry: %s worker %s is not heard of any more", role_name(gone.role),
-			 gone.peer.endpoint);
+		if (may_say(g, more))
+			log_info("registry: %s worker %s is not heard of any more%s",
+				 role_name(gone.role), gone.peer.endpoint, more);
 		g->full = false;
 	}
 }

@@ -146,11 +146,18 @@ static int check_worker(const struct directory *d, const struct wire_peer *p,
 	return 0;
 }
 
+/* Returns whether a line about the registry's lists may be written now; more as in log_due. A registry can list one
+ * thing and its contrary as often as it likes. */
+static bool may_say(struct directory *d, char more[LOG_MORE_MAX])
+{
+	return log_due_often(&d->said, d->worker->now_ns, more);
+}
+
 /* Connects to a listed worker and returns its peer. PEERS_MAX with a sentence: the worker is not usable. */
 static uint32_t connect_to(struct directory *d, const struct wire_peer *p, struct err *e)
 	ON(role_transfer)
 {
-	char key[TRANSFER_KEY_TEXT];
+	char key[TRANSFER_KEY_TEXT], more[LOG_MORE_MAX];
 	uint32_t peer;
 
 	if (check_worker(d, p, key, e) < 0 ||
@@ -159,7 +166,8 @@ static uint32_t connect_to(struct directory *d, const struct wire_peer *p, struc
 		return PEERS_MAX;
 	d->entries[peer] = (struct directory_entry){.found = true, .listed = true};
 	memcpy(d->entries[peer].key, p->curve_key, WIRE_CURVE_KEY);
-	log_info("transfer: the registry knows of %s", p->endpoint);
+	if (may_say(d, more))
+		log_info("transfer: the registry knows of %s%s", p->endpoint, more);
 	return peer;
 }
 
@@ -175,14 +183,14 @@ static void take_key(struct directory *d, uint32_t peer, const struct wire_peer 
 	ON(role_transfer)
 {
 	struct worker *w = d->worker;
-	char key[TRANSFER_KEY_TEXT];
+	char key[TRANSFER_KEY_TEXT], more[LOG_MORE_MAX];
 
 	if (!w->config.keys || is_registered(d, peer) ||
 	    transfer_keys_name(w->config.keys, p->endpoint) || check_worker(d, p, key, NULL) < 0)
 		return;
-	if (port_set_key(w->port, d->peers->receiving.link_of_peer[peer], key))
-		log_info("transfer: connecting to %s with the key that the registry knows",
-			 p->endpoint);
+	if (port_set_key(w->port, d->peers->receiving.link_of_peer[peer], key) && may_say(d, more))
+		log_info("transfer: connecting to %s with the key that the registry knows%s",
+			 p->endpoint, more);
 }
 
 /* Handles one worker of the list. Returns its peer if that peer is known from the registry. PEERS_MAX: an option named
@@ -222,11 +230,13 @@ static bool is_double(struct directory *d, uint32_t peer) ON(role_transfer)
  * fleet of several models, so the line is a warning only if the list has no worker of our model. */
 static void note_others(struct directory *d, uint32_t n, uint32_t n_listed) ON(role_transfer)
 {
-	if (n > d->n_other)
+	char more[LOG_MORE_MAX];
+
+	if (n > d->n_other && may_say(d, more))
 		log_write(n == n_listed ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
 			  "transfer: the registry knows %u prefill worker%s of another model, "
-			  "--page-size or --dtype: %s used",
-			  n, n == 1 ? "" : "s", n == 1 ? "it is not" : "none of them is");
+			  "--page-size or --dtype: %s used%s",
+			  n, n == 1 ? "" : "s", n == 1 ? "it is not" : "none of them is", more);
 	d->n_other = n;
 }
 
@@ -260,6 +270,7 @@ static void hear_peers(struct directory *d, const struct wire_peers *list) ON(ro
 {
 	bool listed[PEERS_MAX + 1] = {false};
 	uint32_t n_unfit = 0, n_other = 0;
+	char more[LOG_MORE_MAX];
 	struct err e = {0};
 
 	for (uint32_t i = 0; i < list->n_peers; i++) {
@@ -276,9 +287,9 @@ static void hear_peers(struct directory *d, const struct wire_peers *list) ON(ro
 		}
 	}
 	/* logged only when there are more unusable workers than in the last list */
-	if (n_unfit > d->n_unfit)
-		log_warning("transfer: the registry knows %u worker%s that cannot be used; %s",
-			    n_unfit, n_unfit == 1 ? "" : "s", e.text);
+	if (n_unfit > d->n_unfit && may_say(d, more))
+		log_warning("transfer: the registry knows %u worker%s that cannot be used; %s%s",
+			    n_unfit, n_unfit == 1 ? "" : "s", e.text, more);
 	d->n_unfit = n_unfit;
 	note_others(d, n_other, list->n_peers);
 	for (uint32_t peer = 0; peer < PEERS_MAX; peer++)

@@ -30,8 +30,9 @@ struct directory {
 	bool left;				   /* directory_leave was called */
 	struct wire_peer self;			   /* prefill: this worker, as announced */
 	struct directory_entry entries[PEERS_MAX]; /* decode: by peer */
-	uint32_t n_unfit; /* workers of the last list that have our model and cannot be used */
-	uint32_t n_other; /* workers of the last list that have another model */
+	uint32_t n_unfit;      /* workers of the last list that have our model and cannot be used */
+	uint32_t n_other;      /* workers of the last list that have another model */
+	struct log_limit said; /* of lines about the registry's lists */
 };
 
 /* Begins to connect to the registry of the options, if they name one. peers: the peers of a decode worker; NULL: this

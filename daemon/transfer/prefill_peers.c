@@ -23,7 +23,7 @@ int prefill_peers_add(struct prefill_peers *p, const char *endpoint, const char 
 	}
 	r->link_of_peer[peer] = link;
 	r->peer_of_link[link] = peer;
-	p->links[link] = (struct prefill_link){0};
+	p->links[link] = (struct prefill_link){.said = p->links[link].said};
 	worker_forget_link(w, link);
 	*ret_peer = peer;
 	return 0;
@@ -52,8 +52,11 @@ void prefill_peers_remove(struct prefill_peers *p, uint32_t peer, const char *wh
 {
 	struct receiving *r = &p->receiving;
 	uint32_t link = r->link_of_peer[peer];
+	char more[LOG_MORE_MAX];
 
-	log_info("transfer: disconnecting from %s: %s", receiving_peer_name(r, peer), why);
+	if (log_due_often(&p->said_removed, r->worker->now_ns, more))
+		log_info("transfer: disconnecting from %s: %s%s", receiving_peer_name(r, peer), why,
+			 more);
 	receiving_fail_peer(r, peer, EHOSTUNREACH, why);
 	port_disconnect(r->worker->port, link);
 	r->peer_of_link[link] = PEERS_MAX;
@@ -72,20 +75,29 @@ static const char *name_of(const struct prefill_peers *p, uint32_t peer)
 	return receiving_peer_name(&p->receiving, peer);
 }
 
+/* Returns whether a line about what a peer says may be written now; more as in log_due. A peer can say one thing and
+ * its contrary as often as it likes. */
+static bool may_say(struct prefill_peers *p, uint32_t peer, char more[LOG_MORE_MAX])
+{
+	return log_due_often(&link_of(p, peer)->said, p->receiving.worker->now_ns, more);
+}
+
 static void hear_hello(struct prefill_peers *p, uint32_t peer, const struct wire_hello *h)
 	ON(role_transfer)
 {
 	struct receiving *r = &p->receiving;
 	struct worker *w = r->worker;
 	struct peer_info before;
+	char more[LOG_MORE_MAX];
 	struct err e = {0};
 
 	peers_get(r->peers, peer, &before);
 	if (h->role != WIRE_PREFILL)
 		err_set(&e, EINVAL, "it is no prefill worker");
 	if (e.code || !wire_hello_fits(&w->hello, h, &e)) {
-		if (strcmp(before.refusal, e.text) != 0)
-			log_warning("transfer: %s is not used: %s", before.endpoint, e.text);
+		if (strcmp(before.refusal, e.text) != 0 && may_say(p, peer, more))
+			log_warning("transfer: %s is not used: %s%s", before.endpoint, e.text,
+				    more);
 		peers_refuse(r->peers, peer, w->now_ns, e.text);
 		/* The peer may have another model now. So data that come after this HELLO are not used. */
 		receiving_fail_peer(r, peer, EHOSTUNREACH, "it does not fit any more");
@@ -94,7 +106,8 @@ static void hear_hello(struct prefill_peers *p, uint32_t peer, const struct wire
 	if (peers_hello(r->peers, peer, h, w->now_ns))
 		receiving_fail_peer(r, peer, EHOSTUNREACH, "it was started again");
 	if (before.state != PEER_REGISTERED) {
-		log_info("transfer: %s is there", before.endpoint);
+		if (may_say(p, peer, more))
+			log_info("transfer: %s is there%s", before.endpoint, more);
 		worker_forget_link(w, r->link_of_peer[peer]);
 		link_of(p, peer)->leaves = false;
 	}
@@ -104,9 +117,10 @@ static void hear_hello(struct prefill_peers *p, uint32_t peer, const struct wire
 static void note_leaving(struct prefill_peers *p, uint32_t peer) ON(role_transfer)
 {
 	struct prefill_link *l = link_of(p, peer);
+	char more[LOG_MORE_MAX];
 
-	if (!l->leaves)
-		log_info("transfer: %s is shutting down", name_of(p, peer));
+	if (!l->leaves && may_say(p, peer, more))
+		log_info("transfer: %s is shutting down%s", name_of(p, peer), more);
 	l->leaves = true;
 }
 
@@ -139,7 +153,7 @@ static void hear_refuse(struct prefill_peers *p, uint32_t peer, const struct wir
 	ON(role_transfer)
 {
 	struct receiving *r = &p->receiving;
-	char text[WIRE_TEXT_MAX + 1];
+	char text[WIRE_TEXT_MAX + 1], more[LOG_MORE_MAX];
 	struct peer_info before;
 
 	switch (refuse->code) {
@@ -152,8 +166,8 @@ static void hear_refuse(struct prefill_peers *p, uint32_t peer, const struct wir
 	}
 	peers_get(r->peers, peer, &before);
 	wire_text(refuse->text, refuse->n_text, text, sizeof(text));
-	if (strcmp(before.refusal, text) != 0)
-		log_warning("transfer: %s refuses: %s", before.endpoint, text);
+	if (strcmp(before.refusal, text) != 0 && may_say(p, peer, more))
+		log_warning("transfer: %s refuses: %s%s", before.endpoint, text, more);
 	peers_refuse(r->peers, peer, r->worker->now_ns, text);
 	receiving_fail_peer(r, peer, EHOSTUNREACH, "it refuses");
 }
@@ -194,6 +208,7 @@ void prefill_peers_lost(struct prefill_peers *p, const bool lost[PORT_OUTGOING])
 
 	for (uint32_t i = 0; i < PORT_OUTGOING; i++) {
 		uint32_t peer = r->peer_of_link[i];
+		char more[LOG_MORE_MAX];
 
 		if (!lost[i] || peer == PEERS_MAX || !peers_lost(r->peers, peer, r->worker->now_ns))
 			continue;
@@ -201,7 +216,9 @@ void prefill_peers_lost(struct prefill_peers *p, const bool lost[PORT_OUTGOING])
 			receiving_fail_peer(r, peer, ESHUTDOWN, "it has shut down");
 			continue;
 		}
-		log_warning("transfer: the connection to %s broke", name_of(p, peer));
+		if (may_say(p, peer, more))
+			log_warning("transfer: the connection to %s broke%s", name_of(p, peer),
+				    more);
 		receiving_fail_peer(r, peer, EHOSTUNREACH, "the connection broke");
 	}
 }

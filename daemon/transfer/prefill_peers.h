@@ -11,7 +11,11 @@ struct prefill_peers {
 		uint64_t silent_ns;
 		bool said_silent; /* the log says that nothing comes from the peer */
 		bool leaves;	  /* the peer has said that it shuts down */
+		/* of lines about what the peer says; the next peer of the link gets it as it is, so that peers that are
+		 * added again and again do not flood the log */
+		struct log_limit said;
 	} links[PORT_OUTGOING];
+	struct log_limit said_removed;
 };
 
 /* Begins to connect to the prefill workers that --prefill names. */

@@ -271,45 +271,51 @@ static void note_data(struct receiving *r, struct attempt *a, zmq_msg_t *head, z
 	note_send(r->worker, n);
 }
 
-static void hear_window(struct receiving *r, struct attempt *a, const struct wire_window *window,
-			zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer)
+/* hear_window and hear_status return a delivery_verdict, or -errno when the message has made the delivery fail. */
+static int hear_window(struct receiving *r, struct attempt *a, const struct wire_window *window,
+		       zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer)
 {
 	struct worker *w = r->worker;
 	struct err e = {0};
+	int verdict = wire_window_fits(window, zmq_msg_size(body), &e);
 
-	if (wire_window_fits(window, zmq_msg_size(body), &e) < 0)
+	if (verdict < 0) {
 		delivery_fail(a->delivery, w->now_ns, e.code, "%s", e.text);
-	else if (delivery_receive(a->delivery, window, w->now_ns, &e) == DELIVERY_TAKEN) {
+		return verdict;
+	}
+	verdict = delivery_receive(a->delivery, window, w->now_ns, &e);
+	if (verdict == DELIVERY_TAKEN) {
 		trace_write(&w->trace, w->now_ns, "received", delivery_id(a->delivery), window);
 		note_data(r, a, head, body);
 	}
+	return verdict;
 }
 
-static void hear_status(struct receiving *r, struct attempt *a, const struct wire_status *s)
+static int hear_status(struct receiving *r, struct attempt *a, const struct wire_status *s)
 	ON(role_transfer)
 {
 	struct err e = {0};
-
 	/* delivery_hear lets the delivery fail if the status is not allowed now. */
-	(void)!delivery_hear(a->delivery, s, r->worker->now_ns, &e);
+	int verdict = delivery_hear(a->delivery, s, r->worker->now_ns, &e);
+
 	/* Messages arrive in order, so data that are missing when Success comes will never come. If the delivery has
 	 * ended, delivery_fail does nothing. */
 	if (s->status == DELIVERY_SUCCESS)
 		delivery_fail(a->delivery, r->worker->now_ns, EPROTO,
 			      "the prefill worker said Success before all of it was here");
+	return verdict;
 }
 
 void receiving_hear(struct receiving *r, struct attempt *a, const struct wire_message *m,
 		    zmq_msg_t *head, zmq_msg_t *body)
 {
 	uint32_t peer = peer_of(r, a);
+	int verdict = m->type == WIRE_WINDOW ? hear_window(r, a, &m->window, head, body)
+					     : hear_status(r, a, &m->status);
 
-	if (peers_answered(r->peers, peer, r->worker->now_ns))
+	/* An ignored message brings nothing, so a peer that only repeats itself still counts as silent. */
+	if (verdict != DELIVERY_IGNORED && peers_answered(r->peers, peer, r->worker->now_ns))
 		log_info("transfer: %s answers prompts again", receiving_peer_name(r, peer));
-	if (m->type == WIRE_WINDOW)
-		hear_window(r, a, &m->window, head, body);
-	else
-		hear_status(r, a, &m->status);
 	if (delivery_status(a->delivery) == DELIVERY_SUCCESS)
 		end_complete(r, a);
 	else if (delivery_status(a->delivery) == DELIVERY_FAILED)
@@ -322,16 +328,22 @@ void receiving_hear(struct receiving *r, struct attempt *a, const struct wire_me
  * stopped. */
 #define STOPPED_NS ((uint64_t)3 * 1000000000)
 
-/* Returns a peer at which an attempt is overdue, and which is silent from now on. PEERS_MAX: there is none. */
-static uint32_t next_silent(struct receiving *r) ON(role_transfer)
+/* Returns a peer at which an attempt is overdue, and which is silent from now on. *ret_drags: the attempt is overdue
+ * although data still come. PEERS_MAX: there is none. */
+static uint32_t next_silent(struct receiving *r, bool *ret_drags) ON(role_transfer)
 {
 	uint64_t now_ns = r->worker->now_ns;
 
-	list_for_each (a, &r->worker->attempts, struct attempt, node)
-		if (delivery_deadline(a->delivery) <= now_ns &&
-		    peers_overdue(r->peers, peer_of(r, a), delivery_waits_since(a->delivery),
-				  now_ns))
+	list_for_each (a, &r->worker->attempts, struct attempt, node) {
+		uint64_t since_ns = delivery_waits_since(a->delivery);
+
+		if (delivery_deadline(a->delivery) > now_ns)
+			continue;
+		*ret_drags = delivery_drags(a->delivery, now_ns);
+		/* Data that came for other prompts do not excuse a peer that never comes to an end with one. */
+		if (peers_overdue(r->peers, peer_of(r, a), *ret_drags ? now_ns : since_ns, now_ns))
 			return peer_of(r, a);
+	}
 	return PEERS_MAX;
 }
 
@@ -340,6 +352,7 @@ uint64_t receiving_tick(struct receiving *r)
 	struct worker *w = r->worker;
 	/* After a stop, the messages that came meanwhile may not be read yet, so no attempt counts as overdue. */
 	bool stopped = r->ticked_ns && w->now_ns - r->ticked_ns > STOPPED_NS;
+	bool drags;
 	uint64_t next;
 	uint32_t peer;
 
@@ -349,11 +362,14 @@ uint64_t receiving_tick(struct receiving *r)
 			delivery_wait_anew(a->delivery, w->now_ns);
 		set_patience(r, a);
 	}
-	while ((peer = next_silent(r)) != PEERS_MAX) {
-		log_warning("transfer: %s answers PINGs, but no prompt: it gets no prompts for a "
-			    "while",
-			    receiving_peer_name(r, peer));
-		receiving_fail_peer(r, peer, ETIMEDOUT, "it answers no prompt");
+	while ((peer = next_silent(r, &drags)) != PEERS_MAX) {
+		log_warning("transfer: %s %s: it gets no prompts for a while",
+			    receiving_peer_name(r, peer),
+			    drags ? "sends a prompt's data, but not all of them in time"
+				  : "answers PINGs, but no prompt");
+		receiving_fail_peer(r, peer, ETIMEDOUT,
+				    drags ? "it does not send all of a prompt's data in time"
+					  : "it answers no prompt");
 	}
 	next = attempts_tick(w);
 	receiving_end_failed(r);

@@ -39,10 +39,13 @@ void sending_close(struct sending *s)
 static void end_failed(struct sending *s, struct attempt *a) ON(role_transfer)
 {
 	struct wire_message m = {.type = WIRE_STATUS, .delivery = delivery_id(a->delivery)};
+	char more[LOG_MORE_MAX];
 
 	delivery_failed_status(a->delivery, &m.status);
 	(void)!worker_say(s->worker, a->link, &m, NULL);
-	log_info("transfer: a prompt of a decode worker: %s", delivery_error(a->delivery)->text);
+	if (log_due_often(&s->said_failed, s->worker->now_ns, more))
+		log_info("transfer: a prompt of a decode worker: %s%s",
+			 delivery_error(a->delivery)->text, more);
 	atomic_fetch_add(&s->worker->config.counters->prompts_failed, 1);
 	attempt_end(s->worker, a, NOTE_DROPPED);
 }
@@ -231,10 +234,15 @@ static void name_pages(struct sending *s, struct attempt *a, const struct wire_p
 	}
 }
 
-static int check_prepare(const struct sending *s, const struct wire_prepare *p, struct err *e)
+/* -EAGAIN: the prompt is refused before it was begun, so the decode worker asks another peer or computes it itself. */
+static int check_prepare(struct sending *s, uint32_t link, const struct wire_prepare *p,
+			 struct err *e) ON(role_transfer)
 {
 	const struct wire_hello *h = &s->worker->hello;
 
+	if (attempts_count(s->worker, link) >= s->worker->config.n_prompts_of_peer)
+		return err_set(e, EAGAIN, "%u prompts of this decode worker are here already",
+			       s->worker->config.n_prompts_of_peer);
 	if (atomic_load(&s->worker->n_asked) >= ASKED_MAX)
 		return err_set(e, EAGAIN, "too many prompts come at once");
 	if (p->n_tokens > (uint64_t)h->n_pages * h->layout.page_tokens)
@@ -253,7 +261,7 @@ static int new_attempt(struct sending *s, uint32_t link, const struct wire_messa
 	struct transfer_note *n = NULL;
 	struct attempt *a = NULL;
 	struct delivery *d;
-	int r = check_prepare(s, &m->prepare, e);
+	int r = check_prepare(s, link, &m->prepare, e);
 
 	if (r < 0)
 		return r;

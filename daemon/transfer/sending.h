@@ -14,6 +14,7 @@ struct sending {
 	/* struct transfer_parcel that ZeroMQ has sent or dropped; pushed by ZeroMQ's threads, or by the transfer thread
 	 * if a parcel cannot be sent */
 	struct queue returned;
+	struct log_limit said_failed;
 };
 
 int sending_open(struct sending *s, struct worker *w, struct err *e) MUST_CHECK;

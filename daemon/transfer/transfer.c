@@ -34,6 +34,7 @@ struct transfer {
 	struct prefill_peers prefill; /* used by a decode worker alone */
 	struct decode_peers decode;   /* used by a prefill worker alone */
 	struct directory directory;
+	struct log_limit said_unreadable;
 };
 
 /* ---- the engine thread ---- */
@@ -191,6 +192,7 @@ static void hear_unreadable(struct transfer *t, uint32_t link, zmq_msg_t *head, 
 {
 	uint64_t delivery = wire_delivery(zmq_msg_data(head), zmq_msg_size(head));
 	struct attempt *a = delivery ? attempt_of_delivery(&t->worker, link, delivery) : NULL;
+	char more[LOG_MORE_MAX];
 
 	/* A message that concerns no attempt is logged at level debug only, so that a peer cannot fill the log. */
 	if (!a) {
@@ -199,7 +201,8 @@ static void hear_unreadable(struct transfer *t, uint32_t link, zmq_msg_t *head, 
 			decode_peers_unreadable(&t->decode, link, delivery, e);
 		return;
 	}
-	log_warning("transfer: a message that cannot be read: %s", e->text);
+	if (log_due_often(&t->said_unreadable, t->worker.now_ns, more))
+		log_warning("transfer: a message that cannot be read: %s%s", e->text, more);
 	delivery_fail(a->delivery, t->worker.now_ns, EBADMSG, "a message cannot be read: %s",
 		      e->text);
 	end_failed(t);

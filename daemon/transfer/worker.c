@@ -144,15 +144,19 @@ void worker_reached(struct worker *w, uint32_t link, bool reached)
 
 void worker_other_version(struct worker *w, uint32_t link, const struct err *why)
 {
-	if (!w->outgoing[link].said_version)
-		log_warning("transfer: %s is not understood: %s", port_endpoint(w->port, link),
-			    why->text);
+	char more[LOG_MORE_MAX];
+
+	if (!w->outgoing[link].said_version &&
+	    log_due_often(&w->outgoing[link].due_version, w->now_ns, more))
+		log_warning("transfer: %s is not understood: %s%s", port_endpoint(w->port, link),
+			    why->text, more);
 	w->outgoing[link].said_version = true;
 }
 
 void worker_forget_link(struct worker *w, uint32_t link)
 {
-	memset(&w->outgoing[link], 0, sizeof(w->outgoing[link]));
+	w->outgoing[link].unreached_ns = 0;
+	w->outgoing[link].said_version = false;
 }
 
 void worker_key_assumed(const struct worker *w, const char *option, const char *endpoint)
@@ -217,6 +221,15 @@ struct attempt *attempt_of_number(struct worker *w, uint64_t number)
 		if (a->number == number)
 			return a;
 	return NULL;
+}
+
+uint32_t attempts_count(struct worker *w, uint32_t link)
+{
+	uint32_t n = 0;
+
+	list_for_each (a, &w->attempts, struct attempt, node)
+		n += a->link == link;
+	return n;
 }
 
 void attempts_fail(struct worker *w, uint32_t link, int code, const char *why)

@@ -73,7 +73,8 @@ struct worker {
 		/* time of the first message that could not be sent, since one was sent or the link was connected again;
 		 * 0: none */
 		uint64_t unreached_ns;
-		bool said_version; /* it was logged that the peer has another version */
+		bool said_version;	      /* it was logged that the peer has another version */
+		struct log_limit due_version; /* of that line; worker_forget_link keeps it */
 	} outgoing[PORT_OUTGOING];
 };
 
@@ -139,6 +140,9 @@ void attempt_end(struct worker *w, struct attempt *a, enum transfer_note_type ty
 struct attempt *attempt_of_delivery(struct worker *w, uint32_t link, uint64_t delivery)
 	ON(role_transfer);
 struct attempt *attempt_of_number(struct worker *w, uint64_t number) ON(role_transfer);
+
+/* Returns how many attempts a link has. */
+uint32_t attempts_count(struct worker *w, uint32_t link) ON(role_transfer);
 
 /* Fails all deliveries of a link; PORT_NONE: of all links. The caller then ends their attempts
  * (attempt_next_failed). */

@@ -27,9 +27,10 @@ struct delivery {
 	uint32_t n_cached;
 
 	/* receiver */
-	uint64_t patience_ns;	    /* of delivery_set_patience; 0: it was not called */
-	uint64_t *sequences;	    /* bit i: WINDOW i came; owned, NULL after the end */
-	uint64_t end_sequence;	    /* the highest number of a WINDOW that came, plus 1 */
+	uint64_t patience_ns;  /* of delivery_set_patience; 0: it was not called */
+	uint64_t began_ns;     /* when it was made, plus the time of stops (delivery_wait_anew) */
+	uint64_t *sequences;   /* bit i: WINDOW i came; owned, NULL after the end */
+	uint64_t end_sequence; /* the highest number of a WINDOW that came, plus 1 */
 	enum delivery_status heard; /* the highest status that the peer sent */
 	uint32_t announced_windows; /* n_windows of the peer's Success */
 
@@ -115,8 +116,10 @@ uint64_t delivery_waits_since(const struct delivery *d)
 
 void delivery_wait_anew(struct delivery *d, uint64_t now_ns)
 {
-	if (!delivery_over(d))
-		d->progress_ns = now_ns;
+	if (delivery_over(d))
+		return;
+	d->began_ns += now_ns - d->progress_ns;
+	d->progress_ns = now_ns;
 }
 
 static uint64_t patience(const struct delivery *d)
@@ -124,12 +127,23 @@ static uint64_t patience(const struct delivery *d)
 	return d->patience_ns ? d->patience_ns : DELIVERY_RECEIVE_TIMEOUT_NS;
 }
 
+/* Returns the time at which all of a receiver's delivery has to be here. */
+static uint64_t end_of_whole(const struct delivery *d)
+{
+	return d->began_ns + DELIVERY_WHOLE * patience(d);
+}
+
+bool delivery_drags(const struct delivery *d, uint64_t now_ns)
+{
+	return !d->sends && !delivery_over(d) && now_ns >= end_of_whole(d);
+}
+
 uint64_t delivery_deadline(const struct delivery *d)
 {
 	if (delivery_over(d))
 		return UINT64_MAX;
 	if (!d->sends)
-		return d->progress_ns + patience(d);
+		return MIN(d->progress_ns + patience(d), end_of_whole(d));
 	return d->n_out > d->n_sent ? d->progress_ns + DELIVERY_SEND_TIMEOUT_NS : UINT64_MAX;
 }
 
@@ -137,7 +151,11 @@ bool delivery_tick(struct delivery *d, uint64_t now_ns)
 {
 	if (now_ns < delivery_deadline(d) || delivery_over(d))
 		return false;
-	if (!d->sends)
+	if (delivery_drags(d, now_ns))
+		delivery_fail(d, now_ns, ETIMEDOUT,
+			      "the prefill worker did not send all of it in %" PRIu64 " s",
+			      DELIVERY_WHOLE * patience(d) / 1000000000);
+	else if (!d->sends)
 		delivery_fail(d, now_ns, ETIMEDOUT,
 			      "nothing came from the prefill worker for %" PRIu64 " s",
 			      patience(d) / 1000000000);
@@ -183,7 +201,7 @@ static struct delivery *new_delivery(uint64_t id, const struct wire_layout *layo
 	d->id = id;
 	d->layout = layout;
 	d->sends = sends;
-	d->progress_ns = now_ns;
+	d->progress_ns = d->began_ns = now_ns;
 	return d;
 }
 

@@ -28,10 +28,13 @@
 #include "protocol/transfer/message.h"
 
 /* A receiver fails when no new WINDOW or STATUS has come for the time of delivery_set_patience, even if the prompt
- * only waits in the prefill worker's queue. DELIVERY_RECEIVE_TIMEOUT_NS is the longest such time. A sender fails when
- * messages wait for the transport, and the transport has taken none of them for DELIVERY_SEND_TIMEOUT_NS. */
+ * only waits in the prefill worker's queue. DELIVERY_RECEIVE_TIMEOUT_NS is the longest such time. A receiver also fails
+ * when not everything has come DELIVERY_WHOLE such times after it was made, so that a peer that sends piece after piece,
+ * each just in time, does not keep a prompt for hours. A sender fails when messages wait for the transport, and the
+ * transport has taken none of them for DELIVERY_SEND_TIMEOUT_NS. */
 #define DELIVERY_RECEIVE_TIMEOUT_NS ((uint64_t)300 * 1000000000)
 #define DELIVERY_SEND_TIMEOUT_NS    ((uint64_t)120 * 1000000000)
+enum { DELIVERY_WHOLE = 8 };
 
 struct delivery;
 
@@ -97,8 +100,11 @@ void delivery_set_patience(struct delivery *d, uint64_t ns);
  * when delivery_wait_anew was last called, whichever was latest. */
 uint64_t delivery_waits_since(const struct delivery *d);
 
-/* Counts a receiver's wait from now on, because this worker itself was stopped for a while. Does nothing if the
- * delivery has ended. */
+/* Returns whether a receiver that has not ended was made so long ago that everything should be here now. */
+bool delivery_drags(const struct delivery *d, uint64_t now_ns);
+
+/* Counts a receiver's wait from now on, because this worker itself was stopped for a while; the time since
+ * delivery_waits_since does not count for delivery_drags either. Does nothing if the delivery has ended. */
 void delivery_wait_anew(struct delivery *d, uint64_t now_ns);
 
 /* ---- messages to a receiver ---- */

@@ -32,9 +32,11 @@ struct peer {
 	/* Its speed: computed_tokens in computing_ns; 0: unknown. Older prompts count less (SPEED_FADES). */
 	double computed_tokens, computing_ns;
 	uint64_t computed_ns; /* when the delivery of a prompt that it computed was last complete */
-	uint64_t answered_ns; /* when a message of a delivery last came from it */
+	uint64_t answered_ns; /* time of the last peers_answered */
 	uint32_t n_silences;  /* silences since then */
 	uint64_t silent_ns;   /* it gets no prompts before this time; 0: it is not silent */
+	/* The HELLO of another process ends no silence before this time. peers_answered sets it to 0. */
+	uint64_t renew_ns;
 };
 
 /* When a prompt is measured, the tokens and the time of all earlier ones are multiplied by this. */
@@ -99,6 +101,15 @@ static void forget_silence(struct peer *x)
 {
 	x->n_silences = 0;
 	x->silent_ns = 0;
+}
+
+/* Forgets the silence of a peer that is another process now, unless an earlier process was let off not long ago. */
+static void renew(struct peer *x, uint64_t now_ns)
+{
+	if (!x->n_silences || now_ns < x->renew_ns)
+		return;
+	x->renew_ns = now_ns + PEERS_SILENT_MAX_NS;
+	forget_silence(x);
 }
 
 /* Forgets the cached pages of the process at the endpoint, its load, and whether it drains. */
@@ -169,7 +180,7 @@ bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello,
 
 	if (other) {
 		forget(p, peer);
-		forget_silence(x);
+		renew(x, now_ns);
 		x->computed_tokens = x->computing_ns = 0;
 	}
 	memcpy(x->worker, hello->worker, sizeof(x->worker));
@@ -401,6 +412,7 @@ bool peers_answered(struct peers *p, uint32_t peer, uint64_t now_ns)
 	bool was_silent = x->n_silences > 0;
 
 	x->answered_ns = now_ns;
+	x->renew_ns = 0;
 	forget_silence(x);
 	return was_silent;
 }

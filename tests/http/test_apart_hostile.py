@@ -231,6 +231,40 @@ exact.send(prepare(3, ids[:257]))
 same(end_of(exact, 3), (errno.EINVAL, "the prompt is longer than the KV cache of the prefill worker"), "one of a token more is longer")
 exact.close()
 tight.stop()
+
+# A decode worker that asks for more prompts than it may have here at a time, of a prefill worker that needs long for each.
+slow = prefill_worker(*BEAT, env={"FAKE_STEP_US": "400000"})
+
+
+def asks_slow():
+    c = call(int(slow.endpoint.rsplit(":", 1)[1]))
+    known.worker = rng.randbytes(16)
+    c.send(known.frame())
+    assert zmtp.kind_of(c.receive()[0]) == zmtp.HELLO
+    return c
+
+
+greedy, modest = asks_slow(), asks_slow()
+for i in range(1600):
+    greedy.send(prepare(1 + i, ids[i % 900:i % 900 + 300], salt=i))
+    if i % 400 == 399:  # so that the engine thread has taken them
+        time.sleep(1.5)
+modest.send(prepare(1, ids[:70], salt=5000))
+m = slow.metrics()
+ok(0 < m["num_requests_running"] + m["num_requests_waiting"] <= 544 + 1, "a decode worker has at most half of what the scheduler takes",
+   (m["num_requests_running"], m["num_requests_waiting"]))
+refused, until = set(), time.time() + 5
+while time.time() < until:
+    frame = greedy.receive()[0]
+    if zmtp.kind_of(frame) == zmtp.STATUS and zmtp.failed(frame):
+        refused.add(zmtp.failed(frame))
+same(refused, {(errno.EAGAIN, "544 prompts of this decode worker are here already")},
+     "more are refused, so that they can be sent elsewhere")
+greedy.send(message(zmtp.REFUSE, struct.pack("<II", errno.ESHUTDOWN, 3) + b"bye"))  # which ends its prompts
+same(end_of(modest, 1)[0], 2 * good.bytes(0) + good.bytes(1), "and another decode worker is served")
+greedy.close()
+modest.close()
+slow.stop()
 whole = prepare(9, ids[:20], ends=[3], boundaries=[4, 20])
 for n in (0, 1, 23, 24, 60, 110, 111, len(whole) - 1):
     c.send(whole[:n])
@@ -313,12 +347,27 @@ for i in range(10 * ROUNDS):
 c.close()
 settles("a flood of PREPAREs from who leaves is over soon")
 
+LINES = 2 * 64  # of one kind that a minute and the next one may have
+
 c = registered()
+n = prefill.text().count("a prompt of a decode worker: ")
 for i in range(5 * ROUNDS):
     c.send(prepare(100 + i, ids[i % 900:i % 900 + 70], salt=i))
     c.send(message(zmtp.ABORT, b"", 100 + i))
 c.close()
 settles("and so is one that is aborted at once")
+n = prefill.text().count("a prompt of a decode worker: ") - n
+ok(n <= LINES, "which does not flood the log", n)
+
+c = registered()
+n = prefill.text().count("a decode worker at 127.0.0.1 has ")
+for i in range(200):
+    c.send(message(zmtp.REFUSE, struct.pack("<II", errno.ESHUTDOWN, 3) + b"bye"))
+    c.send(good.frame())
+ok(answers_ping(c, 7), "a decode worker that comes and goes is answered")
+c.close()
+n = prefill.text().count("a decode worker at 127.0.0.1 has ") - n
+ok(0 < n <= LINES, "and does not flood the log", n)
 
 frames = [good.frame(), whole, prepare(30, ids[:300]), message(zmtp.PING, struct.pack("<Q", 1)),
           message(zmtp.ABORT, b"", 30), window(30, 0, [(8, 3, 0, 1, 0)]), status(30, zmtp.SUCCESS, 0, 1, 8, [draw(3)])]
@@ -389,8 +438,14 @@ for name, start in (("prefill", prefill_worker), ("decode", lambda *args: decode
     for f in (whole, whole + b"x", status(9, zmtp.SUCCESS), status(9, 7), window(9, 0, [(8, 3, 0, 1, 0)]), message(zmtp.WINDOW, b"", 9),
               message(zmtp.ABORT, b"x", 9), good.frame(), message(zmtp.PING, bytes(8)), message(zmtp.PONG, bytes(3)), b"", b"x"):
         registry.connection.send(f)
+    listed = os.urandom(16) + good.model + bytes(32) + b"tcp://192.0.2.1:9".ljust(192, b"\0")
+    for i in range(200):
+        registry.connection.send(message(11, struct.pack("<I", 1) + listed))
+        registry.connection.send(message(11, struct.pack("<I", 0)))
     ok(hears(registry, registry.heard + 3) and worker.process.poll() is None,
        f"a {name} worker goes on when its registry sends messages of peers, also some that cannot be read", worker.text()[-500:])
+    n = worker.text().count("the registry knows ")
+    ok((n > 0) == (name == "decode") and n <= LINES, "lists that change all the time do not flood its log", n)
     worker.stop()
 
 
@@ -572,6 +627,15 @@ liar.lie = lambda c, p: None
 liar.connection.send(other.frame())
 ok(victim.wait_metric("transfer_peers", 0, 10) is not None and "tokens of a page are 64 at the decode worker, 128 at the prefill worker" in victim.text(),
    "a prefill worker of another layout is not used, and the log says why", victim.text()[-500:])
+meet()
+n = len(re.findall(r"transfer: tcp://\S+ (is there|refuses)", victim.text()))
+for i in range(200):
+    liar.connection.send(message(zmtp.REFUSE, struct.pack("<II", 22, 9) + b"no %06d" % i))
+    liar.say_hello(liar.connection)
+liar.connection.send(message(zmtp.REFUSE, struct.pack("<II", 22, 4) + b"last"))
+ok(victim.wait_metric("transfer_peers", 0, 10) is not None, "a prefill worker that refuses and says HELLO in turn", victim.text()[-500:])
+n = len(re.findall(r"transfer: tcp://\S+ (is there|refuses)", victim.text())) - n
+ok(n <= LINES, "does not flood the log", n)
 
 
 # ---- prefill workers that are silent: they answer every PING, and no prompt ----
@@ -591,6 +655,30 @@ def silent_peer():
     s.lie = lambda c, p: None
     return s
 
+
+# Meanwhile one sends a prompt's data piece after piece, each within the 5 s that it may be silent, and takes a minute for all.
+def drag(c, p):
+    pieces = [(x, layer, 0, 1, part) for layer, (*parts, _) in enumerate(good.layers) for part, x in enumerate(parts) if x]
+    assert 3.5 * len(pieces) > 50
+    threading.Thread(target=say_slowly, args=(c, p, pieces), daemon=True).start()
+
+
+def say_slowly(c, p, pieces):
+    try:
+        for i, piece in enumerate(pieces):
+            c.send(window(p.delivery, i, [piece], piece[1]), bytes(piece[0]))
+            time.sleep(3.5)
+    except Closed:
+        pass
+
+
+dragging = silent_peer()
+dragging.lie = drag
+dragged = decode_worker([dragging.endpoint], *BEAT)
+ok(dragged.wait_metric("transfer_peers", 1, 60) is not None, "a decode worker finds a slow peer", dragged.text())
+dragged_answers = []
+asking = threading.Thread(target=lambda: dragged_answers.append(answered(dragged, 0, "drag")), daemon=True)
+asking.start()
 
 mum = silent_peer()
 d = decode_worker([mum.endpoint], *BEAT)
@@ -624,6 +712,37 @@ ok(right and 4 < took < 15 and mum.prepares == 2 and d.metrics()["transfer_recei
    "gets less time for 500 tokens than the 25 s of a peer whose speed is not known", (right, took, mum.prepares, d.text()[-1000:]))
 d.stop()
 
+# This peer sends its first WINDOW and a STATUS again and again, and so delivers nothing.
+mum = silent_peer()
+
+
+def repeat(c, p):
+    layer, (k, *_) = attention()
+    frames = (window(p.delivery, 0, [(k, layer, 0, 1, 0)], layer), bytes(k)), (status(p.delivery, 3),)
+    until = time.time() + 12
+    threading.Thread(target=say_often, args=(c, frames, until), daemon=True).start()
+
+
+def say_often(c, frames, until):
+    try:
+        while time.time() < until:
+            for f in frames:
+                c.send(*f)
+            time.sleep(0.1)
+    except Closed:
+        pass
+
+
+mum.lie = repeat
+d = decode_worker([mum.endpoint], *BEAT)
+ok(d.wait_metric("transfer_peers", 1, 60) is not None, "one that repeats itself", d.text())
+right, took = answered(d, 0, "again")
+ok(right and 4 < took < 30 and mum.prepares == 1 and wait_for(lambda: d.text().count("answers PINGs, but no prompt") == 1),
+   "is silent too, when nothing new has come in its time", (right, took, mum.prepares, d.text()[-1000:]))
+right, took = answered(d, 1, "again")
+ok(right and took < 4 and mum.prepares == 1, "and gets no further prompt", (right, took, mum.prepares))
+d.stop()
+
 # This peer's PONGs report 500 more queued tokens for each prompt that it was sent, like those of a worker whose engine hangs.
 # The deadline of a prompt must not become later with each prompt that follows.
 mum = silent_peer()
@@ -646,6 +765,16 @@ def later(i):
 got = parallel([lambda i=i: later(i) for i in range(12)])
 ok(all(isinstance(g, tuple) and g[0] and g[1] < 40 for g in got), "prompts that follow each other cost no more than the first", (got, d.text()[-1000:]))
 d.stop()
+
+asking.join(120)
+right, took = dragged_answers[0] if dragged_answers else (False, 0)
+# The speed of the peer is not known. So its time is eight times 5 s and what three tokens take.
+ok(right and 35 < took < 50 and dragging.prepares == 1, "the slow peer costs a prompt no more than eight times the patience",
+   (right, took, dragging.prepares, dragged.text()[-1000:]))
+ok("sends a prompt's data, but not all of them in time" in dragged.text(), "as the log says", dragged.text()[-1000:])
+right, took = answered(dragged, 1, "drag")
+ok(right and took < 4 and dragging.prepares == 1, "and gets no further prompt", (right, took, dragging.prepares))
+dragged.stop()
 
 # ---- a connection that breaks behind many messages ----
 

@@ -301,11 +301,14 @@ if zmq:
     zmq.send(s, announcement(d.endpoint.encode(), worker=b"another", ttl=0))
     zmq.send(s, LIST)
     same(listed(zmq.receive(s)), [d.endpoint], "nobody is forgotten because a stranger says so")
+    n = registry.text().count("tcp://127.0.0.1:")
     for i in range(1100):
         zmq.send(s, announcement(b"tcp://127.0.0.1:%d" % (i + 1), worker=b"%d" % i, model=b"m" * 16, ttl=4000))
     zmq.send(s, LIST)
     same(len(listed(zmq.receive(s))), 1024, "there is room for so many")
     says(registry, "no more are taken", "it says so")
+    n = registry.text().count("tcp://127.0.0.1:") - n
+    ok(0 < n <= 2 * 64, "but not of each that has come", n)
     same(registry.text().count("no more are taken"), 1, "once")
     says(decode, "prefill workers of another model, --page-size or --dtype: none of them is used",
          "a decode worker says that they are not for it")
