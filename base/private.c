@@ -61,16 +61,22 @@ int private_lines(const char *path, int (*line)(void *arg, char *line, struct er
 	unsigned number = 0;
 	char *text = NULL;
 	size_t size = 0;
+	ssize_t n;
 	FILE *f;
 	int r = open_private(path, &f, e);
 
 	if (r < 0)
 		return r;
-	while (r == 0 && getline(&text, &size, f) >= 0) {
+	while (r == 0 && (n = getline(&text, &size, f)) >= 0) {
 		char *start = text + strspn(text, BLANKS);
 		size_t len = strlen(start);
 
 		number++;
+		/* The text would end there: of a key in UTF-16 one character would be left, which anybody can guess. */
+		if (memchr(text, 0, (size_t)n)) {
+			r = err_set(e, EINVAL, "%s:%u: the line has a zero byte", path, number);
+			break;
+		}
 		while (len && strchr(BLANKS, start[len - 1]))
 			start[--len] = 0;
 		if (!len || *start == '#')

@@ -10,7 +10,7 @@ int private_directory(const char *path, struct err *e) MUST_CHECK;
 
 /* Calls `line` for each line of a file with keys, without blanks at both ends; not for empty lines and comments (#).
  * The callback may change the text of the line. The buffer of the lines is wiped at the end. Refuses a file that other
- * users may read or write; but if another user owns it, its group may read it. A result of `line` other than 0 ends the
- * reading, and is returned. The sentence of an error begins with the path. */
+ * users may read or write; but if another user owns it, its group may read it. A line with a zero byte is -EINVAL. A
+ * result of `line` other than 0 ends the reading, and is returned. The sentence of an error begins with the path. */
 int private_lines(const char *path, int (*line)(void *arg, char *line, struct err *e), void *arg,
 		  struct err *e) MUST_CHECK;

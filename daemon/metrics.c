@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/utf8.h"
 #include "daemon/process.h"
 
 #define NS 1e9
@@ -380,16 +381,18 @@ static void head(struct buf *out, const char *name, const char *type, const char
 	buf_printf(out, "# HELP %s%s %s\n# TYPE %s%s %s\n", prefix, name, help, prefix, name, type);
 }
 
-/* Writes the value of a label: Prometheus escapes three characters. */
+/* Writes the value of a label: Prometheus escapes three characters, and drops all metrics of an answer that is not
+ * UTF-8. */
 static void write_escaped(struct buf *out, const char *text)
 {
-	for (; *text; text++) {
-		if (*text == '\n')
-			buf_puts(out, "\\n");
-		else if (*text == '\\' || *text == '"')
-			buf_printf(out, "\\%c", *text);
-		else
-			buf_putc(out, *text);
+	for (size_t n; *text; text += n) {
+		n = strcspn(text, "\n\\\"");
+		utf8_replace(text, n, out);
+		if (!text[n])
+			break;
+		buf_putc(out, '\\');
+		buf_putc(out, text[n] == '\n' ? 'n' : text[n]);
+		n++;
 	}
 }
 

@@ -251,12 +251,24 @@ static int check_roles(const struct options *o, struct err *e)
 	return r;
 }
 
+/* An empty name in the list would be that of a request whose Host is empty. */
+static int check_allowed_host(const char *list, struct err *e)
+{
+	const size_t n = strlen(list);
+
+	if (!n || list[0] == ',' || list[n - 1] == ',' || strstr(list, ",,"))
+		return err_set(e, EINVAL, "--allowed-host: \"%s\" has an empty name", list);
+	return 0;
+}
+
 static int check_together(const struct options *o, struct err *e)
 {
 	if (o->help || o->version || o->list_devices)
 		return 0;
 	if (!o->model || !o->model[0])
 		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
+	if (o->allowed_host && check_allowed_host(o->allowed_host, e) < 0)
+		return -e->code;
 	if (!o->admin && (o->admin_host || o->admin_key_file))
 		return err_set(e, EINVAL, "--admin-%s needs --admin-port N",
 			       o->admin_host ? "host" : "key-file");

@@ -29,7 +29,7 @@ static void named(void)
 
 	buf_init(&out, 1 << 20);
 	m.dtype = "bfloat16";
-	m.model = "a\"\\\n";
+	m.model = "a\"\\\n\xff\xc3\xa9";
 	metrics_error(&m, EINVAL);
 	metrics_error(&m, -PROBLEM_CONTEXT_LENGTH);
 	metrics_error(&m, 12345);
@@ -44,9 +44,9 @@ static void named(void)
 	metrics_publish(&m, &steps);
 	metrics_write(&m, &out);
 	text = buf_str(&out);
-#define NAME "model_name=\"a\\\"\\\\\\n\""
+#define NAME "model_name=\"a\\\"\\\\\\n\xef\xbf\xbd\xc3\xa9\""
 	ok(value(text, "tigon_kv_cache_pages{" NAME "}") == 8,
-	   "the model's name is a label, escaped");
+	   "the model's name is a label, escaped and in UTF-8");
 	ok(value(text, "tigon_cache_tier_items{" NAME ",tier=\"host\"}") == 0, "beside others");
 	ok(value(text, "tigon_request_prompt_tokens_bucket{" NAME ",le=\"5\"}") == 1 &&
 		   value(text, "tigon_request_prompt_tokens_bucket{" NAME ",le=\"10\"}") == 2 &&

@@ -191,6 +191,23 @@ TEST(errors)
 	   "a very long name");
 }
 
+TEST(allowed_host)
+{
+	static const char *const good[] = {"a", "a,b", "*", "a.example,*"};
+	static const char *const bad[] = {"", ",", ",,", ",a", "a,", "a,,b"};
+	struct options o;
+	struct err e = {0};
+	char want[64];
+
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+		is_int(PARSE(&o, &e, "--model=m", "--allowed-host", good[i]), 0, "%s", good[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		is_int(PARSE(&o, &e, "--model=m", "--allowed-host", bad[i]), -EINVAL, "%s", bad[i]);
+		snprintf(want, sizeof(want), "--allowed-host: \"%s\" has an empty name", bad[i]);
+		is_str(e.text, want, "a sentence");
+	}
+}
+
 /* Parses the command line of a prefill worker that has a registry; the further arguments are more options. */
 #define PREFILL(o, e, ...) \
 	PARSE(o, e, "--model=m", "--role=prefill", "--registry=tcp://127.0.0.1:1", __VA_ARGS__)

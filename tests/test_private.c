@@ -11,12 +11,17 @@
 
 static char dir[] = "/tmp/tigon-private-XXXXXX", path[64];
 
-static void write_file(const char *text, mode_t mode)
+static void write_bytes(const char *bytes, size_t len, mode_t mode)
 {
 	FILE *f = fopen(path, "w");
 
-	if (!f || fputs(text, f) < 0 || fclose(f) || chmod(path, mode))
+	if (!f || fwrite(bytes, 1, len, f) != len || fclose(f) || chmod(path, mode))
 		abort();
+}
+
+static void write_file(const char *text, mode_t mode)
+{
+	write_bytes(text, strlen(text), mode);
 }
 
 TEST(directories)
@@ -87,6 +92,14 @@ TEST(files)
 	ok(api_keys_open(path, &k, &e) == -EINVAL && strstr(e.text, ":3: ") &&
 		   strstr(e.text, "twice"),
 	   "%s", e.text);
+	write_bytes("first\ns\0e\0c\0r\0e\0t\0\n\0", 20, 0600);
+	ok(api_keys_open(path, &k, &e) == -EINVAL && strstr(e.text, ":2: ") &&
+		   strstr(e.text, "zero byte"),
+	   "%s", e.text);
+	write_bytes("\0secret\n", 8, 0600);
+	ok(api_keys_open(path, &k, &e) == -EINVAL && strstr(e.text, ":1: "), "%s", e.text);
+	write_bytes("# a\0b\nc\n", 8, 0600);
+	ok(api_keys_open(path, &k, &e) == -EINVAL && strstr(e.text, ":1: "), "%s", e.text);
 	write_file("# none\n\n", 0600);
 	ok(api_keys_open(path, &k, &e) == -EINVAL && strstr(e.text, "no key"), "%s", e.text);
 	write_file("a\n", 0640);

@@ -324,6 +324,11 @@ TEST(directory)
 		expect(indices[i].error, quoted(indices[i].sentence), indices[i].what);
 	}
 
+	remove_file(INDEX);
+	ok(symlink("gone", scratch_path(INDEX)) == 0, "links the index to nothing");
+	expect(-ENOENT, "/" INDEX ": cannot open: No such file or directory",
+	       "such an index does not count as absent");
+
 	is_int(safetensors_open("/nonexistent/checkpoint", &s, &e), -ENOENT, "no directory");
 	is_str(e.text,
 	       "/nonexistent/checkpoint: cannot open the directory: No such file or directory",

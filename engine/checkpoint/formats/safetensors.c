@@ -180,9 +180,11 @@ broken:
 	return err_set(e, EINVAL, "%s: broken JSON at byte %zu", shown, json_scan_offset(&scan));
 }
 
+/* Returns whether the directory has the name. A link to a file that is gone, as a download of Hugging Face's hub leaves
+ * it when it was cut off, is there: opening it tells of the fault. */
 static bool is_there(int dir_fd, const char *name)
 {
-	return faccessat(dir_fd, name, F_OK, 0) == 0;
+	return faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 /* Fills s->files with the files that the index names; without an index with model.safetensors; without both with every
