@@ -7,6 +7,7 @@
 
 #include "daemon/api_keys.h"
 #include "daemon/endpoints/table.h"
+#include "daemon/http/framing.h"
 #include "daemon/http/watch.h"
 #include "daemon/request/answer.h"
 #include "daemon/threads.h"
@@ -23,15 +24,18 @@ struct http {
 	_Atomic bool closing;		/* set by main, in http_stop */
 };
 
-/* Exists from the headers of a request until libmicrohttpd calls `completed` (http.c). */
+/* Exists from the first line of a request until libmicrohttpd calls `completed` (http.c). */
 struct exchange {
+	struct framing framing;
+	/* NULL: the headers have not arrived, and only `framing` has a content */
 	struct http *http;
 	struct connection *connection;	 /* borrowed */
 	const struct endpoint *endpoint; /* NULL: there is none at the path */
 	/* the error that will be the answer; code 0: none so far */
 	struct err error;
-	/* options: the method is OPTIONS; close: close the connection after the answer */
-	bool options, close;
+	/* options: the method is OPTIONS; close: close the connection after the answer; told: send_within_body has sent
+	 * the answer */
+	bool options, close, told;
 	/* copied into the call, if there is one, when the request is completed */
 	struct access access;
 	uint64_t owner;	 /* number of the client: of its key, or of its address (call.owner) */
@@ -64,14 +68,15 @@ static inline const char *exchange_methods(const struct endpoint *e)
 	return e->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
 }
 
-/* receive.c. exchange_begin makes the exchange of a request whose headers have arrived, and checks the headers.
- * exchange_receive takes some bytes of the body. exchange_respond is called when the body is complete, and whenever the
- * connection was resumed before its answer has begun. exchange_respond answers the request at once, or makes the
- * request's call, if there is none yet, and sends what the call has ready. MHD_NO: close the connection. */
-enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const char *path,
-			       const char *method, const char *version, struct exchange **ret)
+/* receive.c. exchange_begin is called when the headers have arrived, and checks them. exchange_receive takes some bytes of
+ * the body. exchange_respond is called when the body is complete, and whenever the connection was resumed before its
+ * answer has begun. exchange_respond answers the request at once, or makes the request's call, if there is none yet, and
+ * sends what the call has ready. MHD_NO: close the connection. */
+enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, struct exchange *x,
+			       const char *path, const char *method, const char *version)
 	ON(role_http);
-enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t len) ON(role_http);
+enum MHD_Result exchange_receive(struct MHD_Connection *mc, struct exchange *x, const char *data,
+				 size_t len) ON(role_http);
 enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, const char *path)
 	ON(role_http);
 void exchange_free(struct exchange *x) ON(role_http);
@@ -87,6 +92,13 @@ enum MHD_Result send_whole(struct MHD_Connection *mc, struct exchange *x, unsign
 
 /* send.c: hands the answer for an error to libmicrohttpd: its status and its JSON. */
 enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const struct err *e)
+	ON(role_http);
+
+/* send.c: sends the answer for an error while the body still arrives, and then shuts down the sending half of the
+ * connection. libmicrohttpd takes no answer at that time, so this one goes to the socket. libmicrohttpd writes nothing
+ * there before it has one: "100 Continue" was sent before the body. Sets x->told. The connection must be closed by MHD_NO
+ * afterwards. False: the answer could not be sent. */
+bool send_within_body(struct MHD_Connection *mc, struct exchange *x, const struct err *e)
 	ON(role_http);
 
 /* send.c, on any thread: makes the answer that send_no_memory sends. It is made at the start, so that send_no_memory

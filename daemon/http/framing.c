@@ -48,6 +48,44 @@ static bool only_ends(const char *from, const char *to, uintptr_t lines)
 	return true;
 }
 
+/* Returns whether a version and the zero byte behind it begin at p. */
+static bool is_version(const char *p)
+{
+	return !strncmp(p, "HTTP/", 5) && p[5] >= '0' && p[5] <= '9' && p[6] == '.' &&
+	       p[7] >= '0' && p[7] <= '9' && !p[8];
+}
+
+void framing_target(struct framing *f, char *target)
+{
+	char *end = target, *query;
+
+	/* A zero byte within the target could have a version of its own behind it. framing_line finds this. */
+	while (*end || !is_version(end + 1))
+		end++;
+	query = memchr(target, '?', (size_t)(end - target));
+	f->target = target;
+	f->target_end = end;
+	f->target_len = (size_t)(end - target);
+	f->cut_line = strlen(target) < f->target_len;
+	f->bare_cr = memchr(target, '\r', f->target_len);
+	for (const char *at = query; at && at < end; at++)
+		f->n_arguments += at == query || *at == '&';
+	if (query && (f->cut_line || f->target_len > FRAMING_TARGET_MAX ||
+		      f->n_arguments > FRAMING_ARGUMENTS_MAX))
+		query[1] = 0;
+}
+
+void framing_line(struct framing *f, const char *method, const char *version)
+{
+	const size_t len = strlen(method);
+
+	f->bad_method = !is_token(method, len);
+	for (const char *at = method + len + 1; at < f->target; at++)
+		f->cut_line |= *at != ' ';
+	f->cut_line |= version != f->target_end + 1;
+	f->end = version + strlen(version);
+}
+
 void framing_add(struct framing *f, const char *name, size_t name_len, const char *value,
 		 size_t value_len)
 {
@@ -56,6 +94,7 @@ void framing_add(struct framing *f, const char *name, size_t name_len, const cha
 	f->bytes += name_len + value_len;
 	f->cut_value |= f->end && !only_ends(f->end, name, 1);
 	f->end = value + value_len;
+	f->bare_cr |= value_len && memchr(value, '\r', value_len);
 	f->bad_name |= !is_token(name, name_len) || (uintptr_t)value < (uintptr_t)name;
 	f->n_hosts += is_name(name, name_len, "Host", &unused);
 	f->n_lengths += is_name(name, name_len, "Content-Length", &f->bad_name);
@@ -76,6 +115,19 @@ int framing_check(const struct framing *f, const char *version, struct err *e)
 {
 	const bool old = !strcmp(version, "HTTP/1.0");
 
+	if (f->cut_line)
+		return err_set(e, PROBLEM_FRAMING, "the request line has a zero byte");
+	if (f->bad_method)
+		return err_set(e, PROBLEM_FRAMING,
+			       "the method has a character that is not allowed");
+	if (f->target_len > FRAMING_TARGET_MAX)
+		return err_set(e, PROBLEM_HEADERS_TOO_LARGE,
+			       "path and query have %zu bytes; at most %d are allowed",
+			       f->target_len, FRAMING_TARGET_MAX);
+	if (f->n_arguments > FRAMING_ARGUMENTS_MAX)
+		return err_set(e, PROBLEM_FRAMING,
+			       "the query has %zu arguments; at most %d are allowed",
+			       f->n_arguments, FRAMING_ARGUMENTS_MAX);
 	if (f->bytes > FRAMING_HEADERS_MAX)
 		return err_set(e, PROBLEM_HEADERS_TOO_LARGE,
 			       "the headers have %zu bytes; at most %d are allowed", f->bytes,
@@ -86,6 +138,9 @@ int framing_check(const struct framing *f, const char *version, struct err *e)
 			       "has several lines");
 	if (f->cut_value)
 		return err_set(e, PROBLEM_FRAMING, "a header's value has a zero byte");
+	if (f->bare_cr)
+		return err_set(e, PROBLEM_FRAMING,
+			       "the request line or a header has a CR without an LF behind it");
 	if (f->n_lengths > 1)
 		return err_set(e, PROBLEM_FRAMING, "there are %u Content-Length headers",
 			       f->n_lengths);

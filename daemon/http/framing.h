@@ -11,7 +11,17 @@
  *
  * Of a value with a zero byte libmicrohttpd hands on only the part in front of that byte: "14" of "14\0 20". So the end
  * of each line must stand directly behind the value. libmicrohttpd overwrites the ends of lines with zeros, so a zero
- * byte directly before an LF alone looks like CR LF, and is not found. The value is the same with and without it. */
+ * byte directly before an LF alone looks like CR LF, and is not found. The value is the same with and without it. For the
+ * same reason the request line has no zero byte only if nothing but blanks stands between its method, its target (path
+ * and query) and its version.
+ *
+ * A CR without LF behind it ends no line for libmicrohttpd, but it does for some other programs. libmicrohttpd leaves it
+ * in a name, a value or the target, where it is refused (RFC 9112, section 2.2). An LF alone ends a line, which that
+ * section allows.
+ *
+ * For each argument of a query libmicrohttpd takes some of a connection's memory. If that does not suffice, it closes the
+ * connection without an answer. So it gets no query of a request whose target has too many arguments or
+ * is too long, and that request is refused here. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,20 +29,40 @@
 
 #include "base/err.h"
 
-enum { FRAMING_HEADERS_MAX = 32 << 10 }; /* the most bytes of all names and values */
+enum {
+	FRAMING_HEADERS_MAX = 32 << 10, /* the most bytes of all names and values */
+	FRAMING_TARGET_MAX = 16 << 10,	/* the most bytes of path and query */
+	FRAMING_ARGUMENTS_MAX = 100,	/* the most arguments of the query */
+};
 
-/* The facts that the check needs, from the headers of a request so far. All zeros at first. */
+/* The facts that the check needs, from the request line and the headers of a request so far. All zeros at first. */
 struct framing {
+	size_t target_len, n_arguments; /* bytes of the target, and arguments of its query */
+	/* The target and its end, in the memory of the request. There may be a zero byte in front of the end. */
+	const char *target, *target_end;
+	bool cut_line;	 /* method or target has a zero byte */
+	bool bad_method; /* the method is not a token */
+	bool bare_cr;	 /* target or a value has a CR that ends no line */
 	/* number of headers Content-Length, Transfer-Encoding and Host */
 	unsigned n_lengths, n_codings, n_hosts;
 	size_t bytes;  /* of all names and values */
 	bool bad_name; /* a name is not a token, or is or may be that of a folded header */
-	/* end of the last value, in the memory of the request; NULL: there is no header yet */
+	/* end of the last value, or of the request line if there is no header yet, in the memory of the request; NULL:
+	 * not known */
 	const char *end;
 	bool cut_value;	       /* a line does not end directly behind its value */
 	bool not_chunked;      /* a Transfer-Encoding is not "chunked" */
 	bool content_encoding; /* a Content-Encoding is not "identity" */
 };
+
+/* To be called first, with the request's target, before libmicrohttpd has read the query from it. A zero byte and a
+ * version, such as "HTTP/1.1", stand behind the target, and a zero byte behind the version. If the target has too many
+ * arguments, is too long, or has a zero byte, the function ends the query behind its '?'. */
+void framing_target(struct framing *f, char *target);
+
+/* To be called when the headers have arrived: adds method and version, which stand in front of and behind the target,
+ * in the same memory. */
+void framing_line(struct framing *f, const char *method, const char *version);
 
 /* Adds a header. The texts are borrowed until the function returns, and are compared by where they stand: both must be
  * in the memory into which libmicrohttpd has read the request. */

@@ -36,6 +36,19 @@ static size_t unescape(void *cls, struct MHD_Connection *mc, char *text)
 	return path_normalise(text);
 }
 
+/* libmicrohttpd calls this function when the first line of a request has arrived, and then reads the query from the
+ * target. Returns the request's exchange, which `handle` gets as *state; NULL: out of memory. */
+static void *begin_request(void *cls, const char *target, struct MHD_Connection *mc)
+{
+	struct exchange *x = calloc(1, sizeof(*x));
+
+	role_begin(&role_http);
+	/* The target stands in the connection's buffer, in which libmicrohttpd writes as well. */
+	if (x)
+		framing_target(&x->framing, (char *)target);
+	return x;
+}
+
 static enum MHD_Result handle(void *cls, struct MHD_Connection *mc, const char *path,
 			      const char *method, const char *version, const char *data,
 			      size_t *data_size, void **state)
@@ -43,17 +56,15 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *mc, const char *
 	struct exchange *x = *state;
 
 	role_begin(&role_http);
-	if (!x) {
-		enum MHD_Result r = exchange_begin(cls, mc, path, method, version, &x);
-
-		*state = x;
-		return r;
-	}
+	if (!x)
+		return send_no_memory(mc, cls, NULL);
+	if (!x->http)
+		return exchange_begin(cls, mc, x, path, method, version);
 	if (*data_size) {
 		size_t len = *data_size;
 
 		*data_size = 0;
-		return exchange_receive(x, data, len);
+		return exchange_receive(mc, x, data, len);
 	}
 	return exchange_respond(mc, x, path);
 }
@@ -238,6 +249,7 @@ int http_start(struct server *s, struct watch *w, const struct http_listener *l,
 				 h, MHD_OPTION_LISTEN_SOCKET, l->fd, MHD_OPTION_CONNECTION_LIMIT,
 				 most, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)INACTIVE_SECONDS,
 				 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+				 MHD_OPTION_URI_LOG_CALLBACK, begin_request, NULL,
 				 MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
 				 MHD_OPTION_NOTIFY_COMPLETED, completed, h,
 				 MHD_OPTION_NOTIFY_CONNECTION, connected, h,

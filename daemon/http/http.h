@@ -5,7 +5,7 @@
  *                         │                └─────> a call, for the text or the engine thread; the connection sleeps,
  *                         v                        and looks at its call each time it is resumed
  *                     an error; the body is read and dropped first, unless the framing is wrong,
- *                     the client waits for "100 Continue" or Content-Length is far too large */
+ *                     the client waits for "100 Continue" or the body is far too large */
 #pragma once
 
 #include <stdbool.h>

@@ -22,8 +22,11 @@ enum {
 	 * (server_body_share) have at most so many bytes. */
 	BODY_SHARE = 1 << 20,
 	/* A body that is too long is read to its end and dropped, so that the client gets the error. If the body is
-	 * longer than so many times what is allowed, the connection is closed instead. */
+	 * longer than so many times what is allowed, the client gets the error before that end. */
 	DISCARD_FACTOR = 4,
+	/* After this error so many times what is allowed is read in all, and then the connection is closed. With unread
+	 * bytes it would be closed by a reset, and the client could lose the error. */
+	LINGER_FACTOR = 8,
 };
 
 /* ---- checks ---- */
@@ -103,19 +106,19 @@ static enum MHD_Result add_header(void *cls, enum MHD_ValueKind kind, const char
 	return MHD_YES;
 }
 
-/* method: the pointer that libmicrohttpd gave. The request line begins there, and the headers follow it in the same
- * memory. */
-static int check_framing(struct MHD_Connection *mc, const char *method, const char *version,
-			 struct err *e)
+/* method and version: the pointers that libmicrohttpd gave. The request line begins at the method, and the headers follow
+ * the version in the same memory. */
+static int check_framing(struct MHD_Connection *mc, struct framing *f, const char *method,
+			 const char *version, struct err *e)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(mc, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-	struct framing f = {0};
 
-	MHD_get_connection_values_n(mc, MHD_HEADER_KIND, add_header, &f);
+	framing_line(f, method, version);
+	MHD_get_connection_values_n(mc, MHD_HEADER_KIND, add_header, f);
 	if (info)
-		framing_end(&f, method + info->header_size);
-	return framing_check(&f, version, e);
+		framing_end(f, method + info->header_size);
+	return framing_check(f, version, e);
 }
 
 /* Checks that there is an endpoint at the path, and that it takes this method at this port, on a worker of this role,
@@ -201,21 +204,22 @@ static void describe_peer(struct MHD_Connection *mc, char *out, size_t size)
 		snprintf(out, size, v6 ? "[%s]:%s" : "%s:%s", host, port);
 }
 
-enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const char *path,
-			       const char *method, const char *version, struct exchange **ret)
+enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, struct exchange *x,
+			       const char *path, const char *method, const char *version)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(mc, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-	struct exchange *x;
 	const char *rest;
-	int r;
+	int r, framed;
 
-	x = info && info->socket_context ? calloc(1, sizeof(*x)) : NULL;
-	if (!x)
+	if (!info || !info->socket_context)
 		return send_no_memory(mc, h, NULL);
-	*ret = x;
 	x->http = h;
 	x->connection = info->socket_context;
+	framed = check_framing(mc, &x->framing, method, version, &x->error);
+	/* libmicrohttpd gives only the parts of the method and the path that are in front of a zero byte. */
+	if (x->framing.cut_line)
+		method = path = "-";
 	x->endpoint = endpoints_find(path, &rest);
 	x->access.begun_ns = clock_now_ns();
 	describe_peer(mc, x->access.peer, sizeof(x->access.peer));
@@ -226,7 +230,7 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 	buf_init(&x->tokens, SIZE_MAX / 2);
 	buf_init(&x->out, SIZE_MAX / 2);
 	watch_receiving(h->watch, x->connection, 0);
-	if (check_framing(mc, method, version, &x->error) < 0) {
+	if (framed < 0) {
 		x->close = true;
 		return send_error(mc, x, &x->error);
 	}
@@ -268,7 +272,22 @@ static void reserve_body(struct exchange *x)
 		x->length = 0;
 }
 
-enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t len)
+/* Sends the error for a body that is far too long, unless it was sent before. MHD_NO: close the connection. */
+static enum MHD_Result refuse_body(struct MHD_Connection *mc, struct exchange *x) ON(role_http)
+{
+	uint64_t max = most_body(x);
+
+	if (x->told)
+		return x->received / LINGER_FACTOR > max ? MHD_NO : MHD_YES;
+	drop_body(x);
+	if (!x->error.code)
+		err_set(&x->error, PROBLEM_BODY_TOO_LARGE, "the body has more than %llu bytes",
+			(unsigned long long)max);
+	return send_within_body(mc, x, &x->error) ? MHD_YES : MHD_NO;
+}
+
+enum MHD_Result exchange_receive(struct MHD_Connection *mc, struct exchange *x, const char *data,
+				 size_t len)
 {
 	struct server *s = x->http->server;
 	uint64_t max = most_body(x);
@@ -277,7 +296,7 @@ enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t le
 	x->received += len;
 	watch_receiving(x->http->watch, x->connection, x->received);
 	if (x->received / DISCARD_FACTOR > max)
-		return MHD_NO;
+		return refuse_body(mc, x);
 	if (x->error.code || x->options || (x->endpoint && !has_body(x->endpoint)))
 		return MHD_YES;
 	if (check_memory(s, x->owner, before, before + len, &x->error) < 0) {
@@ -355,6 +374,8 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 	struct server *s = x->http->server;
 	struct buf body;
 
+	if (x->told)
+		return MHD_NO;
 	if (x->call)
 		return send_call(mc, x);
 	if (!x->options && !x->error.code) {

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/problem.h"
 #include "daemon/http/exchange.h"
@@ -14,6 +15,7 @@ enum {
 	TOKENS_KEPT = 64 << 10, /* a larger buffer of records is freed when all of them are used */
 	RETRY_LOADING = 2,	/* seconds in Retry-After with status 503 */
 	RETRY_BUSY = 1,		/* the same with status 429 */
+	WITHIN_BODY = 8 << 10,	/* the most bytes of the answer of send_within_body */
 	NO_MEMORY_BODY = 1 << 10, /* the most bytes of the body of send_no_memory */
 };
 
@@ -138,6 +140,37 @@ enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const 
 	if (!body.failed) /* else send_whole sends another error */
 		note_error(x, e);
 	return send_whole(mc, x, (unsigned)status, type_json, &body);
+}
+
+bool send_within_body(struct MHD_Connection *mc, struct exchange *x, const struct err *e)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct buf body, out;
+	int status;
+
+	buf_init(&body, WITHIN_BODY);
+	buf_init(&out, WITHIN_BODY);
+	status = openai_error(e, &body);
+	buf_printf(&out, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n", status,
+		   MHD_get_reason_phrase_for((unsigned)status), type_json, body.len);
+	if (!x->endpoint || !x->endpoint->guarded)
+		buf_puts(&out, "Access-Control-Allow-Origin: *\r\n");
+	if (x->access.id[0])
+		buf_printf(&out, "X-Request-Id: %s\r\n", x->access.id);
+	buf_puts(&out, "Connection: close\r\n\r\n");
+	buf_append(&out, body.data, body.len);
+	x->told = info && !body.failed && !out.failed &&
+		  send(info->connect_fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL) ==
+			  (ssize_t)out.len;
+	if (x->told) {
+		shutdown(info->connect_fd, SHUT_WR);
+		note_error(x, e);
+		begin_answer(x, (unsigned)status);
+	}
+	buf_release(&body);
+	buf_release(&out);
+	return x->told;
 }
 
 /* ---- memory is short ---- */

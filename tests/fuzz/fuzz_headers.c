@@ -85,6 +85,30 @@ static void check_framing(const char *text, size_t len)
 		abort();
 }
 
+/* The text is the target of a request line: a zero byte in it is found, and a query that is too long does not stay. */
+static void check_target(const char *text, size_t len)
+{
+	static const char method[] = "GET", version[] = "HTTP/1.1";
+	char *line = malloc(sizeof(method) + len + 1 + sizeof(version));
+	char *target = line + sizeof(method), *end = target + len;
+	struct framing f = {0};
+	const char *query;
+
+	memcpy(line, method, sizeof(method));
+	if (len)
+		memcpy(target, text, len);
+	*end = 0;
+	memcpy(end + 1, version, sizeof(version));
+	framing_target(&f, target);
+	framing_line(&f, line, end + 1);
+	query = strchr(target, '?');
+	if (f.bad_method || f.cut_line != (len && memchr(text, 0, len)) ||
+	    (!f.cut_line && f.target_len != len) ||
+	    (f.n_arguments > FRAMING_ARGUMENTS_MAX && query && query[1]))
+		abort();
+	free(line);
+}
+
 static bool is_plain(const char *text)
 {
 	for (; *text; text++)
@@ -117,6 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_host(text);
 	check_networks(text);
 	check_framing(text, size);
+	check_target(text, size);
 	check_access(text);
 	free(text);
 	return 0;

@@ -1,7 +1,7 @@
 """Requests that two programs could read in two ways (RFC 9112) are refused, and their connection is closed."""
 import json
 
-from harness import Server, done, ok, raw_connection, same
+from harness import Server, done, ok, raw_connection, same, wait_for
 
 s = Server()
 BODY = b'{"prompt": "a", "max_tokens": 1}'
@@ -10,7 +10,7 @@ CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
 
 
 def answer(data):
-    """(status, body, whether the server closed the connection within a second of silence)"""
+    """(status, body, whether the server closed the connection within a second of silence); 0 and b"" without an answer"""
     c = raw_connection(s.port)
     c.sendall(data)
     c.settimeout(1)
@@ -24,7 +24,7 @@ def answer(data):
     except TimeoutError:
         pass
     c.close()
-    return int(got.split(b" ")[1]), got.split(b"\r\n\r\n", 1)[1], closed
+    return (int(got.split(b" ")[1]), got.split(b"\r\n\r\n", 1)[1], closed) if got else (0, b"", closed)
 
 
 def request(headers, body=BODY, version=b"1.1", host=b"Host: localhost\r\n"):
@@ -83,6 +83,68 @@ refused("GET, too", b"GET /version HTTP/1.1\r\nHost: localhost\r\nHost: [::1]\r\
 refused("OPTIONS, too", b"OPTIONS /version HTTP/1.1\r\n\r\n", "0 Host")
 refused("an unknown path, too", b"GET /nothing HTTP/1.1\r\n\r\n", "0 Host")
 
+# path and query
+GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+for name, query in (("one argument", b"x=1"), ("100 arguments", b"&".join([b"x"] * 100)), ("no argument", b""), ("16 KiB", b"x" * 16374)):
+    same(answer(GET % (b"/version?" + query))[0], 200, f"a query with {name}")
+for n in (101, 999, 1000, 1001, 5000, 10000):
+    for argument in (b"", b"a", b"a=b", b"="):
+        if n * (len(argument) + 1) < 16000:
+            refused(f"{n} arguments {argument!r}", GET % (b"/version?" + b"&".join([argument] * n)), f"{n} arguments")
+for n in (17, 31, 48, 60):
+    for query in (b"?", b"?" + b"&" * 5000, b"/"):
+        refused(f"{n} KiB of {query[:2]!r}", GET % (b"/version" + query + b"x" * ((n << 10) - len(query))), "at most 16384", 431)
+c = raw_connection(s.port)
+c.sendall(b"GET /version?a HTTP/1.1\r\nHo")
+c.close()
+same(answer(GET % b"/version")[0], 200, "a client that leaves within its headers")
+
+# a zero byte in the request line
+HOST = b"Host: localhost\r\n\r\n"
+answer(b"GET /version HTTP/1.1\r\nX-Request-Id: the-last-whole-one\r\n" + HOST)
+wait_for(lambda: "the-last-whole-one" in s.text())
+seen = s.text()
+for name, line in (
+        ("a path", b"GET /version\0/x HTTP/1.1\r\n"), ("a path, at the end", b"GET /version\0 HTTP/1.1\r\n"),
+        ("a path, at the beginning", b"GET \0/version HTTP/1.1\r\n"), ("a path, before a query", b"GET /version\0?x=1 HTTP/1.1\r\n"),
+        ("a path, before a long query", b"GET /version\0?" + b"x&" * 2000 + b" HTTP/1.1\r\n"),
+        ("a path, with a version behind", b"GET /version\0HTTP/1.1\0/x HTTP/1.1\r\n"),
+        ("a path, with a version at the end", b"GET /version\0HTTP/1.1 HTTP/1.1\r\n"),
+        ("a path with a blank", b"GET /version \0 HTTP/1.1\r\n"), ("a path, LF alone", b"GET /version\0 HTTP/1.1\n"),
+        ("a query", b"GET /version?x=1\0&y HTTP/1.1\r\n"), ("a query, at the end", b"GET /version?x=1\0 HTTP/1.1\r\n"),
+        ("an empty query", b"GET /version?\0 HTTP/1.1\r\n"), ("a query, behind '&'", b"GET /version?x&\0 HTTP/1.1\r\n"),
+        ("a query's name", b"GET /version?x\0=1 HTTP/1.1\r\n"), ("a long query", b"GET /version?x\0" + b"&x" * 2000 + b" HTTP/1.1\r\n"),
+        ("a method", b"GET\0X /version HTTP/1.1\r\n"), ("a method, at the end", b"GET\0 /version HTTP/1.1\r\n"),
+        ("a method, behind it", b"GET \0 /version HTTP/1.1\r\n"), ("the method of another", b"GET\0 /version\0 HTTP/1.1\r\n")):
+    refused(f"a zero byte in {name}", line + HOST, "zero byte")
+refused("no headers, and a line that begins with a zero byte", b"GET /health HTTP/1.0\r\n\0X: a\r\n\r\n", "zero byte")
+ok(wait_for(lambda: s.text().count("- - from ") == 19 + seen.count("- - from ")), "their lines in the log have neither", s.text()[-3000:])
+ok("/version" not in s.text()[len(seen):], "and no other line has", s.text()[len(seen):])
+for line in (b"\0GET /version HTTP/1.1\r\n", b"GET /version HTTP/1.1\0\r\n", b"GET /version HTTP/\0.1\r\n", b"GET /version\0HTTP/1.1\r\n"):
+    got, _, closed = answer(line + HOST)
+    ok(got in (0, 400) and closed, f"{line[:30]!r}: refused by libmicrohttpd, and closed", (got, closed))
+for method in (b"G@T", b"G\x01T", b"\xc3\xa9"):
+    refused(f"the method {method!r}", method + b" /version HTTP/1.1\r\n" + HOST, "the method")
+same(answer(b"FROB /version HTTP/1.1\r\n" + HOST)[0], 405, "a method that is unknown")
+
+# ends of lines: LF alone is allowed, CR alone is not
+same(answer(b"GET /version HTTP/1.1\nHost: localhost\n\n")[0], 200, "LF alone")
+for name, data in (
+        ("in a value", request(b"X-A: a\rb\r\n" + LENGTH)), ("at the end of a value", request(b"X-A: a\r\r\n" + LENGTH)),
+        ("before a value", request(b"X-A: \ra\r\n" + LENGTH)), ("in place of a value", request(LENGTH + b"X-A:\r\r\n")),
+        ("as the end of a header", request(b"X-A: a\rX-B: b\r\n" + LENGTH)),
+        ("that hides a length", request(b"X-A: a\rContent-Length: 5\r\n" + LENGTH)),
+        ("behind a length", request(LENGTH.replace(b"\r\n", b"\r\r\n"))), ("in a host", request(LENGTH, host=b"Host: localhost\r\r\n")),
+        ("in the last header, LF alone", request(LENGTH + b"X-A: a\rb\n")),
+        ("in a path", b"GET /version\r HTTP/1.1\r\n" + HOST), ("in a query", b"GET /version?a\rb HTTP/1.1\r\n" + HOST),
+        ("in a method", b"G\rET /version HTTP/1.1\r\n" + HOST), ("behind the version", b"GET /version HTTP/1.1\r\r\n" + HOST),
+        ("before the method", b"\rGET /version HTTP/1.1\r\n" + HOST), ("in a name", request(b"X\rA: a\r\n" + LENGTH)),
+        ("at the beginning of a header", request(b"\rX-A: a\r\n" + LENGTH)), ("in a coding", request(b"Transfer-Encoding: chunked\r\r\n", CHUNKED)),
+        ("as an end of headers", request(LENGTH + b"\r\r\n"))):
+    got, _, closed = answer(data)
+    ok(got == 400 and closed, f"CR alone {name}: 400 and closed", (got, closed))
+refused("CR alone", request(b"X-A: a\rb\r\n" + LENGTH), "a CR without an LF")
+
 # requests that libmicrohttpd itself refuses
 before = s.metrics()["http_malformed_requests_total"]
 for name, data in (("NUL in a name", request(b"X-\0K: x\r\n" + LENGTH)), ("no colon", request(b"foo\r\n" + LENGTH)),
@@ -91,6 +153,14 @@ for name, data in (("NUL in a name", request(b"X-\0K: x\r\n" + LENGTH)), ("no co
     got, _, closed = answer(data)
     ok(got == 400 and closed, f"{name}: 400 and closed", (got, closed))
 same(s.metrics()["http_malformed_requests_total"] - before, 4, "/metrics counts them")
+# libmicrohttpd answers with status 500 where a chunk's first line, with its extension, does not fit into its memory.
+for name, body in (("the first chunk", b"5;" + b"x" * 70000), ("a later chunk", b"5\r\n     \r\n5;" + b"x" * 70000),
+                   ("the last chunk", b"5\r\n     \r\n0;" + b"x" * 70000)):
+    got, _, closed = answer(request(b"Transfer-Encoding: chunked\r\n", body))
+    ok(got in (413, 500) and closed, f"an extension of 70,000 bytes of {name}: closed", (got, closed))
+same(s.metrics()["http_malformed_requests_total"] - before, 7, "and counted")
+same(answer(request(b"Transfer-Encoding: chunked\r\n", b"%x;%s\r\n%s\r\n0\r\n\r\n" % (len(BODY), b"x" * 20000, BODY)))[0], 200,
+     "one of 20,000 bytes is passed over")
 
 # smuggling: the second request must not be answered
 inner = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"

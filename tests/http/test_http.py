@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import time
 
-from harness import MODEL, Server, done, ok, raw_connection, raw_post, same
+from harness import MODEL, Server, done, ok, raw_connection, raw_post, same, wait_for
 
 s = Server("--max-body", "65536")
 CHAT = "/v1/chat/completions"
@@ -70,6 +70,36 @@ def chunks(n):
 
 status, _, body = s.request("POST", CHAT, chunks(9), {"Content-Type": "application/json"})
 same(status, 413, "so is a chunked one")
+status, headers, body = s.request("POST", CHAT, chunks(40), {"Content-Type": "application/json", "X-Request-Id": "far-too-long"})
+ok((status, error_of(body)["code"]) == (413, "request_too_large") and "65536" in error_of(body)["message"],
+   "a chunked one that is far too long: 413", (status, body))
+same((headers["Connection"], headers["Content-Type"], headers["X-Request-Id"], headers["Access-Control-Allow-Origin"]),
+     ("close", "application/json", "far-too-long", "*"), "with headers")
+ok(wait_for(lambda: "413 request_too_large" in "".join(x for x in s.text().splitlines() if "far-too-long" in x)), "and in the log")
+for request, status in ((f"POST {CHAT}", b"413"), ("GET /health", b"413"), ("POST /nothing", b"404")):
+    c = raw_connection(s.port)
+    c.sendall(f"{request} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+    got = b""
+    sent = 0
+    while not got and sent < 4:  # until the server answers
+        c.sendall((b"11000\r\n" + b" " * 0x11000 + b"\r\n") * (4 if sent == 0 else 1))
+        sent += 1
+        c.settimeout(2)
+        try:
+            while piece := c.recv(65536):
+                got += piece
+        except TimeoutError:
+            pass
+    same(got.split(b" ")[1:2], [status], f"{request}, an endless body: {status.decode()} within the body, and the end")
+    try:
+        for _ in range(100):
+            c.sendall(b"11000\r\n" + b" " * 0x11000 + b"\r\n")
+            time.sleep(0.01)
+        cut = False
+    except ConnectionError:
+        cut = True
+    ok(cut, "a client that goes on is cut")
+    c.close()
 c = raw_connection(s.port)
 c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
           f"Content-Length: 100000\r\nExpect: 100-continue\r\n\r\n".encode())
@@ -161,7 +191,7 @@ ok(headers["Content-Type"].startswith("text/event-stream") and headers["Content-
 
 # metrics
 m = s.metrics()
-ok(m[f'http_responses_total{{route="{CHAT}",code="413"}}'] == 4 and m[f'http_responses_total{{route="{CHAT}",code="415"}}'] == 4,
+ok(m[f'http_responses_total{{route="{CHAT}",code="413"}}'] == 6 and m[f'http_responses_total{{route="{CHAT}",code="415"}}'] == 4,
    "responses are counted by route and code", m)
 ok(m["prompt_tokens_total"] > 0 and m["time_to_first_token_seconds_count"] > 0, "so are tokens and times")
 text = s.get("/metrics")[1].decode()
