@@ -104,6 +104,14 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 
 /* Defines a function that combines the x of each 32 neighbouring lanes (0 .. 31, 32 .. 63, ...) and returns the result
  * to all of these lanes. */
+#ifdef STEP /* 32 neighbouring lanes are a warp (nvidia/step_reduce.clh) */
+#define OF_32(name, combine)                                                                       \
+	GROUP_FUNCTION float name(float x, LOCAL float *scratch)                                   \
+	{                                                                                          \
+		SHUFFLE_TREE(x, combine)                                                           \
+		return x;                                                                          \
+	}
+#else
 #define OF_32(name, combine)                                                                       \
 	GROUP_FUNCTION float name(float x, LOCAL float *scratch)                                   \
 	{                                                                                          \
@@ -121,6 +129,7 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 		LOCAL_BARRIER();                                                                   \
 		return r;                                                                          \
 	}
+#endif
 OF_32(sum_of_32, ADD_)
 OF_32(max_of_32, fmax)
 

@@ -12,6 +12,7 @@
  * The parts of this program; each uses only those before it:
  *
  *     step_group.clh      the threads of a group, their registers and local memory
+ *     step_reduce.clh     sums and maxima of the lanes of a half
  *     step_warp.clh       exchange between the lanes of a warp, and between warps
  *     step_norm.clh       norms of rows
  *     step_product.clh    matrix products
@@ -20,6 +21,7 @@
  *     step_router.clh     router logits, the choice of the experts, the list of the experts that have rows
  *     step_down.clh       the experts' outputs and their sum
  *     step_phases.clh     a group's share of each phase, and its loads before the phase
+ *     step_prefetch.clh   data that is asked for in the L2 cache before its phase
  *     step_barrier.clh    the wait of all groups for each other between two phases
  *
  *     step      the step table (kernels/step.h) with the work list at work_at; its counter WORK_DONE is written; in, out
@@ -42,6 +44,7 @@
 #include "step_router.clh"
 #include "step_down.clh"
 #include "step_phases.clh"
+#include "step_prefetch.clh"
 #include "step_barrier.clh"
 
 /* Floats of `memory`, which the phases take in turns: the most that one of them needs. */
@@ -102,6 +105,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_LANES, 1, 1))) void decode_st
 		place.layer = layers + coming[1] % 2 * AT_LAYER_COUNT;
 		__asm__ volatile("" : "+r"(place.thread));
 		load_ahead(p, op, w);
+		prefetch_later(p, op);
 		if (!wait_for(p, done, target, phase + PHASE_INTS))
 			break;
 	}
