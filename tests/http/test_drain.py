@@ -67,7 +67,8 @@ same(refused, [(503, True, "shutting_down")] * 2, "new requests get 503, on old 
 status = s.process.wait(25)
 ok(status == 0 and time.time() - begin < 10, f"then the server ends ({time.time() - begin:.1f} s)", s.text())
 
-# SIGHUP, which a terminal sends when it is closed
+# SIGHUP, which a terminal sends when it is closed. nohup sets it to be ignored, and the server would leave it so.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 s = Server(env={"FAKE_STEP_US": "10000"})
 
 
