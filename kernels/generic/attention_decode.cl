@@ -38,8 +38,17 @@
 #define COLUMN_QUADS (HD / 4)
 #define KEY_PARTS    (LANES / COLUMN_QUADS)
 #define BLOCK	     64 /* keys of a block; a page has whole blocks */
-#define CHUNK	     MIN_(SHARERS, 4) /* query heads whose `parts` are added up at a time */
-#define LOADS	     4		      /* loads of a lane that are under way at the same time */
+/* CHUNK: query heads whose `parts` are added up at a time. LOADS: loads of a lane that are under way at the same time;
+ * COMBINE_LOADS of attention_combine. */
+#ifdef STEP /* two halves share the local memory of a group (nvidia/step_attention.clh), and one group the registers */
+#define CHUNK	      MIN_(SHARERS, 2)
+#define LOADS	      16
+#define COMBINE_LOADS 32
+#else
+#define CHUNK	      MIN_(SHARERS, 4)
+#define LOADS	      4
+#define COMBINE_LOADS 8
+#endif
 
 /* Loads four neighbouring elements as floats; the index of the first is a multiple of four. */
 #if BF16
@@ -257,9 +266,9 @@ GROUP_FUNCTION void attention_combine_group(__global const int *row, uint head, 
 		factors[LANE] = LANE < m ? exp(own[0] - most) : 0.0f;
 		totals[LANE] = factors[LANE] * own[1];
 		BARRIER();
-		for (uint s1 = 0; s1 < m; s1 += LOADS * 2)
+		for (uint s1 = 0; s1 < m; s1 += COMBINE_LOADS)
 #pragma unroll
-			for (uint j = 0; j < LOADS * 2; j++) {
+			for (uint j = 0; j < COMBINE_LOADS; j++) {
 				uint s = s1 + j;
 
 				total += totals[s];

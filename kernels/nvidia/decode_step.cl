@@ -47,9 +47,10 @@
 #include "step_prefetch.clh"
 #include "step_barrier.clh"
 
-/* Floats of `memory`, which the phases take in turns: the most that one of them needs. */
+/* Floats of `memory`, which the phases take in turns: the most that one of them needs. Attention has `sums` as well. */
+#define SUMS (WARPS * 128)
 #if HEADS
-#define MEMORY_1 MAX_(MAX_(H_FLOATS, SPLIT_KEY_AT + HD), HALVES * 3 * LANES)
+#define MEMORY_1 MAX_(MAX_(H_FLOATS, HALVES * SPLIT_FLOATS - SUMS), HALVES * 3 * LANES)
 #else
 #define MEMORY_1 H_FLOATS
 #endif
@@ -63,7 +64,7 @@
 __kernel __attribute__((reqd_work_group_size(GROUP_LANES, 1, 1))) void decode_step(__global int *step, int work_at,
 										   __global const ulong *at)
 {
-	LOCAL float memory[MEMORY] QUADS_ALIGNED, sums[WARPS * 128] QUADS_ALIGNED;
+	LOCAL float memory[MEMORY + SUMS] QUADS_ALIGNED;
 	LOCAL float scales[ROWS + 1], weights[MAX_(CHOICES, 1)], gates[ROWS];
 	LOCAL uint sent[WARPS], taken[WARPS], n_tasks[1];
 	LOCAL int chosen[MAX_(CHOICES, 1)];
@@ -72,7 +73,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_LANES, 1, 1))) void decode_st
 	LOCAL ulong all_at[AT_LAYERS], layers[2 * AT_LAYER_COUNT];
 	LOCAL int coming[2];
 	struct place place = {.step = step, .work = work, .table = at, .at = all_at, .layer = layers,
-			      .layers = layers, .coming = coming, .memory = memory, .sums = sums,
+			      .layers = layers, .coming = coming, .memory = memory, .sums = memory + MEMORY,
 			      .sent = sent, .taken = taken, .scales = scales, .weights = weights, .gates = gates,
 			      .chosen = chosen, .tasks = tasks, .n_tasks = n_tasks, .rows = (uint)work[WORK_TOKENS],
 			      .group = (uint)get_group_id(0), .groups = (uint)get_num_groups(0),
