@@ -179,12 +179,15 @@ try:
                 if isinstance(answer, str):
                     bad.append(answer)
 
+        slow = time.time() + 120
         threads = [threading.Thread(target=load, args=(k,)) for k in range(8)]
         for t in threads:
             t.start()
         time.sleep(1)
         what()
         time.sleep(1)
+        while n[0] < 16 and time.time() < slow:
+            time.sleep(0.1)
         ending.set()
         for t in threads:
             t.join()
