@@ -77,7 +77,7 @@ struct server {
 	/* Bytes of the large bodies that are in memory (server_count_body). body_bytes: of all owners together;
 	 * body_bytes_of: by owner (server_body_share). */
 	_Atomic uint64_t body_bytes, body_bytes_of[BODY_SHARES];
-	/* A large body was refused because others take the memory. The watch thread then cuts clients that send large
+	/* Large bodies take so much memory that some are refused. The watch thread then cuts clients that send large
 	 * bodies slowly (watch.h). */
 	_Atomic bool bodies_refused;
 	/* more than 1 MiB of a body or an answer was freed: the watch thread gives memory back to the system */

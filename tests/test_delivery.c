@@ -82,6 +82,8 @@ TEST(patience)
 	r = waiting(130, 0, 1);
 	delivery_set_patience(r, UINT64_MAX);
 	ok(delivery_deadline(r) == 300 * SECOND, "300 s are the most");
+	ok(!delivery_drags(r, 4 * 3600 * SECOND - 1) && delivery_drags(r, 4 * 3600 * SECOND),
+	   "for all of a prompt that should take long, 4 hours");
 	delivery_free(r);
 }
 

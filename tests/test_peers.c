@@ -358,6 +358,34 @@ TEST(silence)
 	peers_free(p);
 }
 
+/* A peer whose delivery drags is silent until it has sent a whole prompt. */
+TEST(dragging)
+{
+	struct peers *p = two_peers(5 * SECOND);
+	uint64_t now = 20 * SECOND;
+
+	check(peers_sent(p, 0, NULL, 0, 10) == 0 && !peers_answered(p, 0, now));
+	ok(peers_drags(p, 0, now) && !peers_drags(p, 0, now),
+	   "two deliveries that drag are one silence");
+	ok(!is_candidate(p, 0), "the peer gets nothing");
+	peers_done(p, 0, 10);
+	pass_time(p, now += PEERS_SILENT_NS);
+	ok(is_candidate(p, 0) && peers_sent(p, 0, NULL, 0, 10) == 0, "then it gets one prompt");
+	ok(!peers_answered(p, 0, now) && !is_candidate(p, 0),
+	   "and no others when it only begins to answer");
+	ok(peers_drags(p, 0, now), "when that one drags, too,");
+	peers_done(p, 0, 10);
+	pass_time(p, now + 2 * PEERS_SILENT_NS - 1);
+	check(!is_candidate(p, 0));
+	pass_time(p, now += 2 * PEERS_SILENT_NS);
+	ok(is_candidate(p, 0), "the silence is twice as long");
+	check(peers_sent(p, 0, NULL, 0, 10) == 0);
+	ok(peers_measure(p, 0, 10, now, now + SECOND), "a whole prompt ends it");
+	ok(is_candidate(p, 0) && !peers_measure(p, 0, 10, now, now + SECOND), "once");
+	ok_all("nothing else");
+	peers_free(p);
+}
+
 TEST(away)
 {
 	struct peers *p = two_peers(5 * SECOND);

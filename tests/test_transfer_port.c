@@ -149,7 +149,8 @@ TEST(names)
 		check(send_soon(client, NULL, out, "hello") && got(server, &from, "hello", ""));
 		port_disconnect(client, out);
 	}
-	ok(clock_now_ns() - begin < (SLOW_SECONDS - 1) * SECOND, "a slow look-up delays no other connection");
+	ok(clock_now_ns() - begin < (SLOW_SECONDS - 1) * SECOND,
+	   "a slow look-up delays no other connection");
 	snprintf(name, sizeof(name), "tcp://turns.example%s", strrchr(bound, ':'));
 	check(port_connect(client, name, NULL, &turns, &e) == 0);
 	while (port_send(client, turns, "hello", 5, NULL) < 0) {

@@ -45,7 +45,8 @@ struct registry {
 	uint64_t now_ns;
 	bool full; /* a log line has said that the table is full */
 	struct log_limit said_version, said_full;
-	struct log_limit said_moves; /* of lines about workers that come and go */
+	struct log_limit said_moves;  /* of lines about workers that come and go */
+	struct log_limit said_losses; /* of lines about workers that are not heard of any more */
 };
 
 #define AT(member) offsetof(struct registry_options, member)
@@ -178,7 +179,7 @@ static void expire_workers(struct registry *g)
 	char more[LOG_MORE_MAX];
 
 	while (registry_table_expire(g->table, g->now_ns, &gone)) {
-		if (may_say(g, more))
+		if (log_due_often(&g->said_losses, g->now_ns, more))
 			log_info("registry: %s worker %s is not heard of any more%s",
 				 role_name(gone.role), gone.peer.endpoint, more);
 		g->full = false;

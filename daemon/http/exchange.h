@@ -27,7 +27,7 @@ struct http {
 /* Exists from the first line of a request until libmicrohttpd calls `completed` (http.c). */
 struct exchange {
 	struct framing framing;
-	/* NULL: the headers have not arrived, and only `framing` has a content */
+	/* NULL: the headers have not arrived, or there was no memory for what follows them; only `framing` has a content */
 	struct http *http;
 	struct connection *connection;	 /* borrowed */
 	const struct endpoint *endpoint; /* NULL: there is none at the path */

@@ -111,6 +111,14 @@ void framing_end(struct framing *f, const char *end)
 	f->cut_value |= f->end && !only_ends(f->end, end, 2);
 }
 
+int framing_check_trailers(const struct framing *f, struct err *e)
+{
+	if (f->bad_name || f->cut_value || f->bare_cr || f->n_lengths || f->n_codings || f->n_hosts)
+		return err_set(e, PROBLEM_FRAMING,
+			       "a trailer of the body is malformed or not allowed");
+	return 0;
+}
+
 int framing_check(const struct framing *f, const char *version, struct err *e)
 {
 	const bool old = !strcmp(version, "HTTP/1.0");

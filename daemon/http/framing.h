@@ -16,8 +16,11 @@
  * and query) and its version.
  *
  * A CR without LF behind it ends no line for libmicrohttpd, but it does for some other programs. libmicrohttpd leaves it
- * in a name, a value or the target, where it is refused (RFC 9112, section 2.2). An LF alone ends a line, which that
+ * in the method, the target, a name or a value, where it is refused (RFC 9112, section 2.2). An LF alone ends a line, which that
  * section allows.
+ *
+ * The lines behind a chunked body, its trailers, are read in the same way, and a message whose trailers are malformed is
+ * refused as one whose headers are (framing_check_trailers).
  *
  * For each argument of a query libmicrohttpd takes some of a connection's memory. If that does not suffice, it closes the
  * connection without an answer. So it gets no query of a request whose target has too many arguments or
@@ -55,8 +58,10 @@ struct framing {
 	bool content_encoding; /* a Content-Encoding is not "identity" */
 };
 
-/* To be called first, with the request's target, before libmicrohttpd has read the query from it. A zero byte and a
- * version, such as "HTTP/1.1", stand behind the target, and a zero byte behind the version. If the target has too many
+/* To be called first, with the request's target, before libmicrohttpd has read the query from it. Version 0.9.75 of
+ * libmicrohttpd calls back then: one zero byte and a version, such as "HTTP/1.1", stand behind the target, and a zero
+ * byte behind the version; it has checked the version. If the target has a zero byte and a version in itself, the part
+ * behind them is not seen here, so its arguments are not counted; if they are too many, the connection is closed. If the target has too many
  * arguments, is too long, or has a zero byte, the function ends the query behind its '?'. */
 void framing_target(struct framing *f, char *target);
 
@@ -75,3 +80,6 @@ void framing_end(struct framing *f, const char *end);
 /* To be called after the last framing_add. version: such as "HTTP/1.1". Returns 0, or the negative code of a problem,
  * with a sentence in *e. After a problem the request must be refused and the connection closed. */
 int framing_check(const struct framing *f, const char *version, struct err *e) MUST_CHECK;
+
+/* Checks trailers that were added to a framing of their own, all zeros at first. */
+int framing_check_trailers(const struct framing *f, struct err *e) MUST_CHECK;

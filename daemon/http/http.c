@@ -219,8 +219,15 @@ int http_start(struct server *s, struct watch *w, const struct http_listener *l,
 	       struct err *e)
 {
 	const unsigned most = l->admin ? ADMIN_CONNECTIONS : connection_limit(s->options.admin);
-	struct http *h = calloc(1, sizeof(*h));
+	struct http *h;
 
+	/* The same file name may be that of a newer library than the one at hand when this was compiled (framing.h). */
+	if (strncmp(MHD_get_version(), "0.9.", 4) != 0) {
+		close(l->fd);
+		return err_set(e, EINVAL, "libmicrohttpd here is %s; this program needs 0.9",
+			       MHD_get_version());
+	}
+	h = calloc(1, sizeof(*h));
 	if (h)
 		h->no_memory = send_make_no_memory();
 	if (!h || !h->no_memory) {

@@ -19,12 +19,14 @@ enum {
 	 * bytes. A request whose body would exceed this is refused, but for BODY_SHARE. */
 	BODIES_MAX = 8,
 	/* A large body is taken in spite of BODIES_MAX if all of its client's large bodies together
-	 * (server_body_share) have at most so many bytes. */
+	 * (server_body_share) have at most so many bytes, and if those beyond BODIES_MAX are at most SHARES_MAX. */
 	BODY_SHARE = 1 << 20,
+	SHARES_MAX = 128 << 20,
 	/* A body that is too long is read to its end and dropped, so that the client gets the error. If the body is
 	 * longer than so many times what is allowed, the client gets the error before that end. */
 	DISCARD_FACTOR = 4,
-	/* After this error so many times what is allowed is read in all, and then the connection is closed. With unread
+	/* After this error the body is read on, until so many times what is allowed have come since its begin, and then
+	 * the connection is closed. With unread
 	 * bytes it would be closed by a reset, and the client could lose the error. */
 	LINGER_FACTOR = 8,
 };
@@ -89,12 +91,15 @@ static int check_state(const struct server *s, struct err *e)
 static int check_memory(struct server *s, uint64_t owner, uint64_t from, uint64_t to, struct err *e)
 {
 	uint64_t more = from > SMALL_BODY ? to - from : to;
+	uint64_t all = atomic_load(&s->body_bytes) + more, most = BODIES_MAX * s->options.max_body;
 
-	if (to <= SMALL_BODY ||
-	    atomic_load(&s->body_bytes) + more <= BODIES_MAX * s->options.max_body ||
+	if (to <= SMALL_BODY || all <= most)
+		return 0;
+	/* So clients that send slowly are cut also while shares are left. */
+	atomic_store(&s->bodies_refused, true);
+	if (all <= most + SHARES_MAX &&
 	    atomic_load(server_body_share(s, owner)) + more <= BODY_SHARE)
 		return 0;
-	atomic_store(&s->bodies_refused, true);
 	return err_set(e, PROBLEM_QUEUE_FULL,
 		       "too many large bodies are in memory; try again later");
 }
@@ -119,6 +124,14 @@ static int check_framing(struct MHD_Connection *mc, struct framing *f, const cha
 	if (info)
 		framing_end(f, method + info->header_size);
 	return framing_check(f, version, e);
+}
+
+static int check_trailers(struct MHD_Connection *mc, struct err *e)
+{
+	struct framing f = {0};
+
+	MHD_get_connection_values_n(mc, MHD_FOOTER_KIND, add_header, &f);
+	return framing_check_trailers(&f, e);
 }
 
 /* Checks that there is an endpoint at the path, and that it takes this method at this port, on a worker of this role,
@@ -378,6 +391,8 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 		return MHD_NO;
 	if (x->call)
 		return send_call(mc, x);
+	if (check_trailers(mc, &x->error) < 0)
+		x->close = true;
 	if (!x->options && !x->error.code) {
 		/* The daemon's state, which was checked with the headers, may have changed while the body arrived. */
 		int r = p->while_loading ? 0 : check_state(s, &x->error);

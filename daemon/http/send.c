@@ -13,34 +13,39 @@ enum {
 	/* libmicrohttpd asks for at most so many bytes at once of a body in pieces, or of a stream */
 	BLOCK = 16 << 10,
 	TOKENS_KEPT = 64 << 10, /* a larger buffer of records is freed when all of them are used */
-	RETRY_LOADING = 2,	/* seconds in Retry-After with status 503 */
-	RETRY_BUSY = 1,		/* the same with status 429 */
 	WITHIN_BODY = 8 << 10,	/* the most bytes of the answer of send_within_body */
 	NO_MEMORY_BODY = 1 << 10, /* the most bytes of the body of send_no_memory */
 };
+
+/* Seconds in Retry-After, with status 503 and 429. */
+#define RETRY_LOADING "2"
+#define RETRY_BUSY    "1"
+
+#define EXPOSED		"Access-Control-Expose-Headers"
+#define EXPOSED_HEADERS "X-Request-Id, X-Tigon-Cache"
 
 static const char type_json[] = "application/json";
 
 /* ---- whole answers ---- */
 
-static void add_retry_header(struct MHD_Response *r, int after)
-{
-	char seconds[16];
+/* A header of the answer. name NULL: none. */
+struct header {
+	const char *name, *value;
+};
 
-	snprintf(seconds, sizeof(seconds), "%d", after);
-	MHD_add_response_header(r, "Retry-After", seconds);
-}
-
-static void add_error_headers(struct MHD_Response *r, const struct exchange *x, unsigned status)
+/* Returns the header that belongs to the status of an error. */
+static struct header error_header(const struct exchange *x, unsigned status)
 {
-	if (status == MHD_HTTP_METHOD_NOT_ALLOWED && x->endpoint)
-		MHD_add_response_header(r, "Allow", exchange_methods(x->endpoint));
-	if (status == MHD_HTTP_UNAUTHORIZED)
-		MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
-	if (status == MHD_HTTP_TOO_MANY_REQUESTS)
-		add_retry_header(r, RETRY_BUSY);
-	if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
-		add_retry_header(r, RETRY_LOADING);
+	switch (status) {
+	case MHD_HTTP_METHOD_NOT_ALLOWED:
+		if (x->endpoint)
+			return (struct header){"Allow", exchange_methods(x->endpoint)};
+		break;
+	case MHD_HTTP_UNAUTHORIZED: return (struct header){"WWW-Authenticate", "Bearer"};
+	case MHD_HTTP_TOO_MANY_REQUESTS: return (struct header){"Retry-After", RETRY_BUSY};
+	case MHD_HTTP_SERVICE_UNAVAILABLE: return (struct header){"Retry-After", RETRY_LOADING};
+	}
+	return (struct header){0};
 }
 
 /* Adds the headers of an answer to OPTIONS. */
@@ -67,8 +72,7 @@ static void add_headers(struct MHD_Connection *mc, struct MHD_Response *r, const
 
 	if (cors) {
 		MHD_add_response_header(r, "Access-Control-Allow-Origin", "*");
-		MHD_add_response_header(r, "Access-Control-Expose-Headers",
-					"X-Request-Id, X-Tigon-Cache");
+		MHD_add_response_header(r, EXPOSED, EXPOSED_HEADERS);
 	}
 	if (x->access.id[0] || x->call)
 		MHD_add_response_header(r, "X-Request-Id",
@@ -96,10 +100,12 @@ static void begin_answer(struct exchange *x, unsigned status)
 static enum MHD_Result queue_response(struct MHD_Connection *mc, struct exchange *x,
 				      unsigned status, struct MHD_Response *r) ON(role_http)
 {
+	struct header header = error_header(x, status);
 	enum MHD_Result ok;
 
 	add_headers(mc, r, x);
-	add_error_headers(r, x, status);
+	if (header.name)
+		MHD_add_response_header(r, header.name, header.value);
 	begin_answer(x, status);
 	ok = MHD_queue_response(mc, status, r);
 	MHD_destroy_response(r);
@@ -146,6 +152,7 @@ bool send_within_body(struct MHD_Connection *mc, struct exchange *x, const struc
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct header header;
 	struct buf body, out;
 	int status;
 
@@ -154,8 +161,12 @@ bool send_within_body(struct MHD_Connection *mc, struct exchange *x, const struc
 	status = openai_error(e, &body);
 	buf_printf(&out, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n", status,
 		   MHD_get_reason_phrase_for((unsigned)status), type_json, body.len);
+	header = error_header(x, (unsigned)status);
+	if (header.name)
+		buf_printf(&out, "%s: %s\r\n", header.name, header.value);
 	if (!x->endpoint || !x->endpoint->guarded)
-		buf_puts(&out, "Access-Control-Allow-Origin: *\r\n");
+		buf_puts(&out,
+			 "Access-Control-Allow-Origin: *\r\n" EXPOSED ": " EXPOSED_HEADERS "\r\n");
 	if (x->access.id[0])
 		buf_printf(&out, "X-Request-Id: %s\r\n", x->access.id);
 	buf_puts(&out, "Connection: close\r\n\r\n");
@@ -163,9 +174,9 @@ bool send_within_body(struct MHD_Connection *mc, struct exchange *x, const struc
 	x->told = info && !body.failed && !out.failed &&
 		  send(info->connect_fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL) ==
 			  (ssize_t)out.len;
+	note_error(x, e);
 	if (x->told) {
 		shutdown(info->connect_fd, SHUT_WR);
-		note_error(x, e);
 		begin_answer(x, (unsigned)status);
 	}
 	buf_release(&body);
@@ -192,7 +203,7 @@ struct MHD_Response *send_make_no_memory(void)
 	}
 	MHD_add_response_header(r, "Content-Type", type_json);
 	MHD_add_response_header(r, "Connection", "close");
-	add_retry_header(r, RETRY_LOADING);
+	MHD_add_response_header(r, "Retry-After", RETRY_LOADING);
 	return r;
 }
 

@@ -1,5 +1,6 @@
 #include "daemon/request/call.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -281,8 +282,10 @@ void call_wake(struct call *c)
 	wake_and_unlock(c);
 }
 
-/* A call in a chain stays suspended until http resumes it, or until another thread wakes it, which then finds it
- * suspended as ever. So a chain needs a reference to each of its calls, and no more. */
+/* The calls of a chain are suspended, and their connections exist, until they are resumed. That may happen before http
+ * comes to them, because another thread may wake a call at any time; waking it once more does nothing then. So all that
+ * a chain needs of its calls is that their memory is there: a reference to each. A call that gets a chain is awake from
+ * then on, and http takes the chain from it before it suspends the call again (call_wake_others), so no call has two. */
 void call_wake_all(struct call *const *calls, uint32_t n)
 {
 	struct call *chain = NULL;
@@ -306,6 +309,7 @@ void call_wake_all(struct call *const *calls, uint32_t n)
 		s->chained = false;
 		/* If it is suspended, its connection cannot run before the chain is here. */
 		if (s->suspended) {
+			assert(!s->others);
 			s->others = chain;
 			chain = NULL;
 		}
@@ -506,6 +510,7 @@ void call_take(struct call *c, struct buf *tokens, void (*suspend)(void *connect
 		s->comment_due = false;
 		s->seen = s->stage;
 	} else {
+		assert(!s->others);
 		suspend(c->http.connection);
 		s->suspended = ret->slept = true;
 	}

@@ -27,7 +27,7 @@
  * References keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
  * completed. The work's lasts from text_submit (of a visit: call_submit) until a text thread or the engine thread is
  * done with the call, or the call is dropped while it waits for a text thread (text.h). A control message in the inbox
- * has one of its own. So have the watch thread while it handles a hang-up, a text thread while it works on the call,
+ * has one of its own, and so has a place in a chain (call_wake_all). So have the watch thread while it handles a hang-up, a text thread while it works on the call,
  * each caller of call_find, and call_check_queue while it cancels the call. The last call_unref frees everything, on
  * the thread that calls it. Before that it writes the request's line in the log, if http has copied http.access by
  * then.
@@ -35,7 +35,8 @@
  * Sleeping: the http thread suspends the connection when there is nothing to send (call_take). It holds shared.lock
  * from the moment at which it finds nothing until the connection is suspended, so that no wake is lost. A thread with
  * news for http calls call_wake, or a function below whose comment says that it wakes; both resume the connection if it
- * is suspended. libmicrohttpd cannot close a suspended connection, so the pointer to it is valid then. */
+ * is suspended. Of several calls with news the engine thread resumes one, and http resumes the others when it runs for
+ * that one (call_wake_all). libmicrohttpd cannot close a suspended connection, so the pointer to it is valid then. */
 #pragma once
 
 #include <pthread.h>
@@ -159,13 +160,14 @@ struct call_shared {
 	bool closing;		     /* call_close was called */
 	bool chained;		     /* the call is in a chain (call_wake_all) */
 	struct call *next;	     /* the next call of that chain */
-	struct call *others;	     /* the chain of calls that http is to wake next */
-	bool control_queued;	     /* the message `control` is in the inbox */
-	bool *stop_wanted;	     /* [n_choices] in the arena: a stop string was found */
-	struct buf tokens;	     /* records (call_record) that http has not taken */
-	struct err failure;	     /* code 0: none */
-	struct buf reply;	     /* ANSWERED without failure: the body */
-	bool comment_due;	     /* http is to send an SSE comment */
+	/* the chain of calls that http is to wake next; NULL while `suspended` */
+	struct call *others;
+	bool control_queued; /* the message `control` is in the inbox */
+	bool *stop_wanted;   /* [n_choices] in the arena: a stop string was found */
+	struct buf tokens;   /* records (call_record) that http has not taken */
+	struct err failure;  /* code 0: none */
+	struct buf reply;    /* ANSWERED without failure: the body */
+	bool comment_due;    /* http is to send an SSE comment */
 	/* of a stream: the time of the last call_take after the call became RUNNING; 0: there was none yet */
 	uint64_t sent_ns;
 };

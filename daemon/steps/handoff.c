@@ -92,7 +92,7 @@ static int start_transfer(struct handoff *h, struct err *e)
 			},
 		.n_pages = s->info.n_pages,
 		.n_slots = s->info.n_slots,
-		/* Half of the prompts that the scheduler takes: one decode worker never keeps out all others. */
+		/* half of the prompts that the scheduler takes, so that one connection does not have all */
 		.n_prompts_of_peer =
 			(uint32_t)CEIL_DIV(o->max_queued_requests + o->max_num_seqs, 2u),
 		.identify = identify,

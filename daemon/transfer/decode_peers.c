@@ -42,13 +42,13 @@ static void fail_peer(struct decode_peers *d, uint32_t link, const char *why) ON
 	sending_end_failed(&d->sending);
 }
 
-/* Logs that a decode worker at a link came or went. A peer can come and go as often as it likes. format: has one %s, for
- * the address. */
-#define log_move(d, level, link, format)                                                       \
+/* Logs that a decode worker at a link came, went or was lost. A peer can come and go as often as it likes. format: has
+ * one %s, for the address. */
+#define log_move(d, limit, level, link, format)                                                \
 	do {                                                                                   \
 		char more[LOG_MORE_MAX];                                                       \
                                                                                                \
-		if (log_due_often(&(d)->said_moves, (d)->sending.worker->now_ns, more))        \
+		if (log_due_often(&(d)->limit, (d)->sending.worker->now_ns, more))             \
 			log_write(level, "transfer: " format "%s", address_of(d, link), more); \
 	} while (0)
 
@@ -141,7 +141,7 @@ static void forget_broken(struct decode_peers *d, uint32_t link) ON(role_transfe
 		    memcmp(p->worker, peer_of(d, link)->worker, WIRE_ID) != 0 ||
 		    worker_say(w, other, &m, NULL) != -EHOSTUNREACH)
 			continue;
-		log_move(d, LOG_LEVEL_WARNING, other,
+		log_move(d, said_losses, LOG_LEVEL_WARNING, other,
 			 "the connection of a decode worker at %s broke");
 		forget(d, other, "the connection of a decode worker broke");
 	}
@@ -171,7 +171,7 @@ static void accept_hello(struct decode_peers *d, uint32_t link, const struct wir
 	if (restarted)
 		fail_peer(d, link, "the decode worker was started again");
 	if (is_new) {
-		log_move(d, LOG_LEVEL_INFO, link, "a decode worker at %s has come");
+		log_move(d, said_moves, LOG_LEVEL_INFO, link, "a decode worker at %s has come");
 		atomic_fetch_add(&w->config.counters->peers, 1);
 	}
 	*p = (struct decode_peer){.known = true,
@@ -212,7 +212,7 @@ static void hear_refuse(struct decode_peers *d, uint32_t link, const struct wire
 		return;
 	}
 	if (!atomic_load(&d->sending.worker->quit))
-		log_move(d, LOG_LEVEL_INFO, link, "a decode worker at %s has left");
+		log_move(d, said_moves, LOG_LEVEL_INFO, link, "a decode worker at %s has left");
 	forget(d, link, "the decode worker is shutting down");
 }
 
@@ -297,7 +297,7 @@ uint64_t decode_peers_tick(struct decode_peers *d)
 		if (!p->heard_ns || w->now_ns - p->heard_ns < patience_ns)
 			continue;
 		if (p->known)
-			log_move(d, LOG_LEVEL_WARNING, link,
+			log_move(d, said_losses, LOG_LEVEL_WARNING, link,
 				 "a decode worker at %s does not answer");
 		forget(d, link, "the decode worker does not answer");
 	}

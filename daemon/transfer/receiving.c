@@ -142,6 +142,11 @@ void receiving_fail_peer(struct receiving *r, uint32_t peer, int code, const cha
 	receiving_end_failed(r);
 }
 
+static void note_answers(const struct receiving *r, uint32_t peer)
+{
+	log_info("transfer: %s answers prompts again", receiving_peer_name(r, peer));
+}
+
 static void end_complete(struct receiving *r, struct attempt *a) ON(role_transfer)
 {
 	struct transfer_counters *c = r->worker->config.counters;
@@ -151,8 +156,9 @@ static void end_complete(struct receiving *r, struct attempt *a) ON(role_transfe
 	delivery_counts(a->delivery, &counts);
 	trace_write(&r->worker->trace, r->worker->now_ns, "complete", delivery_id(a->delivery),
 		    NULL);
-	peers_measure(r->peers, peer_of(r, a), a->n_prompt - counts.n_cached, a->sent_ns,
-		      r->worker->now_ns);
+	if (peers_measure(r->peers, peer_of(r, a), a->n_prompt - counts.n_cached, a->sent_ns,
+			  r->worker->now_ns))
+		note_answers(r, peer_of(r, a));
 	unload_peer(r, a);
 	n->draws = calloc(a->n_choices, sizeof(*n->draws));
 	if (!n->draws) {
@@ -271,7 +277,7 @@ static void note_data(struct receiving *r, struct attempt *a, zmq_msg_t *head, z
 	note_send(r->worker, n);
 }
 
-/* hear_window and hear_status return a delivery_verdict, or -errno when the message has made the delivery fail. */
+/* hear_window and hear_status return the delivery_verdict of a message, or -errno if it cannot be taken. */
 static int hear_window(struct receiving *r, struct attempt *a, const struct wire_window *window,
 		       zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer)
 {
@@ -315,7 +321,7 @@ void receiving_hear(struct receiving *r, struct attempt *a, const struct wire_me
 
 	/* An ignored message brings nothing, so a peer that only repeats itself still counts as silent. */
 	if (verdict != DELIVERY_IGNORED && peers_answered(r->peers, peer, r->worker->now_ns))
-		log_info("transfer: %s answers prompts again", receiving_peer_name(r, peer));
+		note_answers(r, peer);
 	if (delivery_status(a->delivery) == DELIVERY_SUCCESS)
 		end_complete(r, a);
 	else if (delivery_status(a->delivery) == DELIVERY_FAILED)
@@ -328,22 +334,32 @@ void receiving_hear(struct receiving *r, struct attempt *a, const struct wire_me
  * stopped. */
 #define STOPPED_NS ((uint64_t)3 * 1000000000)
 
-/* Returns a peer at which an attempt is overdue, and which is silent from now on. *ret_drags: the attempt is overdue
- * although data still come. PEERS_MAX: there is none. */
-static uint32_t next_silent(struct receiving *r, bool *ret_drags) ON(role_transfer)
+/* Makes attempts fail whose data still come, but not all of them in time. */
+static void fail_dragging(struct receiving *r) ON(role_transfer)
 {
 	uint64_t now_ns = r->worker->now_ns;
 
 	list_for_each (a, &r->worker->attempts, struct attempt, node) {
-		uint64_t since_ns = delivery_waits_since(a->delivery);
-
-		if (delivery_deadline(a->delivery) > now_ns)
+		if (!delivery_drags(a->delivery, now_ns))
 			continue;
-		*ret_drags = delivery_drags(a->delivery, now_ns);
-		/* Data that came for other prompts do not excuse a peer that never comes to an end with one. */
-		if (peers_overdue(r->peers, peer_of(r, a), *ret_drags ? now_ns : since_ns, now_ns))
-			return peer_of(r, a);
+		if (peers_drags(r->peers, peer_of(r, a), now_ns))
+			log_warning("transfer: %s sends a prompt's data, but not all of them in "
+				    "time: it gets no prompts for a while",
+				    receiving_peer_name(r, peer_of(r, a)));
+		delivery_tick(a->delivery, now_ns);
 	}
+}
+
+/* Returns a peer at which an attempt is overdue, and which is silent from now on. PEERS_MAX: there is none. */
+static uint32_t next_silent(struct receiving *r) ON(role_transfer)
+{
+	uint64_t now_ns = r->worker->now_ns;
+
+	list_for_each (a, &r->worker->attempts, struct attempt, node)
+		if (delivery_deadline(a->delivery) <= now_ns &&
+		    peers_overdue(r->peers, peer_of(r, a), delivery_waits_since(a->delivery),
+				  now_ns))
+			return peer_of(r, a);
 	return PEERS_MAX;
 }
 
@@ -352,7 +368,6 @@ uint64_t receiving_tick(struct receiving *r)
 	struct worker *w = r->worker;
 	/* After a stop, the messages that came meanwhile may not be read yet, so no attempt counts as overdue. */
 	bool stopped = r->ticked_ns && w->now_ns - r->ticked_ns > STOPPED_NS;
-	bool drags;
 	uint64_t next;
 	uint32_t peer;
 
@@ -362,14 +377,12 @@ uint64_t receiving_tick(struct receiving *r)
 			delivery_wait_anew(a->delivery, w->now_ns);
 		set_patience(r, a);
 	}
-	while ((peer = next_silent(r, &drags)) != PEERS_MAX) {
-		log_warning("transfer: %s %s: it gets no prompts for a while",
-			    receiving_peer_name(r, peer),
-			    drags ? "sends a prompt's data, but not all of them in time"
-				  : "answers PINGs, but no prompt");
-		receiving_fail_peer(r, peer, ETIMEDOUT,
-				    drags ? "it does not send all of a prompt's data in time"
-					  : "it answers no prompt");
+	fail_dragging(r);
+	while ((peer = next_silent(r)) != PEERS_MAX) {
+		log_warning("transfer: %s answers PINGs, but no prompt: it gets no prompts for a "
+			    "while",
+			    receiving_peer_name(r, peer));
+		receiving_fail_peer(r, peer, ETIMEDOUT, "it answers no prompt");
 	}
 	next = attempts_tick(w);
 	receiving_end_failed(r);

@@ -240,7 +240,9 @@ static int check_prepare(struct sending *s, uint32_t link, const struct wire_pre
 {
 	const struct wire_hello *h = &s->worker->hello;
 
-	if (attempts_count(s->worker, link) >= s->worker->config.n_prompts_of_peer)
+	/* A worker that is alone may have more, as a client may (daemon/request/queue.c). */
+	if (atomic_load(&s->worker->config.counters->peers) > 1 &&
+	    attempts_count(s->worker, link) >= s->worker->config.n_prompts_of_peer)
 		return err_set(e, EAGAIN, "%u prompts of this decode worker are here already",
 			       s->worker->config.n_prompts_of_peer);
 	if (atomic_load(&s->worker->n_asked) >= ASKED_MAX)

@@ -34,8 +34,8 @@ struct transfer_config {
 	uint64_t largest;	   /* the most bytes of a WINDOW's raw frame */
 	struct wire_layout layout; /* its layers are copied */
 	uint32_t n_pages, n_slots;
-	/* prefill: the most prompts of one decode worker that are under way here at the same time; further ones are
-	 * refused with EAGAIN */
+	/* prefill: the most prompts of one connection that are under way here at the same time while there are several
+	 * decode workers; further ones are refused with EAGAIN */
 	uint32_t n_prompts_of_peer;
 	/* Computes the hash of everything that decides bits. The transfer thread calls it. It may take long, and ends
 	 * early with an error when *cancel becomes true. */

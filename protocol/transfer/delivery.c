@@ -27,7 +27,8 @@ struct delivery {
 	uint32_t n_cached;
 
 	/* receiver */
-	uint64_t patience_ns;  /* of delivery_set_patience; 0: it was not called */
+	uint64_t patience_ns;  /* of delivery_set_patience, bounded; 0: it was not called */
+	uint64_t expected_ns;  /* the same up to DELIVERY_WHOLE_MAX_NS */
 	uint64_t began_ns;     /* when it was made, plus the time of stops (delivery_wait_anew) */
 	uint64_t *sequences;   /* bit i: WINDOW i came; owned, NULL after the end */
 	uint64_t end_sequence; /* the highest number of a WINDOW that came, plus 1 */
@@ -107,6 +108,7 @@ void delivery_failed_status(const struct delivery *d, struct wire_status *ret)
 void delivery_set_patience(struct delivery *d, uint64_t ns)
 {
 	d->patience_ns = MAX(d->patience_ns, MIN(ns, DELIVERY_RECEIVE_TIMEOUT_NS));
+	d->expected_ns = MAX(d->expected_ns, MIN(ns, DELIVERY_WHOLE_MAX_NS));
 }
 
 uint64_t delivery_waits_since(const struct delivery *d)
@@ -127,10 +129,15 @@ static uint64_t patience(const struct delivery *d)
 	return d->patience_ns ? d->patience_ns : DELIVERY_RECEIVE_TIMEOUT_NS;
 }
 
-/* Returns the time at which all of a receiver's delivery has to be here. */
+/* Returns the time in which all of a receiver's delivery has to come. */
+static uint64_t whole(const struct delivery *d)
+{
+	return MAX(DELIVERY_WHOLE * patience(d), d->expected_ns);
+}
+
 static uint64_t end_of_whole(const struct delivery *d)
 {
-	return d->began_ns + DELIVERY_WHOLE * patience(d);
+	return d->began_ns + whole(d);
 }
 
 bool delivery_drags(const struct delivery *d, uint64_t now_ns)
@@ -154,7 +161,7 @@ bool delivery_tick(struct delivery *d, uint64_t now_ns)
 	if (delivery_drags(d, now_ns))
 		delivery_fail(d, now_ns, ETIMEDOUT,
 			      "the prefill worker did not send all of it in %" PRIu64 " s",
-			      DELIVERY_WHOLE * patience(d) / 1000000000);
+			      whole(d) / 1000000000);
 	else if (!d->sends)
 		delivery_fail(d, now_ns, ETIMEDOUT,
 			      "nothing came from the prefill worker for %" PRIu64 " s",

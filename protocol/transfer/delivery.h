@@ -29,12 +29,14 @@
 
 /* A receiver fails when no new WINDOW or STATUS has come for the time of delivery_set_patience, even if the prompt
  * only waits in the prefill worker's queue. DELIVERY_RECEIVE_TIMEOUT_NS is the longest such time. A receiver also fails
- * when not everything has come DELIVERY_WHOLE such times after it was made, so that a peer that sends piece after piece,
+ * when not everything has come DELIVERY_WHOLE such times after it was made, or, if the time of delivery_set_patience is
+ * longer than that, after that time (at most DELIVERY_WHOLE_MAX_NS), so that a peer that sends piece after piece,
  * each just in time, does not keep a prompt for hours. A sender fails when messages wait for the transport, and the
  * transport has taken none of them for DELIVERY_SEND_TIMEOUT_NS. */
 #define DELIVERY_RECEIVE_TIMEOUT_NS ((uint64_t)300 * 1000000000)
 #define DELIVERY_SEND_TIMEOUT_NS    ((uint64_t)120 * 1000000000)
 enum { DELIVERY_WHOLE = 8 };
+#define DELIVERY_WHOLE_MAX_NS ((uint64_t)4 * 3600 * 1000000000)
 
 struct delivery;
 

@@ -34,7 +34,8 @@ struct peer {
 	uint64_t computed_ns; /* when the delivery of a prompt that it computed was last complete */
 	uint64_t answered_ns; /* time of the last peers_answered */
 	uint32_t n_silences;  /* silences since then */
-	uint64_t silent_ns;   /* it gets no prompts before this time; 0: it is not silent */
+	bool drags; /* a silence began because a delivery dragged: only a complete one ends it */
+	uint64_t silent_ns; /* it gets no prompts before this time; 0: it is not silent */
 	/* The HELLO of another process ends no silence before this time. peers_answered sets it to 0. */
 	uint64_t renew_ns;
 };
@@ -101,6 +102,7 @@ static void forget_silence(struct peer *x)
 {
 	x->n_silences = 0;
 	x->silent_ns = 0;
+	x->drags = false;
 }
 
 /* Forgets the silence of a peer that is another process now, unless an earlier process was let off not long ago. */
@@ -409,15 +411,17 @@ void peers_done(struct peers *p, uint32_t peer, uint64_t n_tokens)
 bool peers_answered(struct peers *p, uint32_t peer, uint64_t now_ns)
 {
 	struct peer *x = &p->peers[peer];
-	bool was_silent = x->n_silences > 0;
+	bool ends = x->n_silences > 0 && !x->drags;
 
 	x->answered_ns = now_ns;
+	if (x->drags)
+		return false;
 	x->renew_ns = 0;
 	forget_silence(x);
-	return was_silent;
+	return ends;
 }
 
-void peers_measure(struct peers *p, uint32_t peer, uint64_t n_tokens, uint64_t sent_ns,
+bool peers_measure(struct peers *p, uint32_t peer, uint64_t n_tokens, uint64_t sent_ns,
 		   uint64_t now_ns)
 {
 	struct peer *x = &p->peers[peer];
@@ -427,6 +431,11 @@ void peers_measure(struct peers *p, uint32_t peer, uint64_t n_tokens, uint64_t s
 	x->computed_ns = now_ns;
 	x->computed_tokens = x->computed_tokens * SPEED_FADES + (double)n_tokens;
 	x->computing_ns = x->computing_ns * SPEED_FADES + (double)(now_ns - MIN(from_ns, now_ns));
+	if (!x->drags)
+		return false;
+	x->renew_ns = 0;
+	forget_silence(x);
+	return true;
 }
 
 /* Returns a peer's nanoseconds a token; 0: not known. */
@@ -453,16 +462,33 @@ uint64_t peers_patience(const struct peers *p, uint32_t peer, uint64_t n_tokens)
 	return (uint64_t)MIN(ns, most);
 }
 
-bool peers_overdue(struct peers *p, uint32_t peer, uint64_t since_ns, uint64_t now_ns)
+static void begin_silence(struct peer *x, uint64_t now_ns)
 {
-	struct peer *x = &p->peers[peer];
 	uint64_t ns = PEERS_SILENT_NS;
 
-	if (x->answered_ns > since_ns)
-		return false;
 	for (uint32_t i = 0; i < x->n_silences && ns < PEERS_SILENT_MAX_NS; i++)
 		ns *= 2;
 	x->n_silences++;
 	x->silent_ns = now_ns + MIN(ns, PEERS_SILENT_MAX_NS);
+}
+
+bool peers_overdue(struct peers *p, uint32_t peer, uint64_t since_ns, uint64_t now_ns)
+{
+	struct peer *x = &p->peers[peer];
+
+	if (x->answered_ns > since_ns)
+		return false;
+	begin_silence(x, now_ns);
+	return true;
+}
+
+bool peers_drags(struct peers *p, uint32_t peer, uint64_t now_ns)
+{
+	struct peer *x = &p->peers[peer];
+
+	if (x->silent_ns)
+		return false;
+	x->drags = true;
+	begin_silence(x, now_ns);
 	return true;
 }

@@ -20,12 +20,12 @@
  * Speed is the number of prompt tokens that a peer has computed for this worker, divided by the time that it took. From
  * speed and load follows how long a prompt may take that is sent there (peers_patience). A peer that is Registered may
  * still be *silent*: it answers every PING and no prompt, or it never comes to the end of one. When a delivery was
- * overdue, and either nothing of any other delivery came meanwhile, or the delivery drags (delivery.h), the peer gets no
- * prompt for PEERS_SILENT_NS. Then it gets one prompt at a time, until it answers one. Each further silence lasts twice
- * as long, up to PEERS_SILENT_MAX_NS. After a silence the peer also gets more time for a prompt than before, because it
- * may only be slow. A HELLO of another process ends the silence and is a new beginning, but only once in
- * PEERS_SILENT_MAX_NS while no prompt is answered. Else a peer that takes a new id with each HELLO would never be
- * silent.
+ * overdue, and nothing of any other delivery came meanwhile, the peer gets no prompt for PEERS_SILENT_NS. Then it gets
+ * one prompt at a time, until it answers one. The same happens when a delivery drags (delivery.h), but then only a
+ * complete delivery ends it. Each further silence lasts twice as long, up to PEERS_SILENT_MAX_NS. After a silence the
+ * peer also gets more time for a prompt than before, because it may only be slow. A HELLO of another process ends the
+ * silence and is a new beginning, but only once in PEERS_SILENT_MAX_NS while no prompt is answered. Else a peer that
+ * takes a new id with each HELLO would never be silent. A peer that is removed and added again is a new one.
  *
  * Pure: no sockets; times are arguments. One thread. A peer is a number below PEERS_MAX, used again after its
  * removal. */
@@ -149,20 +149,23 @@ void peers_done(struct peers *p, uint32_t peer, uint64_t n_tokens);
 /* ---- speed and silence ---- */
 
 /* Notes that a message of a delivery came from the peer which brought something new, or by which the delivery failed. It
- * ends any silence. A repeated message must not be noted, because a peer can send it without end. True: there was a
- * silence since the last message that was noted. */
+ * ends a silence, unless that began because a delivery dragged. A repeated message must not be noted, because a peer can
+ * send it without end. True: there was such a silence since the last message that was noted. */
 bool peers_answered(struct peers *p, uint32_t peer, uint64_t now_ns);
 
 /* Notes that the peer has computed n_tokens of a prompt that was sent to it at sent_ns, and whose delivery is complete
- * now. */
-void peers_measure(struct peers *p, uint32_t peer, uint64_t n_tokens, uint64_t sent_ns,
+ * now. True: there was a silence until now, which began because a delivery dragged. */
+bool peers_measure(struct peers *p, uint32_t peer, uint64_t n_tokens, uint64_t sent_ns,
 		   uint64_t now_ns);
 
 /* Returns how long the peer may take to send the first data of a prompt. n_tokens: all tokens that it has to compute
  * until then, for this prompt and for the prompts before it. */
 uint64_t peers_patience(const struct peers *p, uint32_t peer, uint64_t n_tokens);
 
-/* Notes that a delivery of the peer, which has waited since since_ns, is overdue. since_ns is now_ns for a delivery that
- * drags (delivery.h). True: nothing of another delivery
- * came since then either, so the peer is silent from now on, and the caller fails all deliveries of the peer. */
+/* Notes that a delivery of the peer, which has waited since since_ns, is overdue. True: nothing of another delivery came
+ * since then either, so the peer is silent from now on, and the caller fails all deliveries of the peer. */
 bool peers_overdue(struct peers *p, uint32_t peer, uint64_t since_ns, uint64_t now_ns) MUST_CHECK;
+
+/* Notes that a delivery of the peer drags (delivery.h). True: the peer is silent from now on; false: it was already. The
+ * caller fails this delivery alone, because the others may come to their ends. */
+bool peers_drags(struct peers *p, uint32_t peer, uint64_t now_ns);

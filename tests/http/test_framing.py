@@ -70,6 +70,13 @@ for name, lines in (("a length", ZERO + b" 5\r\n"), ("a length, at the end", ZER
     refused(f"a zero byte in {name}, not the last", request(lines + b"X-B: b\r\n"), "zero byte")
 refused("a zero byte in the last header, LF alone", b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\0" b"5\n\n" + BODY,
         "zero byte")
+# behind a chunked body
+for name, trailer in (("one", b"X-Sum: 1\r\n"), ("two", b"X-Sum: 1\r\nX-More: 2\r\n"), ("an empty one", b"X-Sum:\r\n")):
+    same(answer(request(b"Transfer-Encoding: chunked\r\n", CHUNKED[:-2] + trailer + b"\r\n"))[0], 200, f"trailers: {name}")
+for name, trailer in (("a bare CR", b"X-Sum: a\rb\r\n"), ("a folded one", b"X-Sum: a\r\n b\r\n"), ("a zero byte", b"X-Sum: a\0 b\r\nX: 1\r\n"),
+                      ("a space in the name", b"X-Sum : a\r\n"), ("a length", b"Content-Length: 3\r\n"), ("a host", b"Host: a\r\n"),
+                      ("a coding", b"Transfer-Encoding: chunked\r\n")):
+    refused(f"trailers: {name}", request(b"Transfer-Encoding: chunked\r\n", CHUNKED[:-2] + trailer + b"\r\n"), "trailer")
 refused("a zero byte in a coding", request(b"Transfer-Encoding: chunked\0\r\n", CHUNKED), "zero byte")
 refused("a zero byte in a host", request(LENGTH, host=b"Host: localhost\0.example.org\r\n"), "zero byte")
 same(answer(request(LENGTH.replace(b"\r", b"") + b"X-A:\nX-B: \t b \t\r\nX-C:c\n"))[0], 200, "LF alone, no value, blanks around one")
