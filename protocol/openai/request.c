@@ -16,6 +16,8 @@ static const char *const refused[] = {
 	"chat_template",
 	"continue_final_message",
 	"documents",
+	"dry_multiplier",
+	"dynatemp_range",
 	"ebnf",
 	"function_call",
 	"functions",
@@ -29,6 +31,7 @@ static const char *const refused[] = {
 	"logit_bias",
 	"logits_processors",
 	"logprob_token_ids",
+	"mirostat",
 	"prompt_embeds",
 	"regex",
 	"return_tokens_as_token_ids",
@@ -38,6 +41,7 @@ static const char *const refused[] = {
 	"truncate_prompt_tokens",
 	"use_beam_search",
 	"web_search_options",
+	"xtc_probability",
 };
 
 /* Parameters whose default is true; only true is supported. */
@@ -70,6 +74,9 @@ static int check_refused(const json_t *body, const struct request_kind *kind, st
 		if (v && !asks_for_nothing(v))
 			return not_supported(e, refused[i]);
 	}
+	/* Of the API's parameters, this one asks for something when it is an empty object. */
+	if (json_is_object(json_object_get(body, "web_search_options")))
+		return not_supported(e, "web_search_options");
 	for (size_t i = 0; i < ARRAY_SIZE(always_on); i++) {
 		bool on = true;
 		int r = field_bool(body, "", always_on[i], &on, e);
