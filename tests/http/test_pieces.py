@@ -238,14 +238,20 @@ if FAKE:
     hoarders = [slow_connection(s) for _ in range(25)]
 
     def hoard(c):
-        c.settimeout(5)
+        c.settimeout(300)
         try:
             c.sendall(raw_post("/tokenize", {"prompt": "a b c " * 5000}) * 80)
-        except OSError:  # until the daemon reads no more, or has closed the connection
+        except OSError:  # the connection is closed, by the daemon or below
             pass
 
-    parallel([lambda c=c: hoard(c) for c in hoarders])
-    ok(wait_for(lambda: s.metrics()["answers_unread_total"] > 1, 60), "short answers that are not read are ended, too", s.metrics())
+    for c in hoarders:
+        threading.Thread(target=hoard, args=(c,), daemon=True).start()
+    ok(wait_for(lambda: s.metrics()["answers_unread_total"] > 1, 240), "short answers that are not read are ended, too", s.metrics())
+    for c in hoarders:
+        try:
+            c.shutdown(socket.SHUT_RDWR)
+        except OSError:  # the daemon has closed it
+            pass
     for c in hoarders:
         c.close()
 s.stop()
