@@ -52,6 +52,17 @@ def skip_all(why):
     sys.exit(0)
 
 
+def free_ports(n):
+    """Ports of the loopback that nobody listens at."""
+    sockets = [socket.socket() for _ in range(n)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
 def sanitized():
     """Whether AddressSanitizer or ThreadSanitizer is compiled into the daemon. Both make it slow and keep freed memory."""
     with open(TIGOND, "rb") as f:

@@ -9,14 +9,13 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 
-from harness import MODEL, ROOT, Server, done, goldens, ok, parallel, parse_events, same, skip_all
+from harness import MODEL, ROOT, Server, done, free_ports, goldens, ok, parallel, parse_events, same, skip_all
 
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 from units import arguments, unit  # noqa: E402
@@ -26,16 +25,6 @@ if not shutil.which("haproxy"):
     skip_all("no haproxy here")
 folder = tempfile.TemporaryDirectory(prefix="tigon-haproxy-")
 subprocess.run([TIGON, "transfer-key", os.path.join(folder.name, "transfer-key")], check=True, stdout=subprocess.DEVNULL)
-
-
-def free_ports(n):
-    sockets = [socket.socket() for _ in range(n)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 *worker_ports, proxy_port = free_ports(9)

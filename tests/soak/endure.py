@@ -27,7 +27,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "http"))
-from harness import ROOT, Server, done, goldens, ok, parallel, parse_events, skip_all, wait_for  # noqa: E402
+from harness import ROOT, Server, done, free_ports, goldens, ok, parallel, parse_events, skip_all, wait_for  # noqa: E402
 
 KINDS, BASES = 400, 25  # requests, and beginnings that they share
 GOALS = {"requests": 100000, "retractions": 1000, "restarts": 12}
@@ -168,17 +168,6 @@ class Worker:
     def is_full(self):
         m = self.server.metrics()
         return m['cache_tier_bytes{tier="host"}'] > 0.9 * HOST_BYTES and m['cache_tier_evicted_total{tier="host"}'] > 100
-
-
-def free_ports(n):
-    import socket
-    sockets = [socket.socket() for _ in range(n)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 def start_proxy(port, workers):
