@@ -4,6 +4,7 @@ A block of README is the indented lines in a section. It runs in a shell as it i
 in place of README's. A line that begins with # below a command is what the command prints."""
 import os
 import re
+import signal
 import subprocess
 
 from harness import MODEL, ROOT, TIGOND, Server, done, free_ports, ok, same
@@ -23,10 +24,12 @@ def run(commands, replace):
     for old, new in {**replace, "build/tigond --model models/lexis": f"{TIGOND} --model {MODEL}"}.items():
         assert old in commands or old.startswith("build/"), f"README does not say {old} any more"
         commands = commands.replace(old, new)
+    p = subprocess.Popen(["bash", "-c", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n" + commands], text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        return subprocess.run(["bash", "-c", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n" + commands], timeout=120,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+        return p.communicate(timeout=120)[0]
     except subprocess.TimeoutExpired as e:
+        os.killpg(p.pid, signal.SIGKILL)
         return f"not over after {e.timeout} s"
 
 
