@@ -251,6 +251,8 @@ static int check_roles(const struct options *o, struct err *e)
 	return r;
 }
 
+enum { SERVED_NAME_MAX = 256 };
+
 /* An empty name in the list would be that of a request whose Host is empty. */
 static int check_allowed_host(const char *list, struct err *e)
 {
@@ -261,10 +263,31 @@ static int check_allowed_host(const char *list, struct err *e)
 	return 0;
 }
 
+/* A name stands in answers, in the log and in every line of /metrics. */
+static int check_served_names(const struct options *o, struct err *e)
+{
+	for (size_t i = 0; i < o->served_model_name.n; i++) {
+		const char *name = o->served_model_name.v[i];
+
+		if (strlen(name) > SERVED_NAME_MAX)
+			return err_set(e, EINVAL,
+				       "--served-model-name: the name has %zu bytes, more than %d",
+				       strlen(name), SERVED_NAME_MAX);
+		for (const char *p = name; *p; p++)
+			if ((unsigned char)*p < ' ' || *p == 0x7f)
+				return err_set(e, EINVAL,
+					       "--served-model-name: the name has a character that "
+					       "cannot be printed");
+	}
+	return 0;
+}
+
 static int check_together(const struct options *o, struct err *e)
 {
 	if (o->help || o->version || o->list_devices)
 		return 0;
+	if (check_served_names(o, e) < 0)
+		return -e->code;
 	if (!o->model || !o->model[0])
 		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
 	if (o->allowed_host && check_allowed_host(o->allowed_host, e) < 0)

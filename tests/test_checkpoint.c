@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/formats/safetensors.h"
@@ -59,6 +60,11 @@ TEST(texts)
 	expect(k, CHECKPOINT_TOKENIZER, -EINVAL, NULL, "/tokenizer.json: not a regular file",
 	       "a directory in a file's place");
 	remove(scratch_path("tokenizer.json"));
+	check(symlink("gone", scratch_path("generation_config.json")) == 0);
+	expect(k, CHECKPOINT_GENERATION, -EINVAL, NULL,
+	       "/generation_config.json: the link leads to no file",
+	       "a link to a file that is gone is not absent");
+	remove(scratch_path("generation_config.json"));
 
 	write_text("tokenizer_config.json", "{\"bos_token\": \"x\"}");
 	expect(k, CHECKPOINT_TEMPLATE, -ENOENT, NULL,

@@ -208,6 +208,24 @@ TEST(allowed_host)
 	}
 }
 
+TEST(served_names)
+{
+	char name[300];
+	struct options o;
+	struct err e = {0};
+
+	memset(name, 'a', sizeof(name));
+	name[256] = 0;
+	is_int(PARSE(&o, &e, "--model=m", "--served-model-name", name), 0, "256 bytes");
+	name[256] = 'a';
+	name[257] = 0;
+	is_int(PARSE(&o, &e, "--model=m", "--served-model-name", name), -EINVAL, "257");
+	is_str(e.text, "--served-model-name: the name has 257 bytes, more than 256", "a sentence");
+	is_int(PARSE(&o, &e, "--model=m", "--served-model-name", "a\nb"), -EINVAL, "two lines");
+	is_str(e.text, "--served-model-name: the name has a character that cannot be printed",
+	       "a sentence");
+}
+
 /* Parses the command line of a prefill worker that has a registry; the further arguments are more options. */
 #define PREFILL(o, e, ...) \
 	PARSE(o, e, "--model=m", "--role=prefill", "--registry=tcp://127.0.0.1:1", __VA_ARGS__)

@@ -19,6 +19,11 @@
  * in the method, the target, a name or a value, where it is refused (RFC 9112, section 2.2). An LF alone ends a line, which that
  * section allows.
  *
+ * Not found: a line that consists of a colon (or a zero byte) and an LF alone. libmicrohttpd overwrites the colon and takes
+ * the line for the empty one at the end of the headers, and the zeros look like those of CR LF CR LF. A proxy in front must
+ * refuse such a line, as HAProxy does. In trailers such lines do no harm, because the connection is closed behind a
+ * chunked body (receive.c).
+ *
  * The lines behind a chunked body, its trailers, are read in the same way, and a message whose trailers are malformed is
  * refused as one whose headers are (framing_check_trailers).
  *

@@ -248,6 +248,16 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, struct
 		return send_error(mc, x, &x->error);
 	}
 	x->length = content_length(mc);
+	/* libmicrohttpd takes a trailer that begins with a colon or a zero byte for the end of the message. What follows it
+	 * could be a request that no program in front has seen, so nothing more is read of this connection. */
+	if (x->framing.n_codings)
+		x->close = true;
+	else if (!x->length && exchange_header(mc, "Expect")) {
+		/* If further bytes are there already, libmicrohttpd would take no answer after "100 Continue". */
+		err_set(&x->error, PROBLEM_FRAMING, "an Expect header needs a body");
+		x->close = true;
+		return send_error(mc, x, &x->error);
+	}
 	r = guard_check(mc, x, method, &x->error);
 	if (!r && x->options)
 		return MHD_YES;

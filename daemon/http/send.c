@@ -1,3 +1,4 @@
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -13,7 +14,9 @@ enum {
 	/* libmicrohttpd asks for at most so many bytes at once of a body in pieces, or of a stream */
 	BLOCK = 16 << 10,
 	TOKENS_KEPT = 64 << 10, /* a larger buffer of records is freed when all of them are used */
-	WITHIN_BODY = 8 << 10,	/* the most bytes of the answer of send_within_body */
+	WANTED_HEADERS_MAX =
+		2 << 10, /* the most bytes of Access-Control-Request-Headers that are repeated */
+	WITHIN_BODY = 8 << 10,	  /* the most bytes of the answer of send_within_body */
 	NO_MEMORY_BODY = 1 << 10, /* the most bytes of the body of send_no_memory */
 };
 
@@ -48,12 +51,25 @@ static struct header error_header(const struct exchange *x, unsigned status)
 	return (struct header){0};
 }
 
+/* Returns whether a text has only characters of names of headers, and commas and blanks between them. */
+static bool is_list_of_names(const char *text)
+{
+	for (; *text; text++)
+		if (!isalnum((unsigned char)*text) && !strchr("!#$%&'*+-.^_`|~, \t", *text))
+			return false;
+	return true;
+}
+
 /* Adds the headers of an answer to OPTIONS. */
 static void add_options_headers(struct MHD_Connection *mc, struct MHD_Response *r,
 				const struct exchange *x, bool cors)
 {
 	const char *methods = x->endpoint ? exchange_methods(x->endpoint) : "GET, POST, OPTIONS";
 	const char *wanted = exchange_header(mc, "Access-Control-Request-Headers");
+
+	/* An answer has room for so many names. A name that is none is not repeated. */
+	if (wanted && (strlen(wanted) > WANTED_HEADERS_MAX || !is_list_of_names(wanted)))
+		wanted = NULL;
 
 	MHD_add_response_header(r, "Allow", methods);
 	if (!cors)
@@ -170,7 +186,8 @@ bool send_within_body(struct MHD_Connection *mc, struct exchange *x, const struc
 	if (x->access.id[0])
 		buf_printf(&out, "X-Request-Id: %s\r\n", x->access.id);
 	buf_puts(&out, "Connection: close\r\n\r\n");
-	buf_append(&out, body.data, body.len);
+	if (strcmp(x->access.method, "HEAD") != 0)
+		buf_append(&out, body.data, body.len);
 	x->told = info && !body.failed && !out.failed &&
 		  send(info->connect_fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL) ==
 			  (ssize_t)out.len;

@@ -77,6 +77,13 @@ for name, trailer in (("a bare CR", b"X-Sum: a\rb\r\n"), ("a folded one", b"X-Su
                       ("a space in the name", b"X-Sum : a\r\n"), ("a length", b"Content-Length: 3\r\n"), ("a host", b"Host: a\r\n"),
                       ("a coding", b"Transfer-Encoding: chunked\r\n")):
     refused(f"trailers: {name}", request(b"Transfer-Encoding: chunked\r\n", CHUNKED[:-2] + trailer + b"\r\n"), "trailer")
+hidden = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
+for name, trailer in (("a colon", b"A: b\r\n: x\r\n"), ("a zero byte", b"\0: x\r\n")):
+    got, body, closed = answer(request(b"Transfer-Encoding: chunked\r\n", CHUNKED[:-2] + trailer + hidden))
+    ok(closed and b"HTTP/1.1" not in body, f"behind a trailer that begins with {name} no request is read", (got, body, closed))
+for method in (b"GET", b"HEAD", b"OPTIONS", b"POST"):
+    got, _, closed = answer(method + b" /version HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 0\r\n\r\n" + hidden)
+    ok(got == 400 and closed, f"{method.decode()} with Expect and without a body: 400 and closed", (got, closed))
 refused("a zero byte in a coding", request(b"Transfer-Encoding: chunked\0\r\n", CHUNKED), "zero byte")
 refused("a zero byte in a host", request(LENGTH, host=b"Host: localhost\0.example.org\r\n"), "zero byte")
 same(answer(request(LENGTH.replace(b"\r", b"") + b"X-A:\nX-B: \t b \t\r\nX-C:c\n"))[0], 200, "LF alone, no value, blanks around one")

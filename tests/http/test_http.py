@@ -44,6 +44,9 @@ ok(status == 200 and headers["Access-Control-Allow-Origin"] == "*"
    and "POST" in headers["Access-Control-Allow-Methods"]
    and headers["Access-Control-Allow-Headers"] == "authorization, content-type", "OPTIONS with CORS",
    headers.items())
+for wanted in ("a, b\x0f", "x" * 3000):
+    status, headers, _ = s.request("OPTIONS", CHAT, headers={"Access-Control-Request-Headers": wanted})
+    same((status, headers["Access-Control-Allow-Headers"]), (200, "Authorization, Content-Type"), "what is no list of names is not repeated")
 status, headers, body = s.request("GET", "/v1/nothing")
 same((status, error_of(body)["code"]), (404, "unknown_url"), "an unknown path")
 same(s.request("OPTIONS", "/v1/nothing")[0], 200, "OPTIONS of an unknown path")
@@ -76,7 +79,7 @@ ok((status, error_of(body)["code"]) == (413, "request_too_large") and "65536" in
 same((headers["Connection"], headers["Content-Type"], headers["X-Request-Id"], headers["Access-Control-Allow-Origin"]),
      ("close", "application/json", "far-too-long", "*"), "with headers")
 ok(wait_for(lambda: "413 request_too_large" in "".join(x for x in s.text().splitlines() if "far-too-long" in x)), "and in the log")
-for request, status in ((f"POST {CHAT}", b"413"), ("GET /health", b"413"), ("POST /nothing", b"404")):
+for request, status in ((f"POST {CHAT}", b"413"), ("GET /health", b"413"), ("HEAD /health", b"413"), ("POST /nothing", b"404")):
     c = raw_connection(s.port)
     c.sendall(f"{request} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
     got = b""
@@ -90,6 +93,7 @@ for request, status in ((f"POST {CHAT}", b"413"), ("GET /health", b"413"), ("POS
                 got += piece
         except TimeoutError:
             pass
+    ok(bool(got.partition(b"\r\n\r\n")[2]) != request.startswith("HEAD"), f"{request}: a body, or none of HEAD", got)
     same(got.split(b" ")[1:2], [status], f"{request}, an endless body: {status.decode()} within the body, and the end")
     try:
         for _ in range(100):

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -71,10 +72,18 @@ static void folder_close(struct checkpoint *k)
 static int read_file(const struct folder *f, const char *name, size_t max,
 		     struct checkpoint_text *ret, struct err *e)
 {
+	struct stat link;
+	int r;
+
 	checkpoint_text_release(ret);
 	snprintf(ret->name, sizeof(ret->name), "%s/%s", f->base.path, name);
 	buf_init(&ret->bytes, max + 1);
-	return file_read(f->fd, name, ret->name, &ret->bytes, e);
+	r = file_read(f->fd, name, ret->name, &ret->bytes, e);
+	/* A link to a file that is gone, as a download of Hugging Face's hub leaves it when it was cut off, does not count
+	 * as absent: without the file the model may answer otherwise. */
+	if (r == -ENOENT && fstatat(f->fd, name, &link, AT_SYMLINK_NOFOLLOW) == 0)
+		return err_set(e, EINVAL, "%s: the link leads to no file", ret->name);
+	return r;
 }
 
 /* Returns the template in the value of "chat_template": the value itself if it is no list, else the template in the
