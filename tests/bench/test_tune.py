@@ -100,7 +100,7 @@ p = subprocess.Popen(command(CUTS[0], f"--out={cut_short}/table.tsv"), stderr=su
 child = child_of(p.pid, "-")
 p.terminate()
 p.wait(timeout=60)
-for _ in range(600):
+for _ in range(3000):
     try:
         gone = open(f"/proc/{child}/stat").read().rpartition(")")[2].split()[0] == "Z"
     except OSError:
