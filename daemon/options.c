@@ -251,8 +251,6 @@ static int check_roles(const struct options *o, struct err *e)
 	return r;
 }
 
-enum { SERVED_NAME_MAX = 256 };
-
 /* An empty name in the list would be that of a request whose Host is empty. */
 static int check_allowed_host(const char *list, struct err *e)
 {
@@ -262,6 +260,8 @@ static int check_allowed_host(const char *list, struct err *e)
 		return err_set(e, EINVAL, "--allowed-host: \"%s\" has an empty name", list);
 	return 0;
 }
+
+enum { SERVED_NAME_MAX = 256 }; /* the most bytes of a name */
 
 /* A name stands in answers, in the log and in every line of /metrics. */
 static int check_served_names(const struct options *o, struct err *e)

@@ -7,18 +7,19 @@
 
 #include "base/problem.h"
 
-/* Returns whether a name is a token (RFC 9110, section 5.6.2): one character or more, all of them allowed. */
+bool framing_in_token(char c)
+{
+	bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+
+	return letter || (c >= '0' && c <= '9') || (c && strchr("!#$%&'*+-.^_`|~", c));
+}
+
+/* Returns whether a name is a token: one character or more, all of them allowed. */
 static bool is_token(const char *name, size_t len)
 {
-	static const char marks[] = "!#$%&'*+-.^_`|~";
-
-	for (size_t i = 0; i < len; i++) {
-		char c = name[i];
-		bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-
-		if (!letter && !(c >= '0' && c <= '9') && (!c || !strchr(marks, c)))
+	for (size_t i = 0; i < len; i++)
+		if (!framing_in_token(name[i]))
 			return false;
-	}
 	return len;
 }
 

@@ -16,8 +16,8 @@
  * and query) and its version.
  *
  * A CR without LF behind it ends no line for libmicrohttpd, but it does for some other programs. libmicrohttpd leaves it
- * in the method, the target, a name or a value, where it is refused (RFC 9112, section 2.2). An LF alone ends a line, which that
- * section allows.
+ * in the method, the target, a name or a value, where it is refused (RFC 9112, section 2.2). An LF alone ends a line,
+ * which that section allows.
  *
  * Not found: a line that consists of a colon (or a zero byte) and an LF alone. libmicrohttpd overwrites the colon and takes
  * the line for the empty one at the end of the headers, and the zeros look like those of CR LF CR LF. A proxy in front must
@@ -28,8 +28,8 @@
  * refused as one whose headers are (framing_check_trailers).
  *
  * For each argument of a query libmicrohttpd takes some of a connection's memory. If that does not suffice, it closes the
- * connection without an answer. So it gets no query of a request whose target has too many arguments or
- * is too long, and that request is refused here. */
+ * connection without an answer. So it gets no query of a request whose target has too many arguments or is too long,
+ * and that request is refused here. */
 #pragma once
 
 #include <stdbool.h>
@@ -63,11 +63,14 @@ struct framing {
 	bool content_encoding; /* a Content-Encoding is not "identity" */
 };
 
+/* Returns whether a token, such as a header's name, may have the character (RFC 9110, section 5.6.2). */
+bool framing_in_token(char c);
+
 /* To be called first, with the request's target, before libmicrohttpd has read the query from it. Version 0.9.75 of
  * libmicrohttpd calls back then: one zero byte and a version, such as "HTTP/1.1", stand behind the target, and a zero
  * byte behind the version; it has checked the version. If the target has a zero byte and a version in itself, the part
- * behind them is not seen here, so its arguments are not counted; if they are too many, the connection is closed. If the target has too many
- * arguments, is too long, or has a zero byte, the function ends the query behind its '?'. */
+ * behind them is not seen here, so its arguments are not counted; if they are too many, the connection is closed. If
+ * the target has too many arguments, is too long, or has a zero byte, the function ends the query behind its '?'. */
 void framing_target(struct framing *f, char *target);
 
 /* To be called when the headers have arrived: adds method and version, which stand in front of and behind the target,

@@ -26,8 +26,8 @@ enum {
 	 * longer than so many times what is allowed, the client gets the error before that end. */
 	DISCARD_FACTOR = 4,
 	/* After this error the body is read on, until so many times what is allowed have come since its begin, and then
-	 * the connection is closed. With unread
-	 * bytes it would be closed by a reset, and the client could lose the error. */
+	 * the connection is closed. With unread bytes it would be closed by a reset, and the client could lose the
+	 * error. */
 	LINGER_FACTOR = 8,
 };
 
@@ -401,8 +401,9 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 		return MHD_NO;
 	if (x->call)
 		return send_call(mc, x);
-	if (check_trailers(mc, &x->error) < 0)
-		x->close = true;
+	/* Only a chunked body has trailers. Its connection is closed in any case. */
+	if (x->framing.n_codings)
+		(void)!check_trailers(mc, &x->error);
 	if (!x->options && !x->error.code) {
 		/* The daemon's state, which was checked with the headers, may have changed while the body arrived. */
 		int r = p->while_loading ? 0 : check_state(s, &x->error);

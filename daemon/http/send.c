@@ -1,4 +1,3 @@
-#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -55,7 +54,7 @@ static struct header error_header(const struct exchange *x, unsigned status)
 static bool is_list_of_names(const char *text)
 {
 	for (; *text; text++)
-		if (!isalnum((unsigned char)*text) && !strchr("!#$%&'*+-.^_`|~, \t", *text))
+		if (!framing_in_token(*text) && !strchr(", \t", *text))
 			return false;
 	return true;
 }

@@ -27,10 +27,10 @@
  * References keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
  * completed. The work's lasts from text_submit (of a visit: call_submit) until a text thread or the engine thread is
  * done with the call, or the call is dropped while it waits for a text thread (text.h). A control message in the inbox
- * has one of its own, and so has a place in a chain (call_wake_all). So have the watch thread while it handles a hang-up, a text thread while it works on the call,
- * each caller of call_find, and call_check_queue while it cancels the call. The last call_unref frees everything, on
- * the thread that calls it. Before that it writes the request's line in the log, if http has copied http.access by
- * then.
+ * has one of its own, and so has a place in a chain (call_wake_all). So have the watch thread while it handles a
+ * hang-up, a text thread while it works on the call, each caller of call_find, and call_check_queue while it cancels the
+ * call. The last call_unref frees everything, on the thread that calls it. Before that it writes the request's line in
+ * the log, if http has copied http.access by then.
  *
  * Sleeping: the http thread suspends the connection when there is nothing to send (call_take). It holds shared.lock
  * from the moment at which it finds nothing until the connection is suspended, so that no wake is lost. A thread with

@@ -17,9 +17,9 @@ struct decode_peers {
 	struct sending sending;
 	struct decode_peer *peers; /* [PORT_INCOMING] element i: link PORT_OUTGOING + i; owned */
 	struct log_limit said_refused, said_version;
-	struct log_limit said_moves,
-		said_losses; /* of lines about decode workers that come and go, and are lost */
-	bool said_draining;  /* a PONG has told the peers that this worker drains */
+	struct log_limit said_moves;  /* of lines about decode workers that come and go */
+	struct log_limit said_losses; /* of lines about decode workers that are lost */
+	bool said_draining;	      /* a PONG has told the peers that this worker drains */
 };
 
 int decode_peers_open(struct decode_peers *d, struct worker *w, struct err *e) MUST_CHECK;
