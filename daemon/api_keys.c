@@ -1,34 +1,58 @@
 #include "daemon/api_keys.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/private.h"
 
+/* Returns whether the keys so far have this one. Unlike api_keys_find it takes no care that its time tells nothing: the
+ * key is not a client's. */
+static bool has_key(const struct api_keys *k, const char *key, size_t len)
+{
+	for (size_t i = 0; i < k->n; i++)
+		if (k->v[i].len == len && !memcmp(k->v[i].text, key, len))
+			return true;
+	return false;
+}
+
+/* Makes room for one key more. There is room for n keys if n is a power of two, and else for the next one. */
+static int make_room(struct api_keys *k, struct err *e)
+{
+	const size_t n = k->n;
+	struct api_key *grown;
+
+	if (n & (n - 1))
+		return 0;
+	grown = calloc(n ? 2 * n : 1, sizeof(*grown));
+	if (!grown)
+		return err_no_memory(e);
+	if (n)
+		memcpy(grown, k->v, n * sizeof(*grown));
+	api_keys_release(k);
+	*k = (struct api_keys){.v = grown, .n = n};
+	return 0;
+}
+
 static int add_key(void *arg, char *line, struct err *e)
 {
 	struct api_keys *k = arg;
 	size_t len = strlen(line);
-	struct api_key *grown;
+	int r;
 
 	if (len > API_KEY_MAX)
 		return err_set(e, EINVAL, "the key has more than %d characters", API_KEY_MAX);
 	for (size_t i = 0; i < len; i++)
 		if (line[i] <= ' ' || line[i] > '~')
 			return err_set(e, EINVAL, "a line is one key, of visible ASCII characters");
-	if (api_keys_find(k, line, len))
+	if (has_key(k, line, len))
 		return err_set(e, EINVAL, "the key is there twice");
-	grown = calloc(k->n + 1, sizeof(*grown));
-	if (!grown)
-		return err_no_memory(e);
-	if (k->n)
-		memcpy(grown, k->v, k->n * sizeof(*grown));
-	grown[k->n].len = len;
-	memcpy(grown[k->n].text, line, len);
-	len = k->n + 1;
-	api_keys_release(k);
-	*k = (struct api_keys){.v = grown, .n = len};
+	r = make_room(k, e);
+	if (r < 0)
+		return r;
+	k->v[k->n].len = len;
+	memcpy(k->v[k->n++].text, line, len);
 	return 0;
 }
 

@@ -251,14 +251,37 @@ static int check_roles(const struct options *o, struct err *e)
 	return r;
 }
 
-/* An empty name in the list would be that of a request whose Host is empty. */
+/* Returns whether the first n bytes of a text may be the host of a request, "*", or an IPv6 address in brackets. */
+static bool is_host_name(const char *name, size_t n)
+{
+	static const char plain[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+
+	if (n == 1 && *name == '*')
+		return true;
+	if (n > 2 && *name == '[')
+		return strspn(name + 1, "0123456789abcdefABCDEF:.") == n - 2 && name[n - 1] == ']';
+	return strspn(name, plain) >= n;
+}
+
+/* An empty name in the list would be that of a request whose Host is empty. A name with a blank or a port would be that
+ * of no request. */
 static int check_allowed_host(const char *list, struct err *e)
 {
-	const size_t n = strlen(list);
+	for (;; list++) {
+		const size_t n = strcspn(list, ",");
 
-	if (!n || list[0] == ',' || list[n - 1] == ',' || strstr(list, ",,"))
-		return err_set(e, EINVAL, "--allowed-host: \"%s\" has an empty name", list);
-	return 0;
+		if (!n)
+			return err_set(e, EINVAL, "--allowed-host: a name is empty");
+		if (!is_host_name(list, n))
+			return err_set(
+				e, EINVAL,
+				"--allowed-host: \"%.*s\" is not the name of a host without a port, nor *",
+				(int)MIN(n, (size_t)256), list);
+		list += n;
+		if (!*list)
+			return 0;
+	}
 }
 
 enum { SERVED_NAME_MAX = 256 }; /* the most bytes of a name */

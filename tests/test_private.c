@@ -50,11 +50,13 @@ TEST(directories)
 	is_int(chown(dir, 0, 0), 0, "as before");
 }
 
+enum { MANY = 300 };
+
 TEST(files)
 {
 	struct api_keys k = {0};
 	struct err e = {0};
-	char line[400];
+	char line[400], many[MANY * 8] = "";
 
 	write_file("# keys\n\nfirst\n  sk-2~!   \r\n\tthird", 0600);
 	is_int(api_keys_open(path, &k, &e), 0, "three keys%s", e.text);
@@ -100,6 +102,16 @@ TEST(files)
 	ok(api_keys_open(path, &k, &e) == -EINVAL && strstr(e.text, ":1: "), "%s", e.text);
 	write_bytes("# a\0b\nc\n", 8, 0600);
 	ok(api_keys_open(path, &k, &e) == -EINVAL && strstr(e.text, ":1: "), "%s", e.text);
+	for (int i = 0; i < MANY; i++)
+		snprintf(many + strlen(many), sizeof(many) - strlen(many), "key%d\n", i);
+	write_file(many, 0600);
+	is_int(api_keys_open(path, &k, &e), 0, "many keys");
+	for (int i = 0; i < MANY; i++) {
+		snprintf(line, sizeof(line), "key%d", i);
+		check(api_keys_find(&k, line, strlen(line)) == (size_t)i + 1);
+	}
+	ok_all("each is found");
+	api_keys_release(&k);
 	write_file("# none\n\n", 0600);
 	ok(api_keys_open(path, &k, &e) == -EINVAL && strstr(e.text, "no key"), "%s", e.text);
 	write_file("a\n", 0640);

@@ -237,10 +237,11 @@ def comparable(answer):
 
 
 class Askers:
-    """Threads that call ask(i, salt), with rising i, until they are stopped; ask returns the fault, or None."""
+    """Threads that call ask(i, salt), with rising i, until they are stopped; ask returns the fault, or None. Each thread
+    waits `pause` seconds between two calls."""
 
-    def __init__(self, n, ask):
-        self.ask, self.n_asked, self.wrong, self.ended = ask, 0, [], threading.Event()
+    def __init__(self, n, ask, pause=0):
+        self.ask, self.pause, self.n_asked, self.wrong, self.ended = ask, pause, 0, [], threading.Event()
         self.threads = [threading.Thread(target=self._run, args=(k,), daemon=True) for k in range(n)]
         for t in self.threads:
             t.start()
@@ -253,6 +254,7 @@ class Askers:
             self.n_asked += 1
             if wrong is not None:
                 self.wrong.append(wrong)
+            self.ended.wait(self.pause)
 
     def stop(self):
         self.ended.set()

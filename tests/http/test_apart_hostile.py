@@ -112,7 +112,7 @@ def ask_honest(i, salt):
     return None if got == want[i % N] else (i, got, want[i % N])
 
 
-askers = Askers(2, ask_honest)
+askers = Askers(2, ask_honest, 0.05)  # always there, but without a core of their own
 
 
 # ---- a prefill worker: peers that are no decode worker at all ----
