@@ -33,9 +33,8 @@
 
 #define SECOND 1000000000ull
 
-/* After a signal, requests that have arrived may go on for drain_ns. Requests that are not done after this time fail.
- * farewell_ns is the longest wait until their clients have got the error. */
-static const uint64_t drain_ns = 15 * SECOND;
+/* After a signal, requests that have arrived may go on for the time of --drain-timeout. Requests that are not done after
+ * this time fail. farewell_ns is the longest wait until their clients have got the error. */
 static const uint64_t farewell_ns = 2 * SECOND;
 /* The longest wait for the threads to end. The engine thread may use 5 s of it to write the cache's files. */
 static const uint64_t stop_ns = 8 * SECOND;
@@ -207,14 +206,18 @@ static void serve(struct server *s, uint16_t port)
 
 static void drain(struct server *s)
 {
+	const uint64_t drain_ns = s->options.drain_timeout * SECOND;
 	struct err e = {0};
 
 	if (lifecycle_state(s->lifecycle) != LIFECYCLE_FAILED) {
 		lifecycle_drain(s->lifecycle);
 		loop_drain(s->loop);
-		lifecycle_tell("STOPPING=1");
+		/* systemd would kill the process at its TimeoutStopSec, which may be shorter than all this takes. */
+		lifecycle_tell("STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu",
+			       (unsigned long long)(drain_ns + farewell_ns + stop_ns + 5 * SECOND) /
+				       1000);
 		log_info("draining: %u requests, at most %llu s", atomic_load(&s->calls),
-			 (unsigned long long)(drain_ns / SECOND));
+			 (unsigned long long)s->options.drain_timeout);
 		wait_for_calls(s, drain_ns);
 	}
 	err_set(&e, ESHUTDOWN, "the server is shutting down");

@@ -128,6 +128,8 @@ static const struct option_def table[] = {
 	{"answer-memory", "BYTES", OPTION_SIZE, AT(answer_memory), .min = 1u << 20,
 	 .max = UINT64_C(1) << 62, .initial = 256u << 20,
 	 .text = "memory for answers that clients have not read yet; beyond it the slowest client's is ended"},
+	{"drain-timeout", "SECONDS", OPTION_NUMBER, AT(drain_timeout), .max = 86400, .initial = 15,
+	 .text = "time that SIGTERM gives running requests; those that take longer get an error"},
 	{"trusted-proxy", "ADDRESSES", OPTION_TEXT, AT(trusted_proxy),
 	 .initial_text = "127.0.0.0/8,::1",
 	 .text = "addresses, or ADDRESS/BITS, that may have any number of connections; commas between"},

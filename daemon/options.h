@@ -38,6 +38,7 @@ struct options {
 	uint64_t max_model_len, max_num_seqs, max_batched_tokens, page_size;
 	bool clamp_max_tokens;
 	uint64_t max_queued_requests, max_body, answer_memory;
+	uint64_t drain_timeout; /* seconds */
 	const char *device, *program_cache, *dump_activations;
 	struct option_memory device_memory, cache_memory;
 	uint64_t host_cache_memory; /* bytes; 0: none */

@@ -3,8 +3,8 @@
  *     test_hits DIR float32|bfloat16      DIR: models/lexis
  *
  * Two hundred prompts of 1 to 3,000 tokens, walks through a random tree of beginnings, each run cold and alone first.
- * Then all of them use the cache, two plans out, arriving at random steps beside one another, with three prefill
- * budgets and renamed pages and slots, then in so little memory that pages are evicted. Thirty-two requests in memory
+ * Then all of them use the cache, two plans out, arriving at random steps beside one another, with two prefill
+ * budgets and renamed pages and slots, then with a third in so little memory that pages are evicted. Thirty-two requests in memory
  * for two are retracted and come back. Prefilled prefixes give every bit. Decoded ones give nearly equal numbers;
  * conversations that continue from their answers show how near. */
 #include <stdlib.h>
@@ -172,7 +172,7 @@ static void test_prompts(struct engine *g, const struct engine_options *o, const
 	ok(run_alone(g, o, alone, PROMPTS), "%s: %u prompts, each cold and alone", dtype, PROMPTS);
 	setup.refuse_decoded = true;
 	setup.shuffle = 3;
-	for (setup.budget = 64; setup.budget <= PREFILL_MAX; setup.budget *= 4)
+	for (setup.budget = 64; setup.budget <= PREFILL_MAX; setup.budget *= 16)
 		test_budget(g, setup, alone, dtype);
 	/* Decoded pages are remembered, too, and none of these prompts goes on with one; a retracted request does. */
 	setup.refuse_decoded = false;

@@ -29,6 +29,7 @@ TEST(defaults)
 	is_int(o.max_model_len, 0, "context: the model's");
 	is_int(o.max_body, 16 << 20, "body");
 	is_int(o.max_queued_requests, 1024, "queue");
+	is_int(o.drain_timeout, 15, "seconds of a drain");
 	is_int(o.log_level, 2, "log level is info");
 	ok(!o.synthetic && !o.help && !o.version && !o.list_devices, "flags are off");
 	ok(!o.tokenizer && !o.device && !o.program_cache, "texts are absent");

@@ -382,8 +382,10 @@ static void check_alone(const struct setup *all, uint32_t r, bool decode, const 
 
 static void prefill(const struct way *w, struct kernels *k, unsigned number)
 {
-	const struct row *rows = harness_small() ? small_prefill : prefill_rows;
-	uint32_t n = harness_small() ? ARRAY_SIZE(small_prefill) : ARRAY_SIZE(prefill_rows);
+	/* A chunk under oclgrind takes many seconds: there the second shape has one row alone. */
+	const struct row *rows = harness_small() ? small_prefill + !!number : prefill_rows;
+	uint32_t n =
+		harness_small() ? ARRAY_SIZE(small_prefill) - !!number : ARRAY_SIZE(prefill_rows);
 	struct setup u = make_setup(w, k, rows, n);
 	const struct kernel_shape *s = u.s;
 	uint64_t key = (uint64_t)u.n_tokens * s->key_heads * s->key_dim;
@@ -406,7 +408,8 @@ static void prefill(const struct way *w, struct kernels *k, unsigned number)
 	near_elements(w, out, want.out, value, CHUNK_BOUND);
 	check_pools(&u, &want, read_floats(p.ring, ring_floats(&u)), state, CHUNK_BOUND);
 	same_as_generic(w, "prefill", number, out, value * sizeof(*out));
-	check_alone(&u, n - 1, false, out, state);
+	if (!harness_small())
+		check_alone(&u, n - 1, false, out, state);
 	case_end();
 }
 
@@ -446,10 +449,10 @@ static void prefill_kept(const struct way *w, struct kernels *k, unsigned number
 	check_pools(&u, &want, read_floats(p.ring, ring_floats(&u)), state, CHUNK_BOUND);
 	same_as_generic(w, "kept", number, state, SLOTS * slot_floats(&u) * sizeof(*state));
 	/* The same rows without snapshots, each up to its j-th snapshot. In the last round (KEPT_MAX) each row goes to
-	 * its own end, but not under oclgrind, which has seen these chunks. */
+	 * its own end. oclgrind has seen these chunks. */
 	v.table = CASE_INTS(u.ints);
-	for (uint32_t j = 0; j <= KEPT_MAX; j++) {
-		bool any = j == KEPT_MAX && !harness_small();
+	for (uint32_t j = 0; j <= KEPT_MAX && !harness_small(); j++) {
+		bool any = j == KEPT_MAX;
 
 		memcpy(v.table, u.table, u.ints * sizeof(*u.table));
 		for (uint32_t r = 0; r < n; r++) {

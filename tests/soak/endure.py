@@ -38,6 +38,7 @@ SEATS, PAGES = 16, 40
 MEMORY = (SEATS + 1) * 442368 * 3 // 2 + PAGES * 65536 * 3 // 2
 HOST, DISK = "24M", "64M"
 HOST_BYTES = 24 << 20
+DRAIN_S = 120  # the longest answer, beside fifteen others, on a slow and busy machine
 
 p = argparse.ArgumentParser()
 p.add_argument("tigond")
@@ -145,7 +146,8 @@ class Worker:
         self.number, self.retractions, self.server = number, 0, None
         self.options = ["--port", str(port), "--admin-port", str(admin_port), "--cache-memory", str(MEMORY),
                         "--max-num-seqs", str(SEATS), "--max-model-len", "1024", "--host-cache-memory", HOST,
-                        "--cache-dir", os.path.join(folder.name, f"cache{number}"), "--cache-disk", DISK, *more]
+                        "--cache-dir", os.path.join(folder.name, f"cache{number}"), "--cache-disk", DISK,
+                        "--drain-timeout", str(DRAIN_S), *more]
         self.admin_port = admin_port
         self.start()
 
@@ -156,7 +158,7 @@ class Worker:
     def end(self):
         self.retractions += self.server.metrics()["num_preemptions_total"]
         self.server.process.send_signal(signal.SIGTERM)
-        status = self.server.process.wait(60)
+        status = self.server.process.wait(DRAIN_S + 20)
         if status:
             print(f"# worker {self.number} ended with status {status}:\n{self.server.text()[-3000:]}")
         return status == 0
