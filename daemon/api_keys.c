@@ -8,7 +8,7 @@
 #include "base/private.h"
 
 /* Returns whether the keys so far have this one. Unlike api_keys_find it takes no care that its time tells nothing: the
- * key is not a client's. */
+ * key comes from the file, not from a request. */
 static bool has_key(const struct api_keys *k, const char *key, size_t len)
 {
 	for (size_t i = 0; i < k->n; i++)
@@ -17,7 +17,7 @@ static bool has_key(const struct api_keys *k, const char *key, size_t len)
 	return false;
 }
 
-/* Makes room for one key more. There is room for n keys if n is a power of two, and else for the next one. */
+/* Makes room for one key more. The array is full if n is 0 or a power of two. */
 static int make_room(struct api_keys *k, struct err *e)
 {
 	const size_t n = k->n;

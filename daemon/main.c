@@ -38,6 +38,8 @@
 static const uint64_t farewell_ns = 2 * SECOND;
 /* The longest wait for the threads to end. The engine thread may use 5 s of it to write the cache's files. */
 static const uint64_t stop_ns = 8 * SECOND;
+/* For the rest, such as giving back a large model's memory. */
+static const uint64_t exit_ns = 5 * SECOND;
 
 /* The main port, and that of --admin-port. */
 enum { LISTENERS = 2 };
@@ -212,10 +214,13 @@ static void drain(struct server *s)
 	if (lifecycle_state(s->lifecycle) != LIFECYCLE_FAILED) {
 		lifecycle_drain(s->lifecycle);
 		loop_drain(s->loop);
-		/* systemd would kill the process at its TimeoutStopSec, which may be shorter than all this takes. */
-		lifecycle_tell("STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu",
-			       (unsigned long long)(drain_ns + farewell_ns + stop_ns + 5 * SECOND) /
-				       1000);
+		/* systemd would kill the process after TimeoutStopSec, which may be shorter than all this takes. */
+		lifecycle_tell("STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu\n"
+			       "STATUS=Draining: %u requests, at most %llu s",
+			       (unsigned long long)(drain_ns + farewell_ns + stop_ns + exit_ns) /
+				       1000,
+			       atomic_load(&s->calls),
+			       (unsigned long long)s->options.drain_timeout);
 		log_info("draining: %u requests, at most %llu s", atomic_load(&s->calls),
 			 (unsigned long long)s->options.drain_timeout);
 		wait_for_calls(s, drain_ns);
@@ -252,6 +257,7 @@ static void stop(struct server *s, struct http **h, struct watch *w)
 	uint64_t now = clock_now_ns(), until = now + stop_ns;
 	const char *busy;
 
+	log_info("ending the threads");
 	if (pthread_create(&p.thread, NULL, stop_threads, &p)) {
 		stop_threads(&p);
 		return;

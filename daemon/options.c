@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/engine_options.h"
+#include "daemon/http/host.h"
 #include "daemon/transfer/endpoint.h"
 #include "protocol/transfer/message.h"
 #include "scheduler/plan.h"
@@ -253,39 +254,6 @@ static int check_roles(const struct options *o, struct err *e)
 	return r;
 }
 
-/* Returns whether the first n bytes of a text may be the host of a request, "*", or an IPv6 address in brackets. */
-static bool is_host_name(const char *name, size_t n)
-{
-	static const char plain[] =
-		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-
-	if (n == 1 && *name == '*')
-		return true;
-	if (n > 2 && *name == '[')
-		return strspn(name + 1, "0123456789abcdefABCDEF:.") == n - 2 && name[n - 1] == ']';
-	return strspn(name, plain) >= n;
-}
-
-/* An empty name in the list would be that of a request whose Host is empty. A name with a blank or a port would be that
- * of no request. */
-static int check_allowed_host(const char *list, struct err *e)
-{
-	for (;; list++) {
-		const size_t n = strcspn(list, ",");
-
-		if (!n)
-			return err_set(e, EINVAL, "--allowed-host: a name is empty");
-		if (!is_host_name(list, n))
-			return err_set(
-				e, EINVAL,
-				"--allowed-host: \"%.*s\" is not the name of a host without a port, nor *",
-				(int)MIN(n, (size_t)256), list);
-		list += n;
-		if (!*list)
-			return 0;
-	}
-}
-
 enum { SERVED_NAME_MAX = 256 }; /* the most bytes of a name */
 
 /* A name stands in answers, in the log and in every line of /metrics. */
@@ -315,8 +283,10 @@ static int check_together(const struct options *o, struct err *e)
 		return -e->code;
 	if (!o->model || !o->model[0])
 		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
-	if (o->allowed_host && check_allowed_host(o->allowed_host, e) < 0)
+	if (o->allowed_host && host_list_check(o->allowed_host, e) < 0) {
+		err_prefix(e, "--allowed-host");
 		return -e->code;
+	}
 	if (!o->admin && (o->admin_host || o->admin_key_file))
 		return err_set(e, EINVAL, "--admin-%s needs --admin-port N",
 			       o->admin_host ? "host" : "key-file");

@@ -4,9 +4,9 @@
  *
  * Two hundred prompts of 1 to 3,000 tokens, walks through a random tree of beginnings, each run cold and alone first.
  * Then all of them use the cache, two plans out, arriving at random steps beside one another, with two prefill
- * budgets and renamed pages and slots, then with a third in so little memory that pages are evicted. Thirty-two requests in memory
- * for two are retracted and come back. Prefilled prefixes give every bit. Decoded ones give nearly equal numbers;
- * conversations that continue from their answers show how near. */
+ * budgets and renamed pages and slots, then with a third in so little memory that pages are evicted. Thirty-two
+ * requests in memory for two are retracted and come back. Prefilled prefixes give every bit. Decoded ones give nearly
+ * equal numbers; conversations that continue from their answers show how near. */
 #include <stdlib.h>
 
 #include "base/macros.h"
@@ -164,6 +164,7 @@ static void test_budget(struct engine *g, struct run_setup setup, const struct r
 
 static void test_prompts(struct engine *g, const struct engine_options *o, const char *dtype)
 {
+	static const uint32_t budgets[] = {64, PREFILL_MAX};
 	int32_t(*prompts)[LONGEST] = calloc(PROMPTS, sizeof(*prompts));
 	struct run *alone = calloc(PROMPTS, sizeof(*alone));
 	struct run_setup setup = run_setup_of(o);
@@ -172,8 +173,10 @@ static void test_prompts(struct engine *g, const struct engine_options *o, const
 	ok(run_alone(g, o, alone, PROMPTS), "%s: %u prompts, each cold and alone", dtype, PROMPTS);
 	setup.refuse_decoded = true;
 	setup.shuffle = 3;
-	for (setup.budget = 64; setup.budget <= PREFILL_MAX; setup.budget *= 16)
+	for (size_t i = 0; i < ARRAY_SIZE(budgets); i++) {
+		setup.budget = budgets[i];
 		test_budget(g, setup, alone, dtype);
+	}
 	/* Decoded pages are remembered, too, and none of these prompts goes on with one; a retracted request does. */
 	setup.refuse_decoded = false;
 	setup.budget = 256;

@@ -44,7 +44,8 @@ TEST(names)
 	ok(host_is_allowed("a.example", list) && host_is_allowed("A.EXAMPLE:80", list) &&
 		   host_is_allowed("b.example", list) &&
 		   host_is_allowed("192.168.1.2:8080", list) &&
-		   host_is_allowed("[fe80::1]:8080", list),
+		   host_is_allowed("[fe80::1]:8080", list) &&
+		   host_is_allowed("[FE80:0::0:1]", list),
 	   "names of the list");
 	ok(!host_is_allowed("example", list) && !host_is_allowed("a.example.", list) &&
 		   !host_is_allowed("a.exampl", list) &&

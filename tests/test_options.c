@@ -199,9 +199,18 @@ TEST(allowed_host)
 	static const char *const empty[] = {"", ",", ",,", ",a", "a,", "a,,b"};
 	static const struct {
 		const char *list, *name;
-	} bad[] = {{"a, b", " b"},	     {"a ,b", "a "},   {"a,b:80", "b:80"},
-		   {"http://a", "http://a"}, {"*.a,b", "*.a"}, {"[::1]:80", "[::1]:80"},
-		   {"fd00::1,a", "fd00::1"}, {"[]", "[]"}};
+	} bad[] = {{"a, b", " b"},
+		   {"a ,b", "a "},
+		   {"a,b:80", "b:80"},
+		   {"http://a", "http://a"},
+		   {"*.a,b", "*.a"},
+		   {"[::1]:80", "[::1]:80"},
+		   {"fd00::1,a", "fd00::1"},
+		   {"[]", "[]"},
+		   {"[1]", "[1]"},
+		   {"[::1", "[::1"},
+		   {"[10.0.0.1]", "[10.0.0.1]"},
+		   {"b\303\274cher", "b\303\274cher"}};
 	struct options o;
 	struct err e = {0};
 	char want[128];
@@ -221,6 +230,17 @@ TEST(allowed_host)
 			 bad[i].name);
 		is_str(e.text, want, "a sentence that names it");
 	}
+}
+
+TEST(drain_timeout)
+{
+	struct options o;
+	struct err e = {0};
+
+	is_int(PARSE(&o, &e, "--model=m", "--drain-timeout=0"), 0, "none");
+	is_int((long long)o.drain_timeout, 0, "none");
+	is_int(PARSE(&o, &e, "--model=m", "--drain-timeout=86400"), 0, "a day");
+	is_int(PARSE(&o, &e, "--model=m", "--drain-timeout=86401"), -EINVAL, "more than a day");
 }
 
 TEST(served_names)

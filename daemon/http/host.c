@@ -1,5 +1,6 @@
 #include "daemon/http/host.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <strings.h>
@@ -7,18 +8,26 @@
 #include "base/macros.h"
 #include "daemon/http/address.h"
 
-/* Returns whether a text is a loopback address. An IPv6 address must have brackets: "[::1]". */
-static bool is_loopback(const char *text, size_t len)
+/* Reads an address. An IPv6 address must have brackets: "[::1]". False: the text is not an address. */
+static bool read_address(const char *text, size_t len, struct address *ret)
 {
 	const bool brackets = len > 2 && text[0] == '[' && text[len - 1] == ']';
-	struct address a;
 	char one[INET6_ADDRSTRLEN];
 
 	if (len >= sizeof(one))
 		return false;
 	memcpy(one, text + brackets, len - 2 * brackets);
 	one[len - 2 * brackets] = 0;
-	return !strchr(one, ':') == !brackets && address_parse(one, &a) && address_is_loopback(&a);
+	return !strchr(one, ':') == !brackets && address_parse(one, ret);
+}
+
+/* Returns whether two texts name the same host. An IPv6 address can be written in several ways. */
+static bool same_host(const char *x, size_t n, const char *y, size_t m)
+{
+	struct address a, b;
+
+	return (n == m && !strncasecmp(x, y, n)) ||
+	       (read_address(x, n, &a) && read_address(y, m, &b) && address_equal(&a, &b));
 }
 
 static bool is_in_list(const char *name, size_t len, const char *list)
@@ -26,11 +35,38 @@ static bool is_in_list(const char *name, size_t len, const char *list)
 	while (*list) {
 		size_t n = strcspn(list, ",");
 
-		if ((n == 1 && *list == '*') || (n == len && !strncasecmp(list, name, n)))
+		if ((n == 1 && *list == '*') || same_host(name, len, list, n))
 			return true;
 		list += n + (list[n] == ',');
 	}
 	return false;
+}
+
+/* Returns whether a request may have the name as its host, or the name is "*". */
+static bool is_host(const char *name, size_t n)
+{
+	static const char plain[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+	struct address a;
+
+	return (n == 1 && *name == '*') || strspn(name, plain) >= n || read_address(name, n, &a);
+}
+
+int host_list_check(const char *list, struct err *e)
+{
+	for (;; list++) {
+		const size_t n = strcspn(list, ",");
+
+		if (!n)
+			return err_set(e, EINVAL, "a name is empty");
+		if (!is_host(list, n))
+			return err_set(e, EINVAL,
+				       "\"%.*s\" is not the name of a host without a port, nor *",
+				       (int)MIN(n, (size_t)256), list);
+		list += n;
+		if (!*list)
+			return 0;
+	}
 }
 
 bool host_is_allowed(const char *value, const char *allowed)
@@ -38,7 +74,9 @@ bool host_is_allowed(const char *value, const char *allowed)
 	const char *port = strrchr(value, ':'), *bracket = strrchr(value, ']');
 	const bool has_port = port && (!bracket || port > bracket);
 	size_t len = has_port ? (size_t)(port - value) : strlen(value);
+	struct address a;
 
-	return (len == 9 && !strncasecmp(value, "localhost", len)) || is_loopback(value, len) ||
+	return (len == 9 && !strncasecmp(value, "localhost", len)) ||
+	       (read_address(value, len, &a) && address_is_loopback(&a)) ||
 	       (allowed && is_in_list(value, len, allowed));
 }

@@ -5,6 +5,12 @@
 
 #include <stdbool.h>
 
+#include "base/err.h"
+
 /* Returns whether the header's value, "NAME" or "NAME:PORT", has a name that is allowed on loopback: localhost, a
  * loopback address, or one in `allowed`. allowed: names with commas between them, "*" for every name; NULL: none. */
 bool host_is_allowed(const char *value, const char *allowed);
+
+/* Checks such a list. -EINVAL with a sentence: it is empty, or it has an empty name, which would be that of a request
+ * whose Host is empty, or one that no request can have, such as one with a port. An IPv6 address has brackets. */
+int host_list_check(const char *allowed, struct err *e) MUST_CHECK;

@@ -13,17 +13,20 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/problem.h"
+#include "daemon/lifecycle.h"
 #include "daemon/threads.h"
 
 #define SECOND 1000000000ull
 
-/* The first four are limits: the connection of a client that takes longer is cut. */
+/* The first five are limits: the connection of a client that takes longer is cut. */
 static const uint64_t headers_ns = 30 * SECOND; /* from accept to the end of the first headers */
 static const uint64_t piece_ns = 20 * SECOND;	/* for each PIECE bytes of a body */
 /* the same for a large body, while others are refused because large bodies take all the memory that they may */
 static const uint64_t piece_full_ns = 2 * SECOND;
 /* to read an answer without a call; also from the end of a request to the end of the next headers */
 static const uint64_t idle_ns = 120 * SECOND;
+/* while the daemon drains: for a client to take some of an answer that is ready */
+static const uint64_t stalled_ns = 10 * SECOND;
 /* a stream that was silent for so long gets an SSE comment */
 static const uint64_t comment_ns = 15 * SECOND;
 /* The least time between two calls of malloc_trim, because a thread that needs new memory during such a call has to
@@ -53,7 +56,7 @@ struct connection {
 	/* pieces of the body, PIECE bytes each, that have arrived; not used once the body is whole */
 	uint64_t pieces;
 	bool left;  /* the client has hung up */
-	bool ended; /* its call was ended (end_unread) */
+	bool ended; /* its call was ended (end_unread, end_stalled) */
 	bool is_cut;
 };
 
@@ -195,6 +198,26 @@ static void end_unread(struct watch *w, uint64_t now)
 	}
 }
 
+/* While the daemon drains, cuts the connections of clients that have taken nothing of a ready answer for stalled_ns.
+ * Otherwise one such client would hold the daemon for all of --drain-timeout. Call with the lock held. */
+static void end_stalled(struct watch *w, uint64_t now)
+{
+	if (lifecycle_state(w->server->lifecycle) != LIFECYCLE_DRAINING)
+		return;
+	for (size_t fd = 0; fd < w->n_fds; fd++) {
+		struct connection *c = w->by_fd[fd];
+		uint64_t since = c && c->call && !c->ended ? atomic_load(&c->call->waits_ns) : 0;
+
+		if (!since || now < since + stalled_ns)
+			continue;
+		log_warning(
+			"%s: ended, because the server is shutting down and the client reads nothing",
+			c->call->id);
+		c->ended = true;
+		cut(c);
+	}
+}
+
 static bool is_late(const struct connection *c, uint64_t now, bool refused)
 {
 	uint64_t sooner = refused && c->pieces ? piece_ns - piece_full_ns : 0;
@@ -213,6 +236,7 @@ static void tick(struct watch *w) ON(role_watch)
 	}
 	pthread_mutex_lock(&w->lock);
 	end_unread(w, now);
+	end_stalled(w, now);
 	for (size_t fd = 0; fd < w->n_fds; fd++) {
 		struct connection *c = w->by_fd[fd];
 
