@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/engine_options.h"
+#include "daemon/http/host.h"
 #include "daemon/http/http.h"
 #include "daemon/lifecycle.h"
 #include "daemon/steps/loop.h"
@@ -376,6 +377,8 @@ static int run_server(struct server *s, struct err *e)
 		r = draw_body_key(s, e);
 	if (!r && (r = networks_parse(o->trusted_proxy, &trusted, e)) < 0)
 		err_prefix(e, "--trusted-proxy");
+	if (!r && o->allowed_host && (r = host_list_check(o->allowed_host, e)) < 0)
+		err_prefix(e, "--allowed-host");
 	if (!r)
 		r = open_keys("--api-key-file", o->api_key_file, &keys[0], e);
 	if (!r)

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "daemon/engine_options.h"
-#include "daemon/http/host.h"
 #include "daemon/transfer/endpoint.h"
 #include "protocol/transfer/message.h"
 #include "scheduler/plan.h"
@@ -283,10 +282,6 @@ static int check_together(const struct options *o, struct err *e)
 		return -e->code;
 	if (!o->model || !o->model[0])
 		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
-	if (o->allowed_host && host_list_check(o->allowed_host, e) < 0) {
-		err_prefix(e, "--allowed-host");
-		return -e->code;
-	}
 	if (!o->admin && (o->admin_host || o->admin_key_file))
 		return err_set(e, EINVAL, "--admin-%s needs --admin-port N",
 			       o->admin_host ? "host" : "key-file");

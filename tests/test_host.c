@@ -1,6 +1,8 @@
 /* daemon/http/host.c: the names that are allowed on loopback, with and without a list. */
 #include "daemon/http/host.h"
 
+#include <errno.h>
+
 #include "base/macros.h"
 #include "tests/tap.h"
 
@@ -52,6 +54,42 @@ TEST(names)
 		   !host_is_allowed("a.example,b.example", list) && !host_is_allowed("", list) &&
 		   !host_is_allowed("a.example", ""),
 	   "and no others");
+}
+
+TEST(list)
+{
+	static const char *const good[] = {"a", "a,b", "*", "a.example,*",
+					   "A-1_b.,10.0.0.1,[fd00::1]"};
+	static const char *const empty[] = {"", ",", ",,", ",a", "a,", "a,,b"};
+	static const struct {
+		const char *list, *name;
+	} bad[] = {{"a, b", " b"},
+		   {"a ,b", "a "},
+		   {"a,b:80", "b:80"},
+		   {"http://a", "http://a"},
+		   {"*.a,b", "*.a"},
+		   {"[::1]:80", "[::1]:80"},
+		   {"fd00::1,a", "fd00::1"},
+		   {"[]", "[]"},
+		   {"[1]", "[1]"},
+		   {"[::1", "[::1"},
+		   {"[10.0.0.1]", "[10.0.0.1]"},
+		   {"b\303\274cher", "b\303\274cher"}};
+	struct err e = {0};
+	char want[128];
+
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+		is_int(host_list_check(good[i], &e), 0, "%s", good[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(empty); i++) {
+		is_int(host_list_check(empty[i], &e), -EINVAL, "\"%s\"", empty[i]);
+		is_str(e.text, "a name is empty", "a sentence");
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		is_int(host_list_check(bad[i].list, &e), -EINVAL, "%s", bad[i].list);
+		snprintf(want, sizeof(want),
+			 "\"%s\" is not the name of a host without a port, nor *", bad[i].name);
+		is_str(e.text, want, "a sentence that names it");
+	}
 }
 
 TEST_MAIN()

@@ -192,46 +192,6 @@ TEST(errors)
 	   "a very long name");
 }
 
-TEST(allowed_host)
-{
-	static const char *const good[] = {"a", "a,b", "*", "a.example,*",
-					   "A-1_b.,10.0.0.1,[fd00::1]"};
-	static const char *const empty[] = {"", ",", ",,", ",a", "a,", "a,,b"};
-	static const struct {
-		const char *list, *name;
-	} bad[] = {{"a, b", " b"},
-		   {"a ,b", "a "},
-		   {"a,b:80", "b:80"},
-		   {"http://a", "http://a"},
-		   {"*.a,b", "*.a"},
-		   {"[::1]:80", "[::1]:80"},
-		   {"fd00::1,a", "fd00::1"},
-		   {"[]", "[]"},
-		   {"[1]", "[1]"},
-		   {"[::1", "[::1"},
-		   {"[10.0.0.1]", "[10.0.0.1]"},
-		   {"b\303\274cher", "b\303\274cher"}};
-	struct options o;
-	struct err e = {0};
-	char want[128];
-
-	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
-		is_int(PARSE(&o, &e, "--model=m", "--allowed-host", good[i]), 0, "%s", good[i]);
-	for (size_t i = 0; i < ARRAY_SIZE(empty); i++) {
-		is_int(PARSE(&o, &e, "--model=m", "--allowed-host", empty[i]), -EINVAL, "%s",
-		       empty[i]);
-		is_str(e.text, "--allowed-host: a name is empty", "a sentence");
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		is_int(PARSE(&o, &e, "--model=m", "--allowed-host", bad[i].list), -EINVAL, "%s",
-		       bad[i].list);
-		snprintf(want, sizeof(want),
-			 "--allowed-host: \"%s\" is not the name of a host without a port, nor *",
-			 bad[i].name);
-		is_str(e.text, want, "a sentence that names it");
-	}
-}
-
 TEST(drain_timeout)
 {
 	struct options o;

@@ -218,6 +218,7 @@ fails("no options", "--model DIR is required")
 fails("an unknown option", "did you mean --model?", "--modle", "x")
 for wrong in ("localhost", "127.0.0.1/33", "::1/129", "10.0.0.0/", "10.0.0.0/8,"):
     fails(f"an address that is none: {wrong}", "--trusted-proxy: ", "--model", MODEL, "--port", "0", "--trusted-proxy", wrong)
+fails("a host with its port", '--allowed-host: "b:80" is not', "--model", MODEL, "--port", "0", "--allowed-host", "a,b:80")
 fails("a wrong value", "--port: 99999 is not between", "--model", MODEL, "--port", "99999")
 fails("a missing directory", "No such file or directory", "--model", "/nowhere")
 fails("a file for a directory", "not a directory", "--model", MODEL + "/config.json")
