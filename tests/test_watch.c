@@ -198,6 +198,7 @@ TEST(unread)
 		usleep(10000);
 	}
 	is_int(news.failure.code, PROBLEM_UNREAD, "one that has not begun gets an error");
+	ok(aborted_after(c[0], 2000) >= 0, "and the engine computes no more of it");
 	ok(!is_cut(fds[0][1], 0), "on its connection");
 	for (int i = 0; i < N; i++) {
 		watch_idle(watch, k[i]);
@@ -270,6 +271,49 @@ TEST(rate)
 	watch_close(watch, steady);
 	for (int i = 0; i < 4; i++)
 		close(fds[i / 2][i % 2]);
+}
+
+/* A watch of another server, whose state is not that of a server without a model. */
+TEST(stalled)
+{
+	enum { N = 3 };
+	static const uint64_t waits_s[N] = {0, 2, 11};
+	static struct server other;
+	const uint64_t now = clock_now_ns();
+	struct watch *first = watch;
+	struct connection *k[N];
+	struct call *c[N];
+	struct err e = {0};
+	int fds[N][2];
+
+	other.options = server.options;
+	check(lifecycle_new(&other.lifecycle, &e) == 0);
+	lifecycle_loaded(other.lifecycle);
+	check(watch_start(&watch, &other, &e) == 0);
+	watch_limit(watch, 1000, &(struct networks){0});
+	for (int i = 0; i < N; i++) {
+		check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds[i]) == 0);
+		k[i] = open_watched(fds[i][0]);
+		c[i] = new_call();
+		if (waits_s[i])
+			atomic_store(&c[i]->waits_ns, now - waits_s[i] * 1000000000ull);
+		watch_answering(watch, k[i], c[i]);
+	}
+	ok(!is_cut(fds[2][1], 1200), "a client that reads nothing is left alone");
+	lifecycle_drain(other.lifecycle);
+	ok(is_cut(fds[2][1], 3000), "while the server drains it is cut off after 10 s");
+	ok(!is_cut(fds[1][1], 1200), "after 2 s it is not");
+	ok(!is_cut(fds[0][1], 0), "one whose answer is not ready never is");
+	for (int i = 0; i < N; i++) {
+		watch_idle(watch, k[i]);
+		call_unref(c[i]);
+		watch_close(watch, k[i]);
+		close(fds[i][0]);
+		close(fds[i][1]);
+	}
+	watch_free(watch);
+	lifecycle_free(other.lifecycle);
+	watch = first;
 }
 
 int main(void)

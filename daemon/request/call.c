@@ -367,6 +367,9 @@ bool call_give_up(struct call *c, const struct err *e)
 	lock(c);
 	failed = !atomic_load(&c->waits_ns) && fail_locked(c, e);
 	wake_and_unlock(c);
+	/* The error may wait long for a client that does not read. The engine must not go on meanwhile. */
+	if (failed)
+		call_abort(c);
 	return failed;
 }
 
