@@ -42,9 +42,23 @@ static int aborted_after(struct call *c, int limit)
 	return (int)((clock_now_ns() - begin) / 1000000);
 }
 
-static struct connection *open_watched(int fd)
+/* A connection: fds[0] is the server's descriptor, fds[1] the client's. */
+static struct connection *open_watched(int fds[2])
 {
-	return watch_open(watch, fd, &(struct sockaddr){.sa_family = AF_UNIX});
+	check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
+	return watch_open(watch, fds[0], &(struct sockaddr){.sa_family = AF_UNIX});
+}
+
+/* c: the call that the connection has; NULL: none. */
+static void close_watched(struct connection *k, struct call *c, int fds[2])
+{
+	if (c) {
+		watch_idle(watch, k);
+		call_unref(c);
+	}
+	watch_close(watch, k);
+	close(fds[0]);
+	close(fds[1]);
 }
 
 /* A client leaves, or (half) shuts down its half of the connection. Returns the milliseconds until this is seen; -1: it
@@ -55,8 +69,7 @@ static int hang_up(bool half)
 	struct call *c = new_call();
 	int fds[2], ms;
 
-	check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
-	k = open_watched(fds[0]);
+	k = open_watched(fds);
 	watch_receiving(watch, k, 0);
 	watch_answering(watch, k, c);
 	is_int(aborted_after(c, 50), -1, "a client that stays is left alone");
@@ -95,8 +108,7 @@ TEST(left_before)
 	struct call *c = new_call();
 	int fds[2];
 
-	check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
-	k = open_watched(fds[0]);
+	k = open_watched(fds);
 	watch_answering(watch, k, NULL);
 	watch_idle(watch, k);
 	close(fds[1]);
@@ -118,8 +130,7 @@ TEST(reuse)
 		struct connection *k;
 		int fds[2], again[2];
 
-		check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
-		k = open_watched(fds[0]);
+		k = open_watched(fds);
 		watch_answering(watch, k, c);
 		close(fds[1]);
 		if (turn % 3)
@@ -127,8 +138,7 @@ TEST(reuse)
 		watch_idle(watch, k);
 		watch_close(watch, k);
 		close(fds[0]);
-		check(socketpair(AF_UNIX, SOCK_STREAM, 0, again) == 0);
-		k = open_watched(again[0]);
+		k = open_watched(again);
 		watch_answering(watch, k, next);
 		if (turn % 10 == 0)
 			usleep(3000);
@@ -175,8 +185,7 @@ TEST(unread)
 	int fds[N][2];
 
 	for (int i = 0; i < N; i++) {
-		check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds[i]) == 0);
-		k[i] = open_watched(fds[i][0]);
+		k[i] = open_watched(fds[i]);
 		c[i] = new_call();
 		call_accept(c[i]);
 		call_keep(c[i], i ? 0 : rows[i].bytes);
@@ -200,13 +209,8 @@ TEST(unread)
 	is_int(news.failure.code, PROBLEM_UNREAD, "one that has not begun gets an error");
 	ok(aborted_after(c[0], 2000) >= 0, "and the engine computes no more of it");
 	ok(!is_cut(fds[0][1], 0), "on its connection");
-	for (int i = 0; i < N; i++) {
-		watch_idle(watch, k[i]);
-		call_unref(c[i]);
-		watch_close(watch, k[i]);
-		close(fds[i][0]);
-		close(fds[i][1]);
-	}
+	for (int i = 0; i < N; i++)
+		close_watched(k[i], c[i], fds[i]);
 	buf_release(&tokens);
 	is_int((long long)atomic_load(&server.metrics.unread_bytes), 0, "nothing is left");
 }
@@ -222,8 +226,7 @@ TEST(share)
 
 	watch_limit(watch, 8 * SHARE, &(struct networks){0});
 	for (int i = 0; i < N; i++) {
-		check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds[i]) == 0);
-		k[i] = open_watched(fds[i][0]);
+		k[i] = open_watched(fds[i]);
 		if (i < 2)
 			watch_answering(watch, k[i], i ? c[0] : NULL);
 		if (i == 1)
@@ -239,9 +242,7 @@ TEST(share)
 	ok(!is_cut(fds[3][1], 0), "one whose answer is not made does not wait");
 	for (int i = 0; i < N; i++) {
 		watch_idle(watch, k[i]);
-		watch_close(watch, k[i]);
-		close(fds[i][0]);
-		close(fds[i][1]);
+		close_watched(k[i], NULL, fds[i]);
 	}
 	call_unref(c[0]);
 	call_unref(c[1]);
@@ -255,10 +256,8 @@ TEST(rate)
 	struct connection *slow, *steady;
 	int fds[2][2];
 
-	for (int i = 0; i < 2; i++)
-		check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds[i]) == 0);
-	slow = open_watched(fds[0][0]);
-	steady = open_watched(fds[1][0]);
+	slow = open_watched(fds[0]);
+	steady = open_watched(fds[1]);
 	for (uint64_t i = 0; i < STEPS; i++) {
 		watch_receiving(watch, slow, PIECE + i);
 		watch_receiving(watch, steady, PIECE * (i + 1));
@@ -267,17 +266,15 @@ TEST(rate)
 	}
 	ok(is_cut(fds[0][1], 0), "a large body that gets a byte now and then is cut");
 	ok(!is_cut(fds[1][1], 0), "one that gets 64 KiB every 0.1 seconds is not");
-	watch_close(watch, slow);
-	watch_close(watch, steady);
-	for (int i = 0; i < 4; i++)
-		close(fds[i / 2][i % 2]);
+	close_watched(slow, NULL, fds[0]);
+	close_watched(steady, NULL, fds[1]);
 }
 
 /* A watch of another server, whose state is not that of a server without a model. */
 TEST(stalled)
 {
-	enum { N = 3 };
-	static const uint64_t waits_s[N] = {0, 2, 11};
+	enum { N = 4 };
+	static const uint64_t waits_s[N] = {0, 2, 11, 0};
 	static struct server other;
 	const uint64_t now = clock_now_ns();
 	struct watch *first = watch;
@@ -292,25 +289,24 @@ TEST(stalled)
 	check(watch_start(&watch, &other, &e) == 0);
 	watch_limit(watch, 1000, &(struct networks){0});
 	for (int i = 0; i < N; i++) {
-		check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds[i]) == 0);
-		k[i] = open_watched(fds[i][0]);
+		k[i] = open_watched(fds[i]);
 		c[i] = new_call();
 		if (waits_s[i])
 			atomic_store(&c[i]->waits_ns, now - waits_s[i] * 1000000000ull);
 		watch_answering(watch, k[i], c[i]);
 	}
+	call_keep(c[3], other.options.answer_memory + 1);
+	ok(aborted_after(c[3], 3000) >= 0, "a large answer is ended by an error");
+	call_keep(c[3], 0);
+	atomic_store(&c[3]->waits_ns, now - 11 * 1000000000ull);
 	ok(!is_cut(fds[2][1], 1200), "a client that reads nothing is left alone");
 	lifecycle_drain(other.lifecycle);
 	ok(is_cut(fds[2][1], 3000), "while the server drains it is cut off after 10 s");
+	ok(is_cut(fds[3][1], 3000), "also one that does not read the error");
 	ok(!is_cut(fds[1][1], 1200), "after 2 s it is not");
 	ok(!is_cut(fds[0][1], 0), "one whose answer is not ready never is");
-	for (int i = 0; i < N; i++) {
-		watch_idle(watch, k[i]);
-		call_unref(c[i]);
-		watch_close(watch, k[i]);
-		close(fds[i][0]);
-		close(fds[i][1]);
-	}
+	for (int i = 0; i < N; i++)
+		close_watched(k[i], c[i], fds[i]);
 	watch_free(watch);
 	lifecycle_free(other.lifecycle);
 	watch = first;

@@ -56,7 +56,7 @@ struct connection {
 	/* pieces of the body, PIECE bytes each, that have arrived; not used once the body is whole */
 	uint64_t pieces;
 	bool left;  /* the client has hung up */
-	bool ended; /* its call was ended (end_unread, end_stalled) */
+	bool ended; /* its call was ended (end_unread), or it was cut while the daemon drained */
 	bool is_cut;
 };
 
@@ -198,26 +198,6 @@ static void end_unread(struct watch *w, uint64_t now)
 	}
 }
 
-/* While the daemon drains, cuts the connections of clients that have taken nothing of a ready answer for stalled_ns.
- * Otherwise one such client would hold the daemon for all of --drain-timeout. Call with the lock held. */
-static void end_stalled(struct watch *w, uint64_t now)
-{
-	if (lifecycle_state(w->server->lifecycle) != LIFECYCLE_DRAINING)
-		return;
-	for (size_t fd = 0; fd < w->n_fds; fd++) {
-		struct connection *c = w->by_fd[fd];
-		uint64_t since = c && c->call && !c->ended ? atomic_load(&c->call->waits_ns) : 0;
-
-		if (!since || now < since + stalled_ns)
-			continue;
-		log_warning(
-			"%s: ended, because the server is shutting down and the client reads nothing",
-			c->call->id);
-		c->ended = true;
-		cut(c);
-	}
-}
-
 static bool is_late(const struct connection *c, uint64_t now, bool refused)
 {
 	uint64_t sooner = refused && c->pieces ? piece_ns - piece_full_ns : 0;
@@ -225,9 +205,19 @@ static bool is_late(const struct connection *c, uint64_t now, bool refused)
 	return c->deadline_ns && (c->left || now > c->deadline_ns - sooner);
 }
 
+/* Returns whether the client has taken nothing of a ready answer for stalled_ns. While the daemon drains, such a client
+ * would hold it for all of --drain-timeout. An answer that was ended by an error (end_unread) counts as well. */
+static bool is_stalled(const struct connection *c, uint64_t now)
+{
+	const uint64_t since = c->call ? waits_since(c) : 0;
+
+	return since && now > since + stalled_ns;
+}
+
 static void tick(struct watch *w) ON(role_watch)
 {
 	const bool refused = atomic_exchange(&w->server->bodies_refused, false);
+	const bool draining = lifecycle_state(w->server->lifecycle) == LIFECYCLE_DRAINING;
 	uint64_t now = clock_now_ns();
 
 	if (now > w->trimmed_ns + trim_ns && atomic_exchange(&w->server->trim, false)) {
@@ -236,7 +226,6 @@ static void tick(struct watch *w) ON(role_watch)
 	}
 	pthread_mutex_lock(&w->lock);
 	end_unread(w, now);
-	end_stalled(w, now);
 	for (size_t fd = 0; fd < w->n_fds; fd++) {
 		struct connection *c = w->by_fd[fd];
 
@@ -244,6 +233,13 @@ static void tick(struct watch *w) ON(role_watch)
 			call_tick(c->call, now > comment_ns ? now - comment_ns : 0);
 		if (c && is_late(c, now, refused))
 			cut(c);
+		if (c && draining && is_stalled(c, now)) {
+			log_warning(
+				"%s: ended, because the server is shutting down and the client reads nothing",
+				c->call->id);
+			c->ended = true;
+			cut(c);
+		}
 	}
 	pthread_mutex_unlock(&w->lock);
 }
