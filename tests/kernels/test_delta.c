@@ -385,8 +385,9 @@ static void prefill(const struct way *w, struct kernels *k, unsigned number)
 	/* A chunk under oclgrind takes long: there only the first shape has all rows, a later one the row of two
 	 * tokens. */
 	const struct row *rows = harness_small() ? small_prefill : prefill_rows;
-	uint32_t n = harness_small() ? ARRAY_SIZE(small_prefill) : ARRAY_SIZE(prefill_rows);
-	struct setup u = make_setup(w, k, rows, harness_small() && number ? 1 : n);
+	const uint32_t n_small = number ? 1 : ARRAY_SIZE(small_prefill);
+	uint32_t n = harness_small() ? n_small : ARRAY_SIZE(prefill_rows);
+	struct setup u = make_setup(w, k, rows, n);
 	const struct kernel_shape *s = u.s;
 	uint64_t key = (uint64_t)u.n_tokens * s->key_heads * s->key_dim;
 	uint64_t value = (uint64_t)u.n_tokens * s->value_heads * s->value_dim;
@@ -435,6 +436,7 @@ static void prefill_kept(const struct way *w, struct kernels *k, unsigned number
 {
 	const struct row *rows = harness_small() ? small_kept : kept_rows;
 	uint32_t n = harness_small() ? ARRAY_SIZE(small_kept) : ARRAY_SIZE(kept_rows);
+	const uint32_t rounds = harness_small() ? 0 : KEPT_MAX + 1;
 	struct setup u = make_setup(w, k, rows, n), v = u;
 	uint64_t value = (uint64_t)u.n_tokens * u.s->value_heads * u.s->value_dim;
 	struct want want = expect(&u);
@@ -451,11 +453,9 @@ static void prefill_kept(const struct way *w, struct kernels *k, unsigned number
 	/* The same rows without snapshots, each up to its j-th snapshot. In the last round (KEPT_MAX) each row goes to
 	 * its own end. Not under oclgrind, which has seen these chunks. */
 	v.table = CASE_INTS(u.ints);
-	for (uint32_t j = 0; j <= KEPT_MAX; j++) {
+	for (uint32_t j = 0; j < rounds; j++) {
 		bool any = j == KEPT_MAX;
 
-		if (harness_small())
-			break;
 		memcpy(v.table, u.table, u.ints * sizeof(*u.table));
 		for (uint32_t r = 0; r < n; r++) {
 			int32_t *row = v.table + v.rows_at + r * ROW_INTS;
