@@ -42,8 +42,8 @@
  * COMBINE_LOADS of attention_combine. */
 #ifdef STEP /* two halves share the local memory of a group (nvidia/step_attention.clh), and one group the registers */
 #define CHUNK	      MIN_(SHARERS, 2)
-#define LOADS	      16
-#define COMBINE_LOADS 32
+#define LOADS	      8
+#define COMBINE_LOADS 16
 #else
 #define CHUNK	      MIN_(SHARERS, 4)
 #define LOADS	      4
@@ -242,15 +242,16 @@ __kernel GROUP_SIZE void attention_split(__global const int *restrict step, int 
 
 #define COLUMN_STEPS CEIL_(HD, LANES)
 
-/* Combines the splits of a row and query head. Work space: factors, totals, scratch [LANES] each. */
-GROUP_FUNCTION void attention_combine_group(__global const int *row, uint head, __global const float *proj,
+/* Combines the splits of a row and query head. The row is token t of the step, at position start; split0 is its first
+ * split. Work space: factors, totals, scratch [LANES] each. */
+GROUP_FUNCTION void attention_combine_group(uint t, uint start, uint split0, uint head, __global const float *proj,
 					    __global const float *partial, __global const float *stats,
 					    __global elem_t *out, LOCAL float *factors, LOCAL float *totals,
 					    LOCAL float *scratch)
 {
-	uint n = (uint)row[ROW_START] / SPLIT_TOKENS + 1;
-	ulong t = (ulong)row[ROW_TOKEN], at = (ulong)row[ROW_SPLITS_AT] * HEADS + head;
-	__global const float *gate = proj + t * ATTENTION_LD + head * QUERY_LD + HD;
+	uint n = start / SPLIT_TOKENS + 1;
+	ulong at = (ulong)split0 * HEADS + head;
+	__global const float *gate = proj + (ulong)t * ATTENTION_LD + head * QUERY_LD + HD;
 	float o[COLUMN_STEPS], most = -INFINITY, total = 0;
 
 	for (uint c = 0; c < COLUMN_STEPS; c++)
@@ -289,7 +290,7 @@ GROUP_FUNCTION void attention_combine_group(__global const int *row, uint head, 
 		if (column < HD) {
 			if (ATTENTION_GATE)
 				x *= sigmoid_v(gate[column]);
-			E_STORE(x, out + (t * HEADS + head) * HD + column);
+			E_STORE(x, out + ((ulong)t * HEADS + head) * HD + column);
 		}
 	}
 }
@@ -301,7 +302,9 @@ __kernel GROUP_SIZE void attention_combine(__global const int *restrict step, in
 {
 	__local float factors[LANES], totals[LANES], scratch[LANES];
 
-	attention_combine_group(step + rows_at + (first_row + (int)GROUP_X) * ROW_INTS, GROUP_Y, proj, partial, stats,
-				out, factors, totals, scratch);
+	__global const int *row = step + rows_at + (first_row + (int)GROUP_X) * ROW_INTS;
+
+	attention_combine_group((uint)row[ROW_TOKEN], (uint)row[ROW_START], (uint)row[ROW_SPLITS_AT], GROUP_Y, proj,
+				partial, stats, out, factors, totals, scratch);
 }
 #endif

@@ -40,11 +40,10 @@ GROUP_FUNCTION void add_parts(float4 x, LOCAL float *parts, LOCAL float *sum)
 	BARRIER();
 }
 
-/* Loads the lane's share of a row's state in value head h. */
-GROUP_FUNCTION void load_state(__global const int *row, uint h, __global const float *state, float4 S[LANE_ROWS])
+/* Loads the lane's share of the state of slot src in value head h. */
+GROUP_FUNCTION void load_state(int src, uint h, __global const float *state, float4 S[LANE_ROWS])
 {
 	uint column = LANE % COLUMN_QUADS * 4, part = LANE / COLUMN_QUADS;
-	int src = row[ROW_STATE_SRC];
 	__global const float *S0 = state + ((ulong)MAX_(src, 0) * HV + h) * DK * DV + column;
 
 #pragma unroll
@@ -61,17 +60,16 @@ GROUP_FUNCTION void load_state(__global const int *row, uint h, __global const f
 #define TOKEN_SCRATCH_AT (TOKEN_SUM_AT + DV)
 #define TOKEN_FLOATS	 (TOKEN_SCRATCH_AT + LANES)
 
-/* Computes value head h of a row. S: the lane's share of its state, from load_state. x: work space. */
-GROUP_FUNCTION void delta_token_group(__global const int *row, uint h, __global const float *proj,
+/* Computes value head h of a row: token t of the step, at position start, which goes from state src to state dst. S: the
+ * lane's share of state src, from load_state. x: work space. */
+GROUP_FUNCTION void delta_token_group(uint t, uint start, int src, int dst, uint h, __global const float *proj,
 				      __global const float *conv_w, __global const float *neg_a,
 				      __global const float *dt_bias, __global const float *norm_w, __global float *ring,
 				      __global float *state, __global elem_t *out, float4 S[LANE_ROWS], LOCAL float *x)
 {
 	LOCAL float *q = x, *k = x + DK, *v = x + 2 * DK;
 	LOCAL float *parts = x + TOKEN_PARTS_AT, *sum = x + TOKEN_SUM_AT, *scratch = x + TOKEN_SCRATCH_AT;
-	uint t = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START];
 	uint column = LANE % COLUMN_QUADS * 4, part = LANE / COLUMN_QUADS;
-	int src = row[ROW_STATE_SRC], dst = row[ROW_STATE_DST];
 	__global const float *in = proj + (ulong)t * DELTA_LD;
 	__global float *S1 = state + ((ulong)dst * HV + h) * DK * DV + column;
 	float beta = delta_beta(in, h), decay = exp(delta_gate(in, neg_a, dt_bias, h));
@@ -131,7 +129,7 @@ __kernel GROUP_SIZE void delta_decode(__global const int *restrict step, int row
 	float4 S[LANE_ROWS];
 
 	/* The loads of the state are on their way while q, k and v are computed. */
-	load_state(row, GROUP_Y, state, S);
-	delta_token_group(row, GROUP_Y, proj, conv_w, neg_a, dt_bias, norm_w, ring, state, out, S, x);
+	load_state(row[ROW_STATE_SRC], GROUP_Y, state, S);
+	delta_token_group((uint)row[ROW_TOKEN], (uint)row[ROW_START], row[ROW_STATE_SRC], row[ROW_STATE_DST], GROUP_Y, proj, conv_w, neg_a, dt_bias, norm_w, ring, state, out, S, x);
 }
 #endif

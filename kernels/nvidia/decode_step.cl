@@ -9,6 +9,9 @@
  * but it is not a phase of its own, at whose end they would wait for each other. The bits are those of separate
  * launches: an operation is done by the functions of its kernel, or adds in the same order.
  *
+ * The code is longer than the instruction cache, and a phase is short: so a loop is unrolled only where its loads have to
+ * be under way together.
+ *
  * The parts of this program; each uses only those before it:
  *
  *     step_group.clh      the threads of a group, their registers and local memory
@@ -71,9 +74,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP_LANES, 1, 1))) void decode_st
 	LOCAL struct task tasks[CHOICES + 1];
 	__global const int *work = step + work_at, *phase = work + WORK_INTS, *done = work + WORK_DONE;
 	LOCAL ulong all_at[AT_LAYERS], layers[2 * AT_LAYER_COUNT];
-	LOCAL int coming[2];
+	LOCAL int coming[2], row_ints[ROWS * ROW_INTS];
 	struct place place = {.step = step, .work = work, .table = at, .at = all_at, .layer = layers,
-			      .layers = layers, .coming = coming, .memory = memory, .sums = memory + MEMORY,
+			      .layers = layers, .row_ints = row_ints, .coming = coming, .memory = memory, .sums = memory + MEMORY,
 			      .sent = sent, .taken = taken, .scales = scales, .weights = weights, .gates = gates,
 			      .chosen = chosen, .tasks = tasks, .n_tasks = n_tasks, .rows = (uint)work[WORK_TOKENS],
 			      .group = (uint)get_group_id(0), .groups = (uint)get_num_groups(0),
@@ -89,6 +92,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_LANES, 1, 1))) void decode_st
 		n_tasks[0] = 0;
 	if (THREAD < AT_LAYERS)
 		all_at[THREAD] = at[THREAD];
+	if (THREAD < p->rows * ROW_INTS)
+		row_ints[THREAD] = step[work[WORK_ROWS_AT] + (int)THREAD];
 	look_ahead(p, phase + PHASE_INTS);
 	ALL_BARRIER();
 	for (uint target = p->groups;; target += p->groups) {
