@@ -17,6 +17,10 @@ enum kernel_id {
 	K_GEMM_ADD,
 	K_GEMM_STORE_WIDE,
 	K_GEMM_ADD_WIDE,
+	K_GEMM_STORE_PARTS,
+	K_GEMM_ADD_PARTS,
+	K_GEMM_STORE_WIDE_PARTS,
+	K_GEMM_ADD_WIDE_PARTS,
 	K_ROUTER_GEMM,
 	K_ROUTER_FEW,
 	K_ATTENTION_PREPARE,
@@ -74,6 +78,7 @@ enum {
 	FLASH_KEYS = 32,	/* keys of a block of attention_flash.cl */
 	CHAIN_TERMS = 2048,	/* terms of a chain (nvidia/tensor.clh) */
 	WIDE_ROWS = 128,	/* rows of a tile of gemm_wide.cl */
+	WIDE_PART_ROWS = 64,	/* the same of gemm_wide_parts */
 	WIDE_COLUMNS = 128,	/* columns of a tile of gemm_wide.cl */
 	WIDE_TERMS = 128,	/* in gemm_wide.cl K is a multiple of WIDE_TERMS */
 	STEP_ROWS = 8,		/* the most rows of a step of nvidia/decode_step.cl */

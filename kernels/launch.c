@@ -187,6 +187,59 @@ void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem
 	note_place(k, &p);
 }
 
+/* Computes rows first .. M - 1 of C = A W, or of C += A W with `add`, by gemm_wide_parts. */
+static void gemm_wide_parts(struct kernels *k, bool add, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+			    uint32_t ldc, uint32_t first, uint32_t M, uint32_t N, uint32_t K)
+{
+	uint64_t tiles = (uint64_t)CEIL_DIV(M - first, (uint32_t)WIDE_PART_ROWS) *
+			 CEIL_DIV(N, (uint32_t)WIDE_COLUMNS);
+
+	for (cl_uint k0 = 0; k0 < K; k0 += CHAIN_TERMS) {
+		cl_uint adds = add || k0;
+
+		LAUNCH(k, add ? K_GEMM_ADD_WIDE_PARTS : K_GEMM_STORE_WIDE_PARTS, tiles, 1, ARG(A),
+		       ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K), ARG(k0),
+		       ARG(adds), ARG(first));
+		note_product(k, M - first, N, MIN(K - k0, (uint32_t)CHAIN_TERMS));
+	}
+}
+
+void kernel_project_store(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+			  uint32_t ldc, uint32_t M, uint32_t generating, uint32_t N, uint32_t K)
+{
+	uint32_t first = kernels_on_tensor_cores(k) ? M - generating : M;
+
+	if (first)
+		kernel_gemm_store(k, false, A, lda, W, C, ldc, first, N, K);
+	if (first == M)
+		return;
+	if (is_wide(k, M - first, K)) {
+		gemm_wide_parts(k, false, A, lda, W, C, ldc, first, M, N, K);
+		return;
+	}
+	LAUNCH(k, K_GEMM_STORE_PARTS, column_groups(k, 0, N, K), row_blocks(k, 0, M - first),
+	       ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(first), ARG(M), ARG(N), ARG(K));
+	note_product(k, M - first, N, K);
+}
+
+void kernel_project_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
+			uint32_t M, uint32_t generating, uint32_t N, uint32_t K, cl_mem dump)
+{
+	uint32_t first = kernels_on_tensor_cores(k) ? M - generating : M;
+
+	if (first)
+		kernel_gemm_add(k, A, lda, W, C, ldc, first, N, K, dump);
+	if (first == M)
+		return;
+	if (is_wide(k, M - first, K) && !k->shape.dump) {
+		gemm_wide_parts(k, true, A, lda, W, C, ldc, first, M, N, K);
+		return;
+	}
+	LAUNCH(k, K_GEMM_ADD_PARTS, column_groups(k, 0, N, K), row_blocks(k, 0, M - first), ARG(A),
+	       ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(first), ARG(M), ARG(N), ARG(K), ARG(dump));
+	note_product(k, M - first, N, K);
+}
+
 void kernel_quantize_rows(struct kernels *k, bool floats, cl_mem x, uint32_t ldx, cl_mem q,
 			  uint32_t ldq, uint32_t rows, uint32_t K)
 {

@@ -71,7 +71,7 @@ static bool has_delta_chunks(const struct kernels *k)
 
 /* ---- the table ---- */
 
-enum { KERNELS_MAX = 4 }; /* the most kernels of a program */
+enum { KERNELS_MAX = 6 }; /* the most kernels of a program */
 
 static const struct program {
 	const char *file; /* the file's name; library.c finds the variant's file */
@@ -97,6 +97,10 @@ static const struct program {
 	{.file = "gemm.cl",
 	 .cuts = CUT_GEMM,
 	 .kernels = {{K_GEMM_STORE, "gemm_store"}, {K_GEMM_ADD, "gemm_add"}}},
+	{.file = "gemm_parts.cl",
+	 .needed = kernels_on_tensor_cores,
+	 .kernels = {{K_GEMM_STORE_PARTS, "gemm_store_parts", .shown = "gemm_store"},
+		     {K_GEMM_ADD_PARTS, "gemm_add_parts", .shown = "gemm_add"}}},
 	{.file = "gemm.cl",
 	 .needed = on_cpu,
 	 .floats = true,
@@ -116,6 +120,8 @@ static const struct program {
 	 .gpu_lanes = 256,
 	 .kernels = {{K_GEMM_STORE_WIDE, "gemm_wide", .shown = "gemm_store"},
 		     {K_GEMM_ADD_WIDE, "gemm_wide", .shown = "gemm_add"},
+		     {K_GEMM_STORE_WIDE_PARTS, "gemm_wide_parts", .shown = "gemm_store"},
+		     {K_GEMM_ADD_WIDE_PARTS, "gemm_wide_parts", .shown = "gemm_add"},
 		     {K_GATE_UP_WIDE, "gate_up_wide", .shown = "moe_gate_up"},
 		     {K_DOWN_WIDE, "down_wide", .shown = "moe_down"}}},
 	{.file = "moe_route.cl",

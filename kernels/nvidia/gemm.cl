@@ -16,7 +16,7 @@ __kernel TENSOR_GROUP void gemm_store(__global const elem_t *restrict A, uint ld
 {
 	uint first = get_group_id(1) * ROW_BLOCK;
 
-	tensor_rows(A, lda, W, C, ldc, first, MIN_(M, first + ROW_BLOCK), N, K, 0, false, 0);
+	tensor_rows(A, lda, W, C, ldc, first, MIN_(M, first + ROW_BLOCK), N, K, false, 0, false, 0);
 }
 
 __kernel TENSOR_GROUP void gemm_add(__global const elem_t *restrict A, uint lda,
@@ -25,6 +25,6 @@ __kernel TENSOR_GROUP void gemm_add(__global const elem_t *restrict A, uint lda,
 {
 	uint first = get_group_id(1) * ROW_BLOCK;
 
-	tensor_rows(A, lda, W, C, ldc, first, MIN_(M, first + ROW_BLOCK), N, K, 0, true, DUMP ? dump : 0);
+	tensor_rows(A, lda, W, C, ldc, first, MIN_(M, first + ROW_BLOCK), N, K, false, 0, true, DUMP ? dump : 0);
 }
 #endif

@@ -3,11 +3,13 @@
  * why).
  *
  *     gemm_wide      C = A W, or with add C += A W: the chain of terms from k0 on
+ *     gemm_wide_parts  the same for rows that generate, from row `first` on, with the chain cut into parts
  *     gate_up_wide   act = silu(h G) * (h U)
  *     down_wide      y = act D: the chain of terms from k0 on; the chain from 0 on is stored, the others are added
  *
  * Arguments: as in gemm.cl (without dump) and moe_gemm.cl; k0 a multiple of CHAIN_TERMS; all K multiples of 128.
- * Local size WIDE_LANES. Global size: gemm_wide one group for each tile of 128 columns x 128 rows; gate_up_wide and
+ * Local size WIDE_LANES. Global size: gemm_wide one group for each tile of 128 columns x 128 rows; gemm_wide_parts of 128
+ * columns x 64 rows; gate_up_wide and
  * down_wide groups of 128 packed columns (in gate_up_wide 64 of G and 64 of U, whose panels alternate) x the largest
  * number of tasks possible.
  * Options: HIDDEN, EXPERTS, TOPK, EXPERT_SIZE, SHARED_SIZE, ACT_LD. Reference: reference_gemm, reference_gate_up.
@@ -16,6 +18,7 @@
 #include "wgmma.clh"
 
 #define CHAIN_TERMS 2048 /* tensor.clh */
+#define PART_TERMS  256
 #define THREAD	    ((uint)get_local_id(0))
 #define WIDE_LANES  256
 #define WIDE_GROUP  __attribute__((reqd_work_group_size(WIDE_LANES, 1, 1)))
@@ -39,6 +42,7 @@ GROUP_FUNCTION uint4 load_once(__global const elem_t *p)
 	return v;
 }
 
+#define PARTS 0
 #define CORE  wide_32
 #define WGMMA WGMMA_32
 #define NT    32
@@ -62,6 +66,25 @@ GROUP_FUNCTION uint4 load_once(__global const elem_t *p)
 #undef CORE
 #undef WGMMA
 #undef NT
+
+#undef PARTS
+#define PARTS 1
+#define CORE  wide_parts_32
+#define WGMMA WGMMA_32
+#define NT    32
+#include "wide_tile.clh"
+#undef CORE
+#undef WGMMA
+#undef NT
+
+#define CORE  wide_parts_64
+#define WGMMA WGMMA_64
+#define NT    64
+#include "wide_tile.clh"
+#undef CORE
+#undef WGMMA
+#undef NT
+#undef PARTS
 
 /* The token of the lane's element i of a tile, and the element's column in the warp's panel. */
 #define TOKEN(i)  ((i) / 4 * 8 + THREAD % 4 * 2 + (i) % 2)
@@ -133,23 +156,41 @@ GROUP_FUNCTION uint4 load_once(__global const elem_t *p)
 		__asm__ volatile("" ::: "memory");                                                 \
 	}
 
+/* The tile of the group: columns column0 .. column0 + columns - 1 of rows r0 .. r0 + n - 1, of which there are `tokens`
+ * in a whole tile; w: the weights of the warp's panel; c: the tile's first element. */
+#define GEMM_TILE(first, tokens)                                                                   \
+	const uint gm = CEIL_(M - (first), tokens), gn = CEIL_(N, 128);                            \
+	const uint band = (uint)get_group_id(0) / (BAND * gm);                                     \
+	const uint rest = (uint)get_group_id(0) % (BAND * gm), width = MIN_((uint)BAND, gn - band * BAND); \
+	const uint r0 = (first) + rest / width * (tokens), n = MIN_(M - r0, (uint)(tokens));       \
+	const uint column0 = (band * BAND + rest % width) * 128, columns = MIN_(N - column0, 128u); \
+	const uint mine = MIN_(column0 / 16 + THREAD / 32, N / 16 - 1);                            \
+	__global const elem_t *w = W + ((ulong)mine * K + k0) * 16;                                \
+	__global float *c = C + (ulong)r0 * ldc + column0;                                         \
+	WIDE_LOCALS
+#define A_PLAIN(t) (A + (ulong)(r0 + (t)) * lda + k0)
+#define OUT_ROW(t) (c + (t) * ldc)
+
 __kernel WIDE_GROUP void gemm_wide(__global const elem_t *restrict A, uint lda, __global const elem_t *restrict W,
 				   __global float *C, uint ldc, uint M, uint N, uint K, uint k0, uint add)
 {
-	const uint gm = CEIL_(M, WIDE_TOKENS), gn = CEIL_(N, 128), band = (uint)get_group_id(0) / (BAND * gm);
-	const uint rest = (uint)get_group_id(0) % (BAND * gm), width = MIN_((uint)BAND, gn - band * BAND);
-	const uint r0 = rest / width * WIDE_TOKENS, n = MIN_(M - r0, (uint)WIDE_TOKENS);
-	const uint column0 = (band * BAND + rest % width) * 128, columns = MIN_(N - column0, 128u);
-	const uint mine = MIN_(column0 / 16 + THREAD / 32, N / 16 - 1);
-	__global const elem_t *w = W + ((ulong)mine * K + k0) * 16;
-	__global float *c = C + (ulong)r0 * ldc + column0;
-	WIDE_LOCALS;
+	GEMM_TILE(0, WIDE_TOKENS);
 
-#define A_PLAIN(t) (A + (ulong)(r0 + (t)) * lda + k0)
-#define OUT_ROW(t) (c + (t) * ldc)
 	WIDE_ROWS(n, MIN_(K - k0, (uint)CHAIN_TERMS), A_PLAIN, PUT_OR_ADD)
-#undef OUT_ROW
 }
+
+__kernel WIDE_GROUP void gemm_wide_parts(__global const elem_t *restrict A, uint lda,
+					 __global const elem_t *restrict W, __global float *C, uint ldc, uint M, uint N,
+					 uint K, uint k0, uint add, uint first)
+{
+	GEMM_TILE(first, 64);
+
+	if (n <= 32)
+		WIDE_TILE(wide_parts_32, 32, n, MIN_(K - k0, (uint)CHAIN_TERMS), A_PLAIN, PUT_OR_ADD)
+	else
+		WIDE_TILE(wide_parts_64, 64, n, MIN_(K - k0, (uint)CHAIN_TERMS), A_PLAIN, PUT_OR_ADD)
+}
+#undef OUT_ROW
 
 /* Reads the expert, the first row and the number of rows of the group's task. Returns from the kernel if the group has
  * no task. */

@@ -88,7 +88,7 @@ __kernel TENSOR_GROUP void moe_down(__global const elem_t *restrict act,
 	__global const elem_t *W =
 		expert < EXPERTS ? experts + (ulong)expert * LD(HIDDEN) * K : shared;
 
-	tensor_rows(act, ACT_LD, W, y, LD(HIDDEN), first, first + (uint)tasks[TASK_AT(i) + TASK_COUNT], N, K, rows,
-		    false, 0);
+	tensor_rows(act, ACT_LD, W, y, LD(HIDDEN), first, first + (uint)tasks[TASK_AT(i) + TASK_COUNT], N, K, false,
+		    rows, false, 0);
 }
 #endif

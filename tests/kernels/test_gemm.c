@@ -13,7 +13,13 @@ struct product {
 	uint32_t M, N, K, lda, ldc;
 };
 
-enum product_kind { STORE, ADD, ROUTER };
+/* PROJECT_*: the second half of the rows, or of an odd number the larger half, generates. */
+enum product_kind { STORE, ADD, ROUTER, PROJECT_STORE, PROJECT_ADD, PRODUCT_KINDS };
+
+static bool adds(enum product_kind kind)
+{
+	return kind == ADD || kind == PROJECT_ADD;
+}
 
 static const struct product products[] = {
 	{1, 16, 16, 16, 16},	  {2, 48, 32, 48, 64},	  {3, 16, 208, 208, 16},
@@ -32,16 +38,23 @@ static const struct product tensor_products[] = {
 };
 static const struct product small_products[] = {{1, 16, 16, 16, 16}, {3, 80, 16, 16, 80}};
 
-static cl_mem launch(struct kernels *k, const struct product *p, enum product_kind kind, cl_mem A,
-		     cl_mem W, const float *start, cl_mem dump)
+/* generating: the number of rows at the end that generate, in PROJECT_*. */
+static cl_mem launch(struct kernels *k, const struct product *p, enum product_kind kind,
+		     uint32_t generating, cl_mem A, cl_mem W, const float *start, cl_mem dump)
 {
 	uint64_t size = (uint64_t)p->M * p->ldc;
-	cl_mem C = kind == ADD ? buffer_floats(start, size) : buffer_out(size * 4);
+	cl_mem C = adds(kind) ? buffer_floats(start, size) : buffer_out(size * 4);
 
-	if (kind == ADD)
-		kernel_gemm_add(k, A, p->lda, W, C, p->ldc, p->M, p->N, p->K, dump);
-	else
-		kernel_gemm_store(k, kind == ROUTER, A, p->lda, W, C, p->ldc, p->M, p->N, p->K);
+	switch (kind) {
+	case ADD: kernel_gemm_add(k, A, p->lda, W, C, p->ldc, p->M, p->N, p->K, dump); break;
+	case PROJECT_STORE:
+		kernel_project_store(k, A, p->lda, W, C, p->ldc, p->M, generating, p->N, p->K);
+		break;
+	case PROJECT_ADD:
+		kernel_project_add(k, A, p->lda, W, C, p->ldc, p->M, generating, p->N, p->K, dump);
+		break;
+	default: kernel_gemm_store(k, kind == ROUTER, A, p->lda, W, C, p->ldc, p->M, p->N, p->K);
+	}
 	return C;
 }
 
@@ -65,6 +78,7 @@ static void product(const struct way *w, struct kernels *k, const struct product
 	const struct packed_part part = {weights, p->N, 0, 1};
 	cl_mem A, W, C, C1, dump;
 	struct product one = *p;
+	uint32_t prompt = p->M / 2; /* rows that do not generate */
 
 	if (number % 2)
 		scatter(weights, (size_t)p->N * p->K);
@@ -72,26 +86,26 @@ static void product(const struct way *w, struct kernels *k, const struct product
 	W = buffer_packed(k, type->bf16, &part, 1, p->N / 16, p->K);
 	one.M = 1;
 	dump = buffer_out((uint64_t)p->M * p->ldc * 4);
-	C = launch(k, p, kind, A, W, start, dump);
+	C = launch(k, p, kind, p->M - prompt, A, W, start, dump);
 	set_finish(k);
 	c = read_floats(C, (uint64_t)p->M * p->ldc);
-	sums = kind == ADD && s->dump ? read_floats(dump, (uint64_t)p->M * p->ldc) : c;
+	sums = adds(kind) && s->dump ? read_floats(dump, (uint64_t)p->M * p->ldc) : c;
 	for (uint32_t m = 0; m < p->M; m++) {
 		reference_gemm(a + m * p->lda, weights, p->N, p->K, p->K, want);
-		if (kind == ADD && s->dump)
+		if (adds(kind) && s->dump)
 			near(sums + m * p->ldc, want, p->N, BOUND(p->K));
-		for (uint32_t n = 0; kind == ADD && n < p->N; n++)
+		for (uint32_t n = 0; adds(kind) && n < p->N; n++)
 			want[n] += start[m * p->ldc + n];
 		near(c + m * p->ldc, want, p->N, BOUND(p->K));
 		/* Padding between the rows is left alone. */
 		for (uint32_t n = p->N; n < p->ldc && !harness_small(); n++)
-			check(kind == ADD ? c[m * p->ldc + n] == start[m * p->ldc + n]
-					  : is_poison(c[m * p->ldc + n]));
+			check(adds(kind) ? c[m * p->ldc + n] == start[m * p->ldc + n]
+					 : is_poison(c[m * p->ldc + n]));
 	}
 	for (uint32_t m = 0; m < p->M && p->N < 500; m += 1 + p->M / 5) { /* some rows alone */
 		cl_mem A1 = buffer_elements(type, a + m * p->lda, p->lda);
 
-		C1 = launch(k, &one, kind, A1, W, start + m * p->ldc, dump);
+		C1 = launch(k, &one, kind, m >= prompt, A1, W, start + m * p->ldc, dump);
 		set_finish(k);
 		row = read_floats(C1, p->ldc);
 		check(same_bits(row, c + m * p->ldc, p->N));
@@ -224,17 +238,23 @@ static void experts(const struct way *w, struct kernels *k, uint32_t mlp, uint32
 
 static void test_products(const struct way *w, struct kernels *k, const struct product *p, size_t n)
 {
-	static const char *const names[] = {
-		[STORE] = "gemm_store", [ADD] = "gemm_add", [ROUTER] = "the router's product"};
+	static const char *const names[] = {[STORE] = "gemm_store",
+					    [ADD] = "gemm_add",
+					    [ROUTER] = "the router's product",
+					    [PROJECT_STORE] = "gemm_store, rows that generate too",
+					    [PROJECT_ADD] = "gemm_add, rows that generate too"};
 	unsigned hidden = kernels_shape(k)->hidden;
 
-	for (int kind = STORE; kind <= ROUTER; kind++) {
-		for (size_t i = 0; i < n; i++) {
+	for (int kind = STORE; kind < PRODUCT_KINDS; kind++) {
+		/* Without tensor cores a projection is a product like the others. */
+		bool few = kind >= PROJECT_STORE && w->variant != KERNELS_NVIDIA;
+
+		for (size_t i = few ? n - 1 : 0; i < n; i++) {
 			random_seed(i);
 			product(w, k, &p[i], (enum product_kind)kind,
 				(hidden * 10 + (unsigned)kind) * 100 + (unsigned)i);
 		}
-		ok_way(w, "%s, %zu shapes%s", names[kind], n,
+		ok_way(w, "%s, %zu shapes%s", names[kind], few ? 1 : n,
 		       kernels_shape(k)->dump ? ", kept apart" : "");
 	}
 }
@@ -288,7 +308,7 @@ static void test_tensor_cores(const struct way *w)
 }
 
 const struct kernel_test kernel_test = {
-	.programs = "gemm.cl router.cl moe_gemm.cl moe_route.cl gemm_wide.cl",
+	.programs = "gemm.cl gemm_parts.cl router.cl moe_gemm.cl moe_route.cl gemm_wide.cl",
 	.way = test_tensor_cores,
 	.shape = test,
 	.packings = true};
