@@ -16,6 +16,7 @@
 #define COLUMN_QUADS (DV / 4)
 #define D_PARTS	     (LANES / COLUMN_QUADS)
 #define LANE_ROWS    CEIL_(DK, D_PARTS)
+#define CONV_ITEMS   CEIL_(2 * DK + DV, LANES) /* channels of a lane in the convolution */
 
 /* The channel (delta.clh: a column of proj) of element i of q (DK) | k (DK) | v (DV) for value head h; q and k are
  * those of its key head, h / REPEAT. */
@@ -54,6 +55,31 @@ GROUP_FUNCTION void load_state(int src, uint h, __global const float *state, flo
 	}
 }
 
+/* The inputs of the convolution for a channel of token t, at position start: taps[i] is that of position start - CONV +
+ * 1 + i (conv_silu). Nothing here depends on a condition, so that all loads are under way together. */
+static inline void conv_taps(__global const float *in, __global const float *ring, int src, uint start, uint c,
+			     float taps[CONV])
+{
+#pragma unroll
+	for (uint i = 0; i + 1 < CONV; i++) {
+		float x = ring[((ulong)MAX_(src, 0) * CONV + (start + 1 + i) % CONV) * CHANNELS + c];
+
+		taps[i] = src != ROW_STATE_ZERO ? x : 0.0f;
+	}
+	taps[CONV - 1] = in[c];
+}
+
+/* Writes the taps of a channel to the ring of slot dst. If dst is src, all but the last are there already. */
+static inline void keep_taps(__global float *ring, int src, int dst, uint start, uint c, const float taps[CONV])
+{
+	__global float *to = ring + (ulong)dst * CONV * CHANNELS + c;
+
+#pragma unroll
+	for (uint i = CONV > 1 ? 1 : 0; i < CONV; i++)
+		if (i + 1 == CONV || src != dst)
+			to[(start + 1 + i) % CONV * CHANNELS] = taps[i];
+}
+
 /* Floats of work space for delta_token_group: q, k and v | parts | sum | scratch. */
 #define TOKEN_PARTS_AT	 (2 * DK + DV)
 #define TOKEN_SUM_AT	 (TOKEN_PARTS_AT + D_PARTS * DV)
@@ -72,16 +98,34 @@ GROUP_FUNCTION void delta_token_group(uint t, uint start, int src, int dst, uint
 	uint column = LANE % COLUMN_QUADS * 4, part = LANE / COLUMN_QUADS;
 	__global const float *in = proj + (ulong)t * DELTA_LD;
 	__global float *S1 = state + ((ulong)dst * HV + h) * DK * DV + column;
-	float beta = delta_beta(in, h), decay = exp(delta_gate(in, neg_a, dt_bias, h));
+	float taps[CONV_ITEMS][CONV], weights[CONV_ITEMS][CONV], beta, decay;
 	float q2 = 0, k2 = 0, q_scale, k_scale;
 	float4 y = 0, u;
 
-	FOR_ITEMS (i, 2 * DK + DV) {
-		uint c = CHANNEL(i, h);
+#pragma unroll
+	for (uint n = 0; n < CONV_ITEMS; n++) {
+		uint c = CHANNEL(MIN_(LANE + n * LANES, 2 * DK + DV - 1u), h);
 
-		x[i] = conv_silu(proj, conv_w, ring, src, t, t, start, c);
-		if (i >= 2 * DK || h % REPEAT == 0)
-			conv_carry(proj, ring, src, dst, t, start, 1, c);
+		conv_taps(in, ring, src, start, c, taps[n]);
+#pragma unroll
+		for (uint i = 0; i < CONV; i++)
+			weights[n][i] = conv_w[i * CHANNELS + c];
+	}
+	beta = delta_beta(in, h);
+	decay = exp(delta_gate(in, neg_a, dt_bias, h));
+#pragma unroll
+	for (uint n = 0; n < CONV_ITEMS; n++) {
+		uint item = LANE + n * LANES;
+		float total = 0;
+
+		if (item >= 2 * DK + DV)
+			continue;
+#pragma unroll
+		for (uint i = 0; i < CONV; i++)
+			total = fma(taps[n][i], weights[n][i], total);
+		x[item] = silu_v(total);
+		if (item >= 2 * DK || h % REPEAT == 0)
+			keep_taps(ring, src, dst, start, CHANNEL(item, h), taps[n]);
 	}
 	BARRIER();
 	FOR_ITEMS (d, DK) {
