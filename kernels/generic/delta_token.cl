@@ -56,13 +56,16 @@ GROUP_FUNCTION void load_state(int src, uint h, __global const float *state, flo
 }
 
 /* The inputs of the convolution for a channel of token t, at position start: taps[i] is that of position start - CONV +
- * 1 + i (conv_silu). Nothing here depends on a condition, so that all loads are under way together. */
-static inline void conv_taps(__global const float *in, __global const float *ring, int src, uint start, uint c,
-			     float taps[CONV])
+ * 1 + i (conv_silu). No load depends on a condition, so that all are under way together: without a state, numbers are
+ * loaded from `weights`, which are as many, and not used. */
+static inline void conv_taps(__global const float *in, __global const float *ring, __global const float *weights, int src,
+			     uint start, uint c, float taps[CONV])
 {
+	__global const float *from = src != ROW_STATE_ZERO ? ring + (ulong)src * CONV * CHANNELS : weights;
+
 #pragma unroll
 	for (uint i = 0; i + 1 < CONV; i++) {
-		float x = ring[((ulong)MAX_(src, 0) * CONV + (start + 1 + i) % CONV) * CHANNELS + c];
+		float x = from[(start + 1 + i) % CONV * CHANNELS + c];
 
 		taps[i] = src != ROW_STATE_ZERO ? x : 0.0f;
 	}
@@ -106,7 +109,7 @@ GROUP_FUNCTION void delta_token_group(uint t, uint start, int src, int dst, uint
 	for (uint n = 0; n < CONV_ITEMS; n++) {
 		uint c = CHANNEL(MIN_(LANE + n * LANES, 2 * DK + DV - 1u), h);
 
-		conv_taps(in, ring, src, start, c, taps[n]);
+		conv_taps(in, ring, conv_w, src, start, c, taps[n]);
 #pragma unroll
 		for (uint i = 0; i < CONV; i++)
 			weights[n][i] = conv_w[i * CHANNELS + c];
