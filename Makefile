@@ -14,9 +14,15 @@ serve: build
 	@echo "curl -s http://$(HOST):$(PORT)/v1/chat/completions -H 'Content-Type: application/json' -d '{\"temperature\": 0, \"messages\": [{\"role\": \"user\", \"content\": \"What is a violin?\"}]}'"
 	@exec $(BUILD)/tigond --model $(MODEL) --host $(HOST) --port $(PORT)
 
+# The programs as they are shipped.
 check:
 	@packaging/install-packages check
-	tests/run
+	tests/run release
+
+# The same tests under sanitizers, the kernels' tests under oclgrind, and the fuzzers.
+sanitize:
+	@packaging/install-packages check
+	tests/run oclgrind asan fuzz tsan
 
 # Tests that are too long for `make check`: clients that attack (attack.py), and endurance (endure.py). The results of
 # several runs of endure.py add up in a file: tests/soak/endure.py --help.
@@ -30,4 +36,4 @@ soak: build
 packages:
 	@packaging/install-packages
 
-.PHONY: build serve check soak packages
+.PHONY: build serve check sanitize soak packages
