@@ -217,34 +217,35 @@ static int set_value(const struct option_def *d, const char *value, void *to, st
 	return r;
 }
 
-/* Returns how few edits (insert, delete or change one letter) can turn a into b. Looks only at the first NAME_MAX_LEN
- * letters of each. */
+/* Returns how few edits (insert, delete or change one letter, or exchange two neighbours) can turn a into b. Looks only
+ * at the first NAME_MAX_LEN letters of each. */
 static unsigned distance(const char *a, const char *b)
 {
-	unsigned row[NAME_MAX_LEN + 1];
+	unsigned rows[3][NAME_MAX_LEN + 1]; /* of i letters of a: row i % 3 */
 	size_t na = strnlen(a, NAME_MAX_LEN), nb = strnlen(b, NAME_MAX_LEN);
 
 	for (size_t j = 0; j <= nb; j++)
-		row[j] = (unsigned)j;
+		rows[0][j] = (unsigned)j;
 	for (size_t i = 1; i <= na; i++) {
-		unsigned diagonal = row[0];
+		unsigned *row = rows[i % 3];
+		const unsigned *before = rows[(i + 2) % 3], *two_before = rows[(i + 1) % 3];
 
 		row[0] = (unsigned)i;
 		for (size_t j = 1; j <= nb; j++) {
-			unsigned change = diagonal + (a[i - 1] != b[j - 1]);
-			unsigned step = MIN(row[j], row[j - 1]) + 1;
-
-			diagonal = row[j];
-			row[j] = MIN(change, step);
+			row[j] = MIN(MIN(before[j], row[j - 1]) + 1,
+				     before[j - 1] + (a[i - 1] != b[j - 1]));
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+				row[j] = MIN(row[j], two_before[j - 2] + 1);
 		}
 	}
-	return row[nb];
+	return rows[na % 3][nb];
 }
 
 static int unknown_option(const struct option_def *table, size_t n, const char *name, struct err *e)
 {
 	const char *best = NULL;
-	unsigned best_distance = SUGGEST_MAX + 1;
+	/* An edit for each three letters; with more it is another word. */
+	unsigned best_distance = (unsigned)MIN(MAX(strlen(name) / 3, 1u), (size_t)SUGGEST_MAX) + 1;
 
 	for (size_t i = 0; i < n; i++) {
 		unsigned d = distance(name, table[i].name);

@@ -174,6 +174,8 @@ TEST(errors)
 	is_str(e.text, "unknown option --max-model; did you mean --max-model-len?", "suggestion");
 	ok(PARSE(&o, &e, "--model", "m", "--frobnicate") < 0, "unknown option");
 	is_str(e.text, "unknown option --frobnicate; --help lists them", "no suggestion");
+	ok(PARSE(&o, &e, "--model", "m", "--nope") < 0, "another word of four letters");
+	is_str(e.text, "unknown option --nope; --help lists them", "--port is none");
 	ok(PARSE(&o, &e, "--model") < 0, "missing value");
 	is_str(e.text, "--model needs a value: --model DIR", "which is said");
 	ok(PARSE(&o, &e, "--model", "m", "--help=1") < 0, "flag with a value");
