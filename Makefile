@@ -19,7 +19,7 @@ check:
 	@packaging/install-packages check
 	tests/run release
 
-# The same tests under sanitizers, the kernels' tests under oclgrind, and the fuzzers.
+# The tests of the host's code under sanitizers, the kernels' tests under oclgrind, and the fuzzers.
 sanitize:
 	@packaging/install-packages check
 	tests/run oclgrind asan fuzz tsan

@@ -2,23 +2,22 @@
  * The matrix products of gemm.cl and moe_gemm.cl for many rows, by wgmma: faster, and the same bits (tensor.clh says
  * why).
  *
- *     gemm_wide      C = A W, or with add C += A W: the chain of terms from k0 on
+ *     gemm_wide        C = A W, or with add C += A W: the chain of terms from k0 on
  *     gemm_wide_parts  the same for rows that generate, from row `first` on, with the chain cut into parts
- *     gate_up_wide   act = silu(h G) * (h U)
- *     down_wide      y = act D: the chain of terms from k0 on; the chain from 0 on is stored, the others are added
+ *     gate_up_wide     act = silu(h G) * (h U)
+ *     down_wide        y = act D: the chain of terms from k0 on; the chain from 0 on is stored, the others are added
  *
  * Arguments: as in gemm.cl (without dump) and moe_gemm.cl; k0 a multiple of CHAIN_TERMS; all K multiples of 128.
  * Local size WIDE_LANES. Global size: gemm_wide one group for each tile of 128 columns x 128 rows; gemm_wide_parts of 128
- * columns x 64 rows; gate_up_wide and
- * down_wide groups of 128 packed columns (in gate_up_wide 64 of G and 64 of U, whose panels alternate) x the largest
- * number of tasks possible.
+ * columns x 64 rows; gate_up_wide and down_wide groups of 128 packed columns (in gate_up_wide 64 of G and 64 of U, whose
+ * panels alternate) x the largest number of tasks possible.
  * Options: HIDDEN, EXPERTS, TOPK, EXPERT_SIZE, SHARED_SIZE, ACT_LD. Reference: reference_gemm, reference_gate_up.
  */
 #include "common.clh"
 #include "wgmma.clh"
 
 #define CHAIN_TERMS 2048 /* tensor.clh */
-#define PART_TERMS  256
+#define PART_TERMS  256	 /* tensor.clh */
 #define THREAD	    ((uint)get_local_id(0))
 #define WIDE_LANES  256
 #define WIDE_GROUP  __attribute__((reqd_work_group_size(WIDE_LANES, 1, 1)))

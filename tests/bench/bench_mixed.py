@@ -1,4 +1,4 @@
-"""What long prompts and running streams cost each other, on any server with the OpenAI API.
+"""What long prompts and running streams cost each other, on tigond or vLLM (both answer with token ids).
 
     bench_mixed.py URL [--streams N] [--prompt TOKENS] [--every SECONDS] [--seconds N] [--vocab N]
 
@@ -10,7 +10,9 @@ the stream that has it; a piece with several tokens counts as one time and as al
 import argparse
 import http.client
 import json
+import os
 import random
+import sys
 import threading
 import time
 import urllib.parse
@@ -38,7 +40,8 @@ class Client:
         self.connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
         r = self.connection.getresponse()
         if r.status != 200:
-            raise SystemExit(f"bench_mixed.py: status {r.status}: {r.read().decode()[:300]}")
+            print(f"bench_mixed.py: status {r.status}: {r.read().decode()[:300]}", file=sys.stderr, flush=True)
+            os._exit(1)  # from any thread
         return r
 
 
@@ -50,10 +53,12 @@ class Spell:
 
 
 def stream(args, spell, seed, ready):
-    tokens = [random.Random(seed).randrange(args.vocab) for _ in range(64)]
-    client, times = Client(args.url), []
-    spell.pieces.append(times)
+    draw = random.Random(seed)
+    tokens = [draw.randrange(args.vocab) for _ in range(64)]
+    client = Client(args.url)
     while not spell.over:
+        times = []  # of this request: what lies between two requests is no gap between tokens
+        spell.pieces.append(times)
         r = client.post({"prompt": tokens, "max_tokens": 4000, "temperature": 0, "ignore_eos": True, "stream": True,
                          "return_token_ids": True})
         for line in r:
@@ -73,8 +78,9 @@ def prompt(args, spell, seed):
     r = Client(args.url).post({"prompt": [draw.randrange(args.vocab) for _ in range(args.prompt)], "max_tokens": 1,
                                "ignore_eos": True})
     r.read()
-    spell.prompts.append(time.monotonic())
-    spell.ttft.append(spell.prompts[-1] - begin)
+    end = time.monotonic()
+    spell.prompts.append(end)
+    spell.ttft.append((end, end - begin))
 
 
 def prompts_always(args, spell, seed):
@@ -115,7 +121,7 @@ def run(args, name, streams, how, seed, alone):
     rate = len(done) * args.prompt / args.seconds
     for t in threads:
         t.join(120)
-    ttft = sorted(spell.ttft)
+    ttft = sorted(t for at, t in spell.ttft if at < end)
     print("\t".join([name, f"{tokens:.1f}", f"{100 * tokens / alone:.1f}" if alone and streams else "-",
                      f"{1000 * share(gaps, 0.5):.1f}", f"{1000 * share(gaps, 0.99):.1f}",
                      f"{1000 * (gaps[-1] if gaps else float('nan')):.1f}", str(len(done)), f"{rate:.0f}",
