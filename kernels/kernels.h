@@ -157,12 +157,12 @@ void kernel_gemm_store(struct kernels *k, bool router, cl_mem A, uint32_t lda, c
 void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
 		     uint32_t M, uint32_t N, uint32_t K, cl_mem dump);
 
-/* The same for the products of a mixer (attention, Gated DeltaNet) with its projections. The last `generating` of the M
- * rows are rows that generate: on tensor cores they have an order of additions of their own (nvidia/tensor.clh). */
-void kernel_project_store(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
-			  uint32_t ldc, uint32_t M, uint32_t generating, uint32_t N, uint32_t K);
-void kernel_project_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
-			uint32_t M, uint32_t generating, uint32_t N, uint32_t K, cl_mem dump);
+/* The product of a mixer (attention, Gated DeltaNet) with a projection: C = A W, or with add C += A W; the rest as above.
+ * The last `generating` of the M rows are rows that generate: on tensor cores they have an order of additions of their
+ * own (nvidia/tensor.clh). dump: of add alone. */
+void kernel_project(struct kernels *k, bool add, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+		    uint32_t ldc, uint32_t M, uint32_t generating, uint32_t N, uint32_t K,
+		    cl_mem dump);
 
 /* Quantises rows of x [rows, ldx], of elements or floats, to int8: q [rows, ldq], ldq in words (int8_row_words). K is a
  * multiple of 16; where a row is padded to such a multiple, x has zeros. */

@@ -204,39 +204,29 @@ static void gemm_wide_parts(struct kernels *k, bool add, cl_mem A, uint32_t lda,
 	}
 }
 
-void kernel_project_store(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
-			  uint32_t ldc, uint32_t M, uint32_t generating, uint32_t N, uint32_t K)
+void kernel_project(struct kernels *k, bool add, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+		    uint32_t ldc, uint32_t M, uint32_t generating, uint32_t N, uint32_t K,
+		    cl_mem dump)
 {
 	uint32_t first = kernels_on_tensor_cores(k) ? M - generating : M;
+	uint64_t columns = column_groups(k, 0, N, K), blocks = row_blocks(k, 0, M - first);
 
-	if (first)
+	if (first && add)
+		kernel_gemm_add(k, A, lda, W, C, ldc, first, N, K, dump);
+	else if (first)
 		kernel_gemm_store(k, false, A, lda, W, C, ldc, first, N, K);
 	if (first == M)
 		return;
-	if (is_wide(k, M - first, K)) {
-		gemm_wide_parts(k, false, A, lda, W, C, ldc, first, M, N, K);
+	if (is_wide(k, M - first, K) && !(add && k->shape.dump)) {
+		gemm_wide_parts(k, add, A, lda, W, C, ldc, first, M, N, K);
 		return;
 	}
-	LAUNCH(k, K_GEMM_STORE_PARTS, column_groups(k, 0, N, K), row_blocks(k, 0, M - first),
-	       ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(first), ARG(M), ARG(N), ARG(K));
-	note_product(k, M - first, N, K);
-}
-
-void kernel_project_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
-			uint32_t M, uint32_t generating, uint32_t N, uint32_t K, cl_mem dump)
-{
-	uint32_t first = kernels_on_tensor_cores(k) ? M - generating : M;
-
-	if (first)
-		kernel_gemm_add(k, A, lda, W, C, ldc, first, N, K, dump);
-	if (first == M)
-		return;
-	if (is_wide(k, M - first, K) && !k->shape.dump) {
-		gemm_wide_parts(k, true, A, lda, W, C, ldc, first, M, N, K);
-		return;
-	}
-	LAUNCH(k, K_GEMM_ADD_PARTS, column_groups(k, 0, N, K), row_blocks(k, 0, M - first), ARG(A),
-	       ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(first), ARG(M), ARG(N), ARG(K), ARG(dump));
+	if (add)
+		LAUNCH(k, K_GEMM_ADD_PARTS, columns, blocks, ARG(A), ARG(lda), ARG(W), ARG(C),
+		       ARG(ldc), ARG(first), ARG(M), ARG(N), ARG(K), ARG(dump));
+	else
+		LAUNCH(k, K_GEMM_STORE_PARTS, columns, blocks, ARG(A), ARG(lda), ARG(W), ARG(C),
+		       ARG(ldc), ARG(first), ARG(M), ARG(N), ARG(K));
 	note_product(k, M - first, N, K);
 }
 

@@ -68,8 +68,8 @@ static void forward(const struct layer_run *r)
 	uint32_t D = KERNEL_LD(s->hidden), ld = kernels_attention_ld(s), T = t->n_tokens;
 	uint32_t width = s->heads * s->head_dim;
 
-	kernel_project_store(r->kernels, all[AT_H], D, own[AT_IN_PROJ], all[AT_PROJ], ld, T,
-			     T - t->n_prefill_tokens, ld, D);
+	kernel_project(r->kernels, false, all[AT_H], D, own[AT_IN_PROJ], all[AT_PROJ], ld, T,
+		       T - t->n_prefill_tokens, ld, D, NULL);
 	kernel_attention_prepare(r->kernels, all[BUFFER_STEP], t->rows_at, t->token_rows_at,
 				 all[AT_PROJ], own[AT_Q_NORM], own[AT_K_NORM], all[AT_ROPE],
 				 all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES], T);
@@ -83,8 +83,8 @@ static void forward(const struct layer_run *r)
 					all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES],
 					all[AT_PARTIAL], all[AT_STATS], all[AT_MIXED]);
 	}
-	kernel_project_add(r->kernels, all[AT_MIXED], width, own[AT_OUT_PROJ], all[AT_X], D, T,
-			   T - t->n_prefill_tokens, D, width, all[BUFFER_DUMP]);
+	kernel_project(r->kernels, true, all[AT_MIXED], width, own[AT_OUT_PROJ], all[AT_X], D, T,
+		       T - t->n_prefill_tokens, D, width, all[BUFFER_DUMP]);
 }
 
 static void phases(struct phase_list *l, uint32_t layer)

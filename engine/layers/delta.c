@@ -91,8 +91,8 @@ static void forward(const struct layer_run *r)
 	uint32_t D = KERNEL_LD(s->hidden), ld = kernels_delta_ld(s), T = t->n_tokens;
 	uint32_t width = s->value_heads * s->value_dim;
 
-	kernel_project_store(r->kernels, all[AT_H], D, own[AT_IN_PROJ], all[AT_PROJ], ld, T,
-			     T - t->n_prefill_tokens, ld, D);
+	kernel_project(r->kernels, false, all[AT_H], D, own[AT_IN_PROJ], all[AT_PROJ], ld, T,
+		       T - t->n_prefill_tokens, ld, D, NULL);
 	kernel_delta_conv(r->kernels, all[BUFFER_STEP], t->rows_at, t->token_rows_at, all[AT_PROJ],
 			  own[AT_CONV], own[AT_NEG_A], own[AT_DT_BIAS], own[AT_RING], all[BUFFER_Q],
 			  all[BUFFER_K], all[BUFFER_V], all[BUFFER_GATES], t->n_prefill_tokens);
@@ -104,8 +104,8 @@ static void forward(const struct layer_run *r)
 			    t->n_rows - t->n_prefill_rows, all[AT_PROJ], own[AT_CONV],
 			    own[AT_NEG_A], own[AT_DT_BIAS], own[AT_NORM], own[AT_RING],
 			    own[AT_STATE], all[AT_MIXED]);
-	kernel_project_add(r->kernels, all[AT_MIXED], width, own[AT_OUT_PROJ], all[AT_X], D, T,
-			   T - t->n_prefill_tokens, D, width, all[BUFFER_DUMP]);
+	kernel_project(r->kernels, true, all[AT_MIXED], width, own[AT_OUT_PROJ], all[AT_X], D, T,
+		       T - t->n_prefill_tokens, D, width, all[BUFFER_DUMP]);
 }
 
 static void phases(struct phase_list *l, uint32_t layer)

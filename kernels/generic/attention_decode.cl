@@ -301,7 +301,6 @@ __kernel GROUP_SIZE void attention_combine(__global const int *restrict step, in
 					   __global const float *restrict stats, __global elem_t *restrict out)
 {
 	__local float factors[LANES], totals[LANES], scratch[LANES];
-
 	__global const int *row = step + rows_at + (first_row + (int)GROUP_X) * ROW_INTS;
 
 	attention_combine_group((uint)row[ROW_TOKEN], (uint)row[ROW_START], (uint)row[ROW_SPLITS_AT], GROUP_Y, proj,

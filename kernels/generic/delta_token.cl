@@ -78,7 +78,7 @@ static inline void keep_taps(__global float *ring, int src, int dst, uint start,
 	__global float *to = ring + (ulong)dst * CONV * CHANNELS + c;
 
 #pragma unroll
-	for (uint i = CONV > 1 ? 1 : 0; i < CONV; i++)
+	for (uint i = 1; i < CONV; i++)
 		if (i + 1 == CONV || src != dst)
 			to[(start + 1 + i) % CONV * CHANNELS] = taps[i];
 }
@@ -177,6 +177,7 @@ __kernel GROUP_SIZE void delta_decode(__global const int *restrict step, int row
 
 	/* The loads of the state are on their way while q, k and v are computed. */
 	load_state(row[ROW_STATE_SRC], GROUP_Y, state, S);
-	delta_token_group((uint)row[ROW_TOKEN], (uint)row[ROW_START], row[ROW_STATE_SRC], row[ROW_STATE_DST], GROUP_Y, proj, conv_w, neg_a, dt_bias, norm_w, ring, state, out, S, x);
+	delta_token_group((uint)row[ROW_TOKEN], (uint)row[ROW_START], row[ROW_STATE_SRC], row[ROW_STATE_DST],
+			  GROUP_Y, proj, conv_w, neg_a, dt_bias, norm_w, ring, state, out, S, x);
 }
 #endif

@@ -76,7 +76,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP_LANES, 1, 1))) void decode_st
 	LOCAL ulong all_at[AT_LAYERS], layers[2 * AT_LAYER_COUNT];
 	LOCAL int coming[2], row_ints[ROWS * ROW_INTS];
 	struct place place = {.step = step, .work = work, .table = at, .at = all_at, .layer = layers,
-			      .layers = layers, .row_ints = row_ints, .coming = coming, .memory = memory, .sums = memory + MEMORY,
+			      .layers = layers, .row_ints = row_ints, .coming = coming,
+			      .memory = memory, .sums = memory + MEMORY,
 			      .sent = sent, .taken = taken, .scales = scales, .weights = weights, .gates = gates,
 			      .chosen = chosen, .tasks = tasks, .n_tasks = n_tasks, .rows = (uint)work[WORK_TOKENS],
 			      .group = (uint)get_group_id(0), .groups = (uint)get_num_groups(0),

@@ -23,6 +23,7 @@
 #define WIDE_GROUP  __attribute__((reqd_work_group_size(WIDE_LANES, 1, 1)))
 #define WIDE_STAGES 3
 #define WIDE_TOKENS 128
+#define PART_TOKENS 64 /* tokens of a tile of gemm_wide_parts */
 #define WIDE_BYTES  (WIDE_STAGES * WIDE_TOKENS * WGMMA_ROW_BYTES)
 /* Neighbouring groups take so many tiles of the same rows, so that they find weights and tokens in the L2 cache. */
 #define BAND	    8
@@ -182,7 +183,7 @@ __kernel WIDE_GROUP void gemm_wide_parts(__global const elem_t *restrict A, uint
 					 __global const elem_t *restrict W, __global float *C, uint ldc, uint M, uint N,
 					 uint K, uint k0, uint add, uint first)
 {
-	GEMM_TILE(first, 64);
+	GEMM_TILE(first, PART_TOKENS);
 
 	if (n <= 32)
 		WIDE_TILE(wide_parts_32, 32, n, MIN_(K - k0, (uint)CHAIN_TERMS), A_PLAIN, PUT_OR_ADD)

@@ -50,10 +50,9 @@ static cl_mem launch(struct kernels *k, const struct product *p, enum product_ki
 	switch (kind) {
 	case ADD: kernel_gemm_add(k, A, p->lda, W, C, p->ldc, p->M, p->N, p->K, dump); break;
 	case PROJECT_STORE:
-		kernel_project_store(k, A, p->lda, W, C, p->ldc, p->M, generating, p->N, p->K);
-		break;
 	case PROJECT_ADD:
-		kernel_project_add(k, A, p->lda, W, C, p->ldc, p->M, generating, p->N, p->K, dump);
+		kernel_project(k, kind == PROJECT_ADD, A, p->lda, W, C, p->ldc, p->M, generating,
+			       p->N, p->K, dump);
 		break;
 	default: kernel_gemm_store(k, kind == ROUTER, A, p->lda, W, C, p->ldc, p->M, p->N, p->K);
 	}
