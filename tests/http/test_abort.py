@@ -4,7 +4,7 @@ import socket
 import struct
 import time
 
-from harness import Server, done, ok, parallel, raw_connection, raw_post, same
+from harness import Server, done, ok, parallel, raw_connection, raw_post, same, wait_for
 
 s = Server(env={"FAKE_STEP_US": "5000"})
 LONG = {"messages": [{"role": "user", "content": "tell me everything"}], "ignore_eos": True, "temperature": 0}
@@ -92,8 +92,15 @@ for _ in range(20):
     c.close()
 ok(s.wait_metric("num_requests_running", 0) is not None, "hasty clients")
 time.sleep(0.2)
-same([s.metrics()[k] for k in ("num_requests_running", "num_requests_waiting", "kv_cache_pages_used")], [0, 0, 0],
-     "leave nothing behind")
+
+
+def left():
+    return [s.metrics()[k] for k in ("num_requests_running", "num_requests_waiting", "kv_cache_pages_used")]
+
+
+# On a busy machine the last of them may be read, and run for a moment, only now. What stays is what they leave.
+wait_for(lambda: left() == [0, 0, 0])
+same(left(), [0, 0, 0], "leave nothing behind")
 same(s.chat("define violin")[1]["choices"][0]["finish_reason"], "stop", "and the server still answers")
 s.stop()
 
