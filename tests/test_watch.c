@@ -167,6 +167,37 @@ static bool is_cut(int client, int ms)
 	return poll(&p, 1, ms) == 1;
 }
 
+/* A client shuts down its half behind a request without a call: the server has a second to answer it, wherever in the
+ * watch thread's own second this happens. */
+TEST(leaving)
+{
+	enum { N = 10 };
+	struct connection *k[N];
+	uint64_t left_ns[N];
+	int fds[N][2], seen = 0, early = 0;
+
+	for (int i = 0; i < N; i++) {
+		k[i] = open_watched(fds[i]);
+		left_ns[i] = clock_now_ns();
+		shutdown(fds[i][1], SHUT_WR);
+		usleep(110000);
+		for (int j = 0; j <= i; j++) {
+			bool cut = is_cut(fds[j][1], 0);
+
+			if (clock_now_ns() - left_ns[j] < 1000000000) {
+				seen++;
+				early += cut;
+			}
+		}
+	}
+	ok(seen >= N && !early,
+	   "a client that has shut down its half may read a second long (%d of %d)", early, seen);
+	for (int i = 0; i < N; i++) {
+		ok(is_cut(fds[i][1], 4000), "then its connection is cut");
+		close_watched(k[i], NULL, fds[i]);
+	}
+}
+
 /* Answers that are not read may take 1000 bytes together. Beyond that the watch thread ends answers until the rest fits,
  * each time the one with the largest product of bytes and seconds. Answer 0 has not begun, so its product is 0: it is
  * ended only when it alone takes more, and then its client gets an error. */

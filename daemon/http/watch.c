@@ -25,6 +25,8 @@ static const uint64_t piece_ns = 20 * SECOND;	/* for each PIECE bytes of a body 
 static const uint64_t piece_full_ns = 2 * SECOND;
 /* to read an answer without a call; also from the end of a request to the end of the next headers */
 static const uint64_t idle_ns = 120 * SECOND;
+/* from hanging up without a call until libmicrohttpd has answered the request, or has closed the connection */
+static const uint64_t leaving_ns = SECOND;
 /* while the daemon drains: for a client to take some of an answer that is ready */
 static const uint64_t stalled_ns = 10 * SECOND;
 /* a stream that was silent for so long gets an SSE comment */
@@ -55,7 +57,7 @@ struct connection {
 	uint64_t since_ns; /* without a call: the time since which it waits */
 	/* pieces of the body, PIECE bytes each, that have arrived; not used once the body is whole */
 	uint64_t pieces;
-	bool left;  /* the client has hung up */
+	uint64_t left_ns; /* when the client hung up; 0: it has not */
 	bool ended; /* its call was ended (end_unread), or it was cut while the daemon drained */
 	bool is_cut;
 };
@@ -105,8 +107,8 @@ static uint64_t waits_since(const struct connection *c)
  *
  * A request without a call may be whole already, and its client may still read the answer. So at first only the
  * receiving side of the connection is shut down. From this libmicrohttpd learns that no more bytes come, but now and
- * then it overlooks the shutdown. A connection that is still there at the next tick, and has no call by then, is
- * cut. */
+ * then it overlooks the shutdown. A connection that is still there a second later (leaving_ns), and has no call by
+ * then, is cut. */
 static struct call *hang_up(struct watch *w, int fd, uint64_t number)
 {
 	struct connection *c;
@@ -115,7 +117,7 @@ static struct call *hang_up(struct watch *w, int fd, uint64_t number)
 	pthread_mutex_lock(&w->lock);
 	c = (size_t)fd < w->n_fds ? w->by_fd[fd] : NULL;
 	if (c && c->number == number) {
-		c->left = true;
+		c->left_ns = clock_now_ns();
 		if (c->call)
 			call = call_ref(c->call);
 		else
@@ -202,7 +204,8 @@ static bool is_late(const struct connection *c, uint64_t now, bool refused)
 {
 	uint64_t sooner = refused && c->pieces ? piece_ns - piece_full_ns : 0;
 
-	return c->deadline_ns && (c->left || now > c->deadline_ns - sooner);
+	return c->deadline_ns &&
+	       ((c->left_ns && now > c->left_ns + leaving_ns) || now > c->deadline_ns - sooner);
 }
 
 /* Returns whether the client has taken nothing of a ready answer for stalled_ns. While the daemon drains, such a client

@@ -5,8 +5,8 @@
  * would go unnoticed, and its pages would stay in use. libmicrohttpd also misses some of the clients that leave within
  * a request. The watch thread has every connection in an epoll set of its own, for EPOLLRDHUP. If the client of a call
  * hangs up, the call is aborted at once. If another client hangs up, the receiving side of its connection is shut down.
- * Once a second there is a *tick*. At the next tick that connection is cut, unless libmicrohttpd has closed it or it
- * has a call by then. At each tick the thread also
+ * Once a second there is a *tick*. At the first tick a second or more later that connection is cut, unless libmicrohttpd
+ * has closed it or it has a call by then. At each tick the thread also
  *  - wakes streams that were silent for 15 s, so that an SSE comment is sent,
  *  - cuts connections whose client takes too long: 30 s from accept to the end of the first headers, 20 s for 64 KiB
  *    of a body, 2 minutes to read an answer that has no call, 2 minutes from one request to the end of the next
