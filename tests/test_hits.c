@@ -1,8 +1,8 @@
 /* A request's answer does not depend on how much of its prompt the prefix cache had: a hit gives the answer of a miss.
  *
- *     test_hits DIR float32|bfloat16      DIR: models/lexis
+ *     test_hits DIR float32|bfloat16 [PROMPTS]      DIR: models/lexis
  *
- * Two hundred prompts of 1 to 3,000 tokens, walks through a random tree of beginnings, each run cold and alone first.
+ * Eighty prompts, or PROMPTS (200 at most), of 1 to 3,000 tokens, walks through a random tree of beginnings, each run cold and alone first.
  * Then all of them use the cache, two plans out, arriving at random steps beside one another, with two prefill
  * budgets and renamed pages and slots, then with a third in so little memory that pages are evicted. Thirty-two
  * requests in memory for two are retracted and come back. Prefilled prefixes give every bit. Decoded ones give nearly
@@ -14,7 +14,8 @@
 #include "tests/tap.h"
 
 enum {
-	PROMPTS = 200,
+	PROMPTS = 80,
+	PROMPTS_MAX = 200,
 	LONGEST = 3000,
 	SEATS = 32,
 	PREFILL_MAX = 1024,
@@ -22,13 +23,14 @@ enum {
 	ANSWER_MAX = 160,
 	CROWD = 32,	 /* requests that share a pool of pages for two */
 	CROWD_PAGES = 9, /* pages of the longest of them */
-	CHATS = 6,
+	CHATS = 4,
 	TURNS = 6,
 	TURN_STEPS = 1000, /* more steps than a turn of all chats takes */
 	CHAT_LONGEST = 4000,
 };
 
 static uint64_t random_state = 1;
+static uint32_t n_prompts = PROMPTS;
 
 static uint32_t random_below(uint32_t n)
 {
@@ -111,9 +113,9 @@ static void make_prompt(int32_t (*prompts)[LONGEST], uint32_t *lengths, uint32_t
 
 static void make_requests(struct run *runs, int32_t (*prompts)[LONGEST], uint32_t vocab)
 {
-	uint32_t lengths[PROMPTS];
+	uint32_t lengths[PROMPTS_MAX];
 
-	for (uint32_t i = 0; i < PROMPTS; i++) {
+	for (uint32_t i = 0; i < n_prompts; i++) {
 		make_prompt(prompts, lengths, i, vocab);
 		runs[i] = run_of(prompts[i], lengths[i],
 				 random_below(9) ? 1 + random_below(6)
@@ -132,13 +134,13 @@ static void make_requests(struct run *runs, int32_t (*prompts)[LONGEST], uint32_
 static void test_budget(struct engine *g, struct run_setup setup, const struct run *alone,
 			const char *dtype)
 {
-	struct run *runs = calloc(PROMPTS, sizeof(*runs));
+	struct run *runs = calloc(n_prompts, sizeof(*runs));
 	struct scheduler_stats stats = {0};
 	struct found f;
 	uint32_t step = 0;
 
-	memcpy(runs, alone, PROMPTS * sizeof(*runs));
-	for (uint32_t i = 0; i < PROMPTS; i++) {
+	memcpy(runs, alone, n_prompts * sizeof(*runs));
+	for (uint32_t i = 0; i < n_prompts; i++) {
 		/* Some arrive at once, some a few steps later; where memory is little, all at once. */
 		step += setup.n_pages || random_below(3) ? 0
 							 : random_below(1 + 4096 / setup.budget);
@@ -146,17 +148,17 @@ static void test_budget(struct engine *g, struct run_setup setup, const struct r
 	}
 	setup.cache = true;
 	setup.stats = &stats;
-	check(run_all(g, &setup, runs, PROMPTS));
-	for (uint32_t i = 0; i < PROMPTS; i++)
+	check(run_all(g, &setup, runs, n_prompts));
+	for (uint32_t i = 0; i < n_prompts; i++)
 		check(run_same(&alone[i], &runs[i], "cold and alone, and after a hit"));
-	f = found_by(runs, PROMPTS);
-	check(f.requests >= PROMPTS / 3);
+	f = found_by(runs, n_prompts);
+	check(f.requests >= n_prompts / 3);
 	check(f.tokens * 5 >= f.of * (setup.n_pages ? 1 : 2));
 	check(!setup.n_pages || stats.cache.evicted_pages > 0);
 	ok_all("%s, budget %u%s%s: %u of %u requests hit, %llu of %llu tokens, %llu retractions; the bits of each "
 	       "alone",
 	       dtype, setup.budget, setup.refuse_decoded ? ", only prefilled prefixes" : "",
-	       setup.n_pages ? ", little memory" : "", f.requests, PROMPTS,
+	       setup.n_pages ? ", little memory" : "", f.requests, n_prompts,
 	       (unsigned long long)f.tokens, (unsigned long long)f.of,
 	       (unsigned long long)stats.retractions);
 	free(runs);
@@ -165,12 +167,13 @@ static void test_budget(struct engine *g, struct run_setup setup, const struct r
 static void test_prompts(struct engine *g, const struct engine_options *o, const char *dtype)
 {
 	static const uint32_t budgets[] = {64, PREFILL_MAX};
-	int32_t(*prompts)[LONGEST] = calloc(PROMPTS, sizeof(*prompts));
-	struct run *alone = calloc(PROMPTS, sizeof(*alone));
+	int32_t(*prompts)[LONGEST] = calloc(n_prompts, sizeof(*prompts));
+	struct run *alone = calloc(n_prompts, sizeof(*alone));
 	struct run_setup setup = run_setup_of(o);
 
 	make_requests(alone, prompts, engine_info(g)->model.vocab_size);
-	ok(run_alone(g, o, alone, PROMPTS), "%s: %u prompts, each cold and alone", dtype, PROMPTS);
+	ok(run_alone(g, o, alone, n_prompts), "%s: %u prompts, each cold and alone", dtype,
+	   n_prompts);
 	setup.refuse_decoded = true;
 	setup.shuffle = 3;
 	for (size_t i = 0; i < ARRAY_SIZE(budgets); i++) {
@@ -326,6 +329,8 @@ int main(int argc, char **argv)
 
 	if (argc < 3)
 		return 2;
+	if (argc > 3)
+		n_prompts = (uint32_t)MIN(strtoul(argv[3], NULL, 10), (unsigned long)PROMPTS_MAX);
 	o = run_options(argv[1], argv[2], SEATS, PREFILL_MAX);
 	if (engine_open(&o, &g, &e) < 0) {
 		ok(false, "%s", e.text);

@@ -197,11 +197,11 @@ static bool test_engine(const struct engine_options *o, const char *variant, boo
 static const char cuts[] = "tigon tuning 1\n" CUTS_OF("generic", "float32")
 	CUTS_OF("generic", "bfloat16") CUTS_OF("x86", "float32") CUTS_OF("x86", "bfloat16");
 
-/* Tests the engines of a table, and compares the answers of each with those of the first row (of nvidia: of the first
- * nvidia row), if that ran. */
+/* Tests the engines of a table, and compares the answers of each with those of the first that runs (of nvidia: of the
+ * first of nvidia that runs). */
 static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 {
-	static const struct {
+	static const struct row {
 		enum engine_kernels kernels;
 		const char *name;
 		uint32_t page_tokens;
@@ -210,7 +210,7 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		bool tuned;    /* with the cuts above */
 		enum {
 			ALWAYS,
-			BFLOAT16, /* in float32 another row has the same kernels and weights */
+			BFLOAT16, /* in float32 another row has the same kernels and weights, or the same cuts */
 			FULL
 		} when; /* without `full`: always, in bfloat16 alone, or never */
 	} engines[] = {
@@ -220,7 +220,7 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		{ENGINE_KERNELS_X86, "x86", 128},
 		{ENGINE_KERNELS_GENERIC, "separate launches", 64, .separate = true},
 		{ENGINE_KERNELS_X86, "x86 with plain weights", 64, .plain = true, .when = BFLOAT16},
-		{ENGINE_KERNELS_GENERIC, "generic, tuned,", 64, .tuned = true},
+		{ENGINE_KERNELS_GENERIC, "generic, tuned,", 64, .tuned = true, .when = BFLOAT16},
 		{ENGINE_KERNELS_X86, "x86, tuned,", 64, .tuned = true, .when = BFLOAT16},
 		{ENGINE_KERNELS_X86, "x86, tuned, plain,", 64, .plain = true, .tuned = true,
 		 .when = FULL},
@@ -233,18 +233,19 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 	const char *variant = getenv("VARIANT");
 	struct tuning_table *table;
 	struct err e = {0};
+	/* of the rows that ran, the first with other kernels than nvidia, and the first of nvidia */
+	const struct row *first[2] = {NULL, NULL};
 	struct run answers[ARRAY_SIZE(engines)][REQUESTS];
-	bool ran[ARRAY_SIZE(engines)] = {false};
 
 	memset(answers, 0, sizeof(answers));
 	if (!ok(tuning_parse("cuts", cuts, strlen(cuts), &table, &e) == 0, "a table %s", e.text))
 		return;
-	for (size_t i = 0, first = 0; i < ARRAY_SIZE(engines); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(engines); i++) {
+		bool nvidia = engines[i].kernels == ENGINE_KERNELS_NVIDIA;
+		const struct run *others;
+
 		if (variant && strncmp(engines[i].name, variant, strlen(variant)) != 0)
 			continue;
-		if (engines[i].kernels == ENGINE_KERNELS_NVIDIA &&
-		    engines[first].kernels != ENGINE_KERNELS_NVIDIA)
-			first = i;
 		if (!full && (engines[i].when == FULL ||
 			      (engines[i].when == BFLOAT16 && o.dtype != ENGINE_BFLOAT16)))
 			continue;
@@ -253,14 +254,18 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		o.separate_launches = engines[i].separate;
 		o.plain_weights = engines[i].plain;
 		o.tuning.table = engines[i].tuned ? table : NULL;
-		ran[i] = test_engine(&o, engines[i].name, full, prompts, answers[i]);
-		if (i == first || !ran[first] || !ran[i])
+		if (!test_engine(&o, engines[i].name, full, prompts, answers[i]))
 			continue;
+		if (!first[nvidia]) {
+			first[nvidia] = &engines[i];
+			continue;
+		}
+		others = answers[first[nvidia] - engines];
 		for (size_t k = 0; k < REQUESTS; k++)
-			check(run_same(&answers[first][k], &answers[i][k], "two engines"));
-		ok_all("%s: %s with pages of %u gives the bits of %s with pages of 64",
+			check(run_same(&others[k], &answers[i][k], "two engines"));
+		ok_all("%s: %s with pages of %u gives the bits of %s with pages of %u",
 		       dtype_name(o.dtype), engines[i].name, engines[i].page_tokens,
-		       engines[first].name);
+		       first[nvidia]->name, first[nvidia]->page_tokens);
 	}
 	tuning_free(table);
 }

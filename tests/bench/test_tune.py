@@ -18,7 +18,7 @@ TIGON, MODEL = sys.argv[1:3]
 CACHE = ""
 M = (1, 2, 4, 8, 16, 32, 64, 128, 512, 2048)
 # Some of the cuts of tests/test_invariance.c, which are compiled once.
-CUTS = ("tile_rows=6 tile_blocks=2 blocks=2", "tile_rows=3 tile_blocks=4 blocks=6 row_block=16", "queries=32")
+CUTS = ("tile_rows=3 tile_blocks=4 blocks=6 row_block=16", "queries=32")
 CHAINS = "blocks=2 chains=2"
 scratch = tempfile.TemporaryDirectory()
 
@@ -85,7 +85,7 @@ same([x for x in notes if x.startswith("# dropped: ")], [], "it stays where bits
 same({r["bits"] for r in rows if r["cut"] != "-"} - {"differ" if x86 else "same"}, set(), "and is marked")
 same({(r["device"], r["driver"]) for r in rows}, {("*", "*")}, "rows for a family of devices")
 
-p = subprocess.Popen(command(*CUTS[:2]), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+p = subprocess.Popen(command(*CUTS), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 os.kill(child_of(p.pid, CUTS[0]), signal.SIGKILL)
 text, errors = p.communicate(timeout=500)
 first, notes, rows = table(text)
