@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -104,16 +106,36 @@ static size_t line_head(enum log_level level, char *line, size_t size)
 				    levels[level].name);
 }
 
+/* Returns the descriptor for lines: that of standard error, unless it is a terminal. A terminal that is writable may have
+ * room for one byte, and a write of more would wait. So it is opened anew, without waiting; other programs that have
+ * the terminal still wait. Call with the lock held. */
+static int output(void)
+{
+	static dev_t terminal; /* the terminal that was opened; 0: none */
+	static int opened = -1;
+	struct stat st;
+
+	if (!isatty(STDERR_FILENO) || fstat(STDERR_FILENO, &st) < 0)
+		return STDERR_FILENO;
+	if (st.st_rdev != terminal) {
+		if (opened >= 0)
+			close(opened);
+		opened = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+		terminal = st.st_rdev;
+	}
+	return opened >= 0 ? opened : STDERR_FILENO;
+}
+
 /* Writes text to standard error. Returns whether all or some of it was written. Does not wait for a reader: when poll
  * says that a pipe is writable, the pipe has room for PIPE_BUF bytes (4096), and a line is shorter. A socket then has
  * room for a large part of its buffer. */
 static bool put(const char *text, size_t n)
 {
-	struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+	struct pollfd fd = {.fd = output(), .events = POLLOUT};
 	ssize_t r = -1;
 
 	if (poll(&fd, 1, 0) == 1 && fd.revents & POLLOUT)
-		r = write(STDERR_FILENO, text, n);
+		r = write(fd.fd, text, n);
 	if (r > 0)
 		cut = (size_t)r < n;
 	return r > 0;

@@ -141,7 +141,8 @@ bool lifecycle_wait(struct lifecycle *l, uint64_t timeout_ns)
 		return false;
 	/* The log says why the program ends. A signal of the terminal comes from process 0. */
 	log_info("SIG%s from process %u", sigabbrev_np((int)info.ssi_signo), info.ssi_pid);
-	return true;
+	/* A terminal that is closed may send SIGHUP twice: from the shell, and from the system. */
+	return info.ssi_signo != SIGHUP || lifecycle_state(l) < LIFECYCLE_DRAINING;
 }
 
 void lifecycle_tell(const char *fmt, ...)

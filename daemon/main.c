@@ -30,6 +30,7 @@
 #include "daemon/program_cache.h"
 #include "daemon/request/text.h"
 #include "daemon/threads.h"
+#include "daemon/transfer/port.h"
 #include "daemon/transfer/transfer.h"
 
 #define SECOND 1000000000ull
@@ -351,9 +352,9 @@ static int listen_all(struct server *s, struct http_listener *l, uint16_t *ports
 	return r;
 }
 
-static int draw_body_key(struct server *s, struct err *e)
+static int draw_owner_key(struct server *s, struct err *e)
 {
-	if (getrandom(&s->body_key, sizeof(s->body_key), 0) != (ssize_t)sizeof(s->body_key))
+	if (getrandom(&s->owner_key, sizeof(s->owner_key), 0) != (ssize_t)sizeof(s->owner_key))
 		return err_set(e, EIO, "cannot draw a random key");
 	return 0;
 }
@@ -367,14 +368,17 @@ static int run_server(struct server *s, struct err *e)
 	struct http_listener l[LISTENERS] = {
 		{.fd = -1, .trusted = &trusted, .keys = &keys[0]},
 		{.fd = -1, .trusted = &trusted, .keys = &keys[1], .admin = true}};
+	static const unsigned peers[] = {
+		[ROLE_PREFILL] = PORT_INCOMING, [ROLE_DECODE] = PORT_OUTGOING};
 	const struct options *o = &s->options;
 	uint16_t ports[LISTENERS] = {0};
 	char cache[PATH_MAX];
 	int r = settle_options(s, &transfer_keys, cache, sizeof(cache), e);
 
 	s->transfer_listener = &transfer;
+	l[0].descriptors = peers[o->role];
 	if (!r)
-		r = draw_body_key(s, e);
+		r = draw_owner_key(s, e);
 	if (!r && (r = networks_parse(o->trusted_proxy, &trusted, e)) < 0)
 		err_prefix(e, "--trusted-proxy");
 	if (!r && o->allowed_host && (r = host_list_check(o->allowed_host, e)) < 0)
@@ -383,10 +387,11 @@ static int run_server(struct server *s, struct err *e)
 		r = open_keys("--api-key-file", o->api_key_file, &keys[0], e);
 	if (!r)
 		r = open_keys("--admin-key-file", o->admin_key_file, &keys[1], e);
-	if (!r)
-		r = lifecycle_new(&s->lifecycle, e);
+	/* A name server may take long. Until lifecycle_new a signal ends the program at once. */
 	if (!r)
 		r = listen_all(s, l, ports, e);
+	if (!r)
+		r = lifecycle_new(&s->lifecycle, e);
 	if (!r)
 		r = start_and_serve(s, l, ports, e);
 	for (size_t i = 0; i < LISTENERS; i++) {

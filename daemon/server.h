@@ -26,7 +26,7 @@ enum {
 	/* A body of more bytes is large: its memory is counted, and the text thread for large bodies takes it
 	 * (text.h). */
 	SMALL_BODY = 64 << 10,
-	BODY_SHARES = 4096, /* counters of large bodies' bytes, by owner (server_body_share) */
+	OWNER_SHARES = 4096, /* counters by owner (server_share) */
 };
 
 struct server {
@@ -38,7 +38,7 @@ struct server {
 	char base_name[256];
 	int64_t started;	     /* seconds since 1970 */
 	uint64_t started_ns;	     /* the same time on the monotonic clock */
-	uint64_t body_key;	     /* random, for server_body_share */
+	uint64_t owner_key;	     /* random, for server_share */
 	struct tuning_table *tuning; /* --tuning, NULL: not given; owned */
 	struct lifecycle *lifecycle;
 	struct transfer_keys *transfer_keys; /* --transfer-key, NULL: not given; borrowed */
@@ -75,8 +75,8 @@ struct server {
 	 * wait for their answer; a visit (endpoint.h) is not counted */
 	_Atomic uint32_t queued;
 	/* Bytes of the large bodies that are in memory (server_count_body). body_bytes: of all owners together;
-	 * body_bytes_of: by owner (server_body_share). */
-	_Atomic uint64_t body_bytes, body_bytes_of[BODY_SHARES];
+	 * body_bytes_of: by owner (server_share). */
+	_Atomic uint64_t body_bytes, body_bytes_of[OWNER_SHARES];
 	/* Large bodies take so much memory that some are refused. The watch thread then cuts clients that send large
 	 * bodies slowly (watch.h). */
 	_Atomic bool bodies_refused;
@@ -84,11 +84,12 @@ struct server {
 	_Atomic bool trim;
 };
 
-/* Returns the counter of the bytes of an owner's large bodies. Several owners may share a counter. Which ones do depends
- * on a random key, so a client cannot choose an address with which it shares another client's counter. */
-static inline _Atomic uint64_t *server_body_share(struct server *s, uint64_t owner)
+/* Returns the number, below OWNER_SHARES, of the counter of an owner, in arrays of counters by owner. Several owners may
+ * share a counter. Which ones do depends on a random key, so a client cannot choose an address with which it shares
+ * another client's counter. */
+static inline size_t server_share(const struct server *s, uint64_t owner)
 {
-	return &s->body_bytes_of[mix64(mix64(owner ^ s->body_key) + s->body_key) % BODY_SHARES];
+	return mix64(mix64(owner ^ s->owner_key) + s->owner_key) % OWNER_SHARES;
 }
 
 /* Notes that a body of this owner had `from` bytes and has `to` bytes now (0: it was freed). The thread that owns the
@@ -99,5 +100,5 @@ static inline void server_count_body(struct server *s, uint64_t owner, size_t fr
 	uint64_t more = (to > SMALL_BODY ? to : 0) - (uint64_t)(from > SMALL_BODY ? from : 0);
 
 	atomic_fetch_add(&s->body_bytes, more);
-	atomic_fetch_add(server_body_share(s, owner), more);
+	atomic_fetch_add(&s->body_bytes_of[server_share(s, owner)], more);
 }

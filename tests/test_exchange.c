@@ -16,11 +16,13 @@
 /* The linker's --wrap (meson.build) makes a call of NAME one of __wrap_NAME; __real_NAME is the function itself. */
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t size);
-struct connection *__real_watch_open(struct watch *w, int fd, const struct sockaddr *from);
+struct connection *__real_watch_open(struct watch *w, bool admin, int fd,
+				     const struct sockaddr *from);
 void __real_watch_answering(struct watch *w, struct connection *c, struct call *call);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t size);
-struct connection *__wrap_watch_open(struct watch *w, int fd, const struct sockaddr *from);
+struct connection *__wrap_watch_open(struct watch *w, bool admin, int fd,
+				     const struct sockaddr *from);
 void __wrap_watch_answering(struct watch *w, struct connection *c, struct call *call);
 
 static struct server server;
@@ -52,10 +54,11 @@ void *__wrap_realloc(void *p, size_t size)
 	return fails_now() ? NULL : __real_realloc(p, size);
 }
 
-struct connection *__wrap_watch_open(struct watch *w, int fd, const struct sockaddr *from)
+struct connection *__wrap_watch_open(struct watch *w, bool admin, int fd,
+				     const struct sockaddr *from)
 {
 	is_http = true;
-	return __real_watch_open(w, fd, from);
+	return __real_watch_open(w, admin, fd, from);
 }
 
 void __wrap_watch_answering(struct watch *w, struct connection *c, struct call *call)
@@ -135,19 +138,18 @@ TEST(memory_is_short)
 TEST(body_shares)
 {
 	enum { OWNERS = 2000 };
-	static _Atomic uint64_t *first[OWNERS];
+	static size_t first[OWNERS];
 	static struct server own;
 	unsigned same = 0, still = 0;
 
 	for (uint64_t i = 0; i < OWNERS; i++)
-		first[i] = server_body_share(&own, i + 1);
-	own.body_key = 1234567;
+		first[i] = server_share(&own, i + 1);
+	own.owner_key = 1234567;
 	for (uint64_t i = 0; i < OWNERS; i++)
 		for (uint64_t k = 0; k < i; k++)
 			if (first[i] == first[k]) {
 				same++;
-				still += server_body_share(&own, i + 1) ==
-					 server_body_share(&own, k + 1);
+				still += server_share(&own, i + 1) == server_share(&own, k + 1);
 			}
 	ok(same < 600, "%u of 2 million pairs of owners share a counter, about 488 expected", same);
 	ok(still < 10, "%u of them still do with another key", still);

@@ -160,17 +160,51 @@ TEST(progress)
 	close(fds[1]);
 }
 
+/* Opens a terminal: fds[0] is the side of the person, fds[1] that of programs. False: there is none here. */
+static bool open_terminal(int fds[2])
+{
+	fds[0] = posix_openpt(O_RDWR | O_NOCTTY);
+	if (fds[0] >= 0 && !grantpt(fds[0]) && !unlockpt(fds[0]) &&
+	    (fds[1] = open(ptsname(fds[0]), O_RDWR | O_NOCTTY)) >= 0)
+		return true;
+	ok(true, "there is no terminal here # SKIP");
+	return false;
+}
+
+/* A terminal that nobody reads, as over a network that hangs: lines are dropped, and the last may be cut anywhere. */
+TEST(nobody_reads_the_terminal)
+{
+	uint64_t before = log_dropped(), dropped;
+	int fds[2];
+	size_t came;
+
+	if (!open_terminal(fds))
+		return;
+	log_into(fds[1]);
+	for (int i = 0; i < LINES; i++)
+		log_info("line %d of a log that nobody reads%.*s", i, i % 7, "......");
+	dropped = log_dropped() - before;
+	ok(dropped > 0 && dropped < LINES,
+	   "a terminal: some lines are dropped, none is waited for");
+	came = count(read_all(fds[0]), ": line ");
+	ok(came + dropped >= LINES && came + dropped <= LINES + 1,
+	   "a terminal: every other line came");
+	log_info("there is room again");
+	ok(count(read_all(fds[0]), "info: there is room again\r\n") == 1, "a terminal: it goes on");
+	close(fds[0]);
+	close(fds[1]);
+}
+
 TEST(progress_on_a_terminal)
 {
 	const uint64_t ms = 1000000;
 	struct log_progress p = {0};
-	int terminal = posix_openpt(O_RDWR | O_NOCTTY), fd;
+	int fds[2], terminal, fd;
 
-	if (terminal < 0 || grantpt(terminal) < 0 || unlockpt(terminal) < 0 ||
-	    (fd = open(ptsname(terminal), O_RDWR | O_NOCTTY)) < 0) {
-		ok(true, "there is no terminal here # SKIP");
+	if (!open_terminal(fds))
 		return;
-	}
+	terminal = fds[0];
+	fd = fds[1];
 	log_into(fd);
 	log_progress(&p, 0, 0.25, "compiled %d of 4", 1);
 	log_progress(&p, 50 * ms, 0.5, "compiled %d of 4", 2);

@@ -1,6 +1,8 @@
 /* Clients that leave, as the watch thread sees them; descriptors that are used again. */
 #include "daemon/http/watch.h"
 
+#include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -43,10 +45,15 @@ static int aborted_after(struct call *c, int limit)
 }
 
 /* A connection: fds[0] is the server's descriptor, fds[1] the client's. */
-static struct connection *open_watched(int fds[2])
+static struct connection *open_at(bool admin, const struct sockaddr *from, int fds[2])
 {
 	check(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
-	return watch_open(watch, fds[0], &(struct sockaddr){.sa_family = AF_UNIX});
+	return watch_open(watch, admin, fds[0], from);
+}
+
+static struct connection *open_watched(int fds[2])
+{
+	return open_at(false, &(struct sockaddr){.sa_family = AF_UNIX}, fds);
 }
 
 /* c: the call that the connection has; NULL: none. */
@@ -255,7 +262,7 @@ TEST(share)
 	struct connection *k[N];
 	int fds[N][2], wrong = 0;
 
-	watch_limit(watch, 8 * SHARE, &(struct networks){0});
+	watch_limit(watch, false, 8 * SHARE, &(struct networks){0});
 	for (int i = 0; i < N; i++) {
 		k[i] = open_watched(fds[i]);
 		if (i < 2)
@@ -277,7 +284,124 @@ TEST(share)
 	}
 	call_unref(c[0]);
 	call_unref(c[1]);
-	watch_limit(watch, 1000, &(struct networks){0});
+	watch_limit(watch, false, 1000, &(struct networks){0});
+}
+
+/* The few connections of --admin-port make room for one another, and never for one of the main port. */
+TEST(admin_port)
+{
+	enum { MOST = 32, FREE = MOST / 8, N = MOST + 8 };
+	struct connection *k[N], *main_port[2];
+	int fds[N][2], main_fds[2][2], wrong = 0;
+
+	watch_limit(watch, true, MOST, &(struct networks){0});
+	main_port[0] = open_watched(main_fds[0]);
+	for (int i = 0; i < N; i++) {
+		struct sockaddr_in from = {.sin_family = AF_INET,
+					   .sin_addr.s_addr = htonl(0x0a000001u + (uint32_t)i)};
+
+		k[i] = open_at(true, (struct sockaddr *)&from, fds[i]);
+		/* libmicrohttpd closes one that was cut. */
+		if (i >= MOST - FREE) {
+			wrong += !is_cut(fds[i - (MOST - FREE)][1], 0);
+			close_watched(k[i - (MOST - FREE)], NULL, fds[i - (MOST - FREE)]);
+		}
+		wrong += is_cut(fds[i][1], 0);
+	}
+	is_int(wrong, 0, "--admin-port: each new connection ends the one that has waited longest");
+	main_port[1] = open_watched(main_fds[1]);
+	ok(!is_cut(main_fds[0][1], 0) && !is_cut(main_fds[1][1], 0) && !is_cut(fds[N - 1][1], 0),
+	   "and none of the other port");
+	for (int i = N - (MOST - FREE); i < N; i++)
+		close_watched(k[i], NULL, fds[i]);
+	for (int i = 0; i < 2; i++)
+		close_watched(main_port[i], NULL, main_fds[i]);
+}
+
+/* Connections from 2001:db8:0:NET::i wait; an address may have eight. Returns how many of twelve were cut. */
+static int cut_of_networks(bool one_network)
+{
+	enum { SHARE = 8, N = 12 };
+	struct connection *k[N];
+	int fds[N][2], n = 0;
+
+	watch_limit(watch, false, 8 * SHARE, &(struct networks){0});
+	for (int i = 0; i < N; i++) {
+		struct sockaddr_in6 from = {.sin6_family = AF_INET6,
+					    .sin6_addr.s6_addr = {0x20, 0x01, 0x0d, 0xb8}};
+
+		from.sin6_addr.s6_addr[7] = one_network ? 0 : (uint8_t)i;
+		from.sin6_addr.s6_addr[15] = (uint8_t)i;
+		k[i] = open_at(false, (struct sockaddr *)&from, fds[i]);
+	}
+	for (int i = 0; i < N; i++) {
+		n += is_cut(fds[i][1], 0);
+		close_watched(k[i], NULL, fds[i]);
+	}
+	watch_limit(watch, false, 1000, &(struct networks){0});
+	return n;
+}
+
+TEST(ipv6)
+{
+	is_int(cut_of_networks(true), 4,
+	       "an IPv6 client cannot have more by changing its last 64 bits");
+	is_int(cut_of_networks(false), 0, "other networks are other clients");
+}
+
+/* An upload that goes on has not waited: the connection behind it gives way. */
+TEST(uploads)
+{
+	enum { SHARE = 8 };
+	struct connection *k[SHARE + 1];
+	int fds[SHARE + 1][2];
+
+	watch_limit(watch, false, 8 * SHARE, &(struct networks){0});
+	for (int i = 0; i < SHARE; i++) {
+		k[i] = open_watched(fds[i]);
+		watch_receiving(watch, k[i], 0);
+	}
+	watch_receiving(watch, k[0], 1000);
+	watch_receiving(watch, k[1], 64 << 10);
+	watch_receiving(watch, k[0], 64 << 10);
+	k[SHARE] = open_watched(fds[SHARE]);
+	ok(!is_cut(fds[0][1], 0) && !is_cut(fds[1][1], 0) && is_cut(fds[2][1], 0),
+	   "an upload that goes on does not give way");
+	for (int i = 0; i <= SHARE; i++)
+		close_watched(k[i], NULL, fds[i]);
+	watch_limit(watch, false, 1000, &(struct networks){0});
+}
+
+/* Many small answers, of which some is read again and again, against one of another client that waits for a second. */
+TEST(unread_of_many)
+{
+	enum { N = 40 };
+	const uint64_t now = clock_now_ns(), before = atomic_load(&server.metrics.unread);
+	struct connection *k[N + 1];
+	struct call *c[N + 1];
+	int fds[N + 1][2], n_cut = 0;
+
+	for (int i = 0; i <= N; i++) {
+		k[i] = open_watched(fds[i]);
+		c[i] = new_call();
+		c[i]->owner = i < N ? 1 : 2;
+		call_accept(c[i]);
+		if (i == N)
+			atomic_store(&c[i]->waits_ns, now - 1100000000u);
+		watch_answering(watch, k[i], c[i]);
+		call_keep(c[i], i < N ? 20 : 250);
+	}
+	for (int i = 0; i < 300 && atomic_load(&server.metrics.unread) == before; i++)
+		usleep(10000);
+	ok(!is_cut(fds[N][1], 0) && !atomic_load(&c[N]->aborted),
+	   "one answer stays where another client has many");
+	for (int i = 0; i < N; i++)
+		n_cut += aborted_after(c[i], 0) >= 0;
+	ok(n_cut >= 2 && n_cut <= 4, "%d small ones are ended, which make room", n_cut);
+	for (int i = 0; i <= N; i++) {
+		call_keep(c[i], 0);
+		close_watched(k[i], c[i], fds[i]);
+	}
 }
 
 /* A large body must bring 64 KiB in each 2 seconds, while other large ones are refused. Fewer bytes win no time. */
@@ -304,8 +428,9 @@ TEST(rate)
 /* A watch of another server, whose state is not that of a server without a model. */
 TEST(stalled)
 {
-	enum { N = 4 };
-	static const uint64_t waits_s[N] = {0, 2, 11, 0};
+	enum { N = 5 };
+	static const uint64_t waits_s[N] = {0, 2, 11, 0, 11};
+	static char block[1 << 10];
 	static struct server other;
 	const uint64_t now = clock_now_ns();
 	struct watch *first = watch;
@@ -318,7 +443,7 @@ TEST(stalled)
 	check(lifecycle_new(&other.lifecycle, &e) == 0);
 	lifecycle_loaded(other.lifecycle);
 	check(watch_start(&watch, &other, &e) == 0);
-	watch_limit(watch, 1000, &(struct networks){0});
+	watch_limit(watch, false, 1000, &(struct networks){0});
 	for (int i = 0; i < N; i++) {
 		k[i] = open_watched(fds[i]);
 		c[i] = new_call();
@@ -326,16 +451,23 @@ TEST(stalled)
 			atomic_store(&c[i]->waits_ns, now - waits_s[i] * 1000000000ull);
 		watch_answering(watch, k[i], c[i]);
 	}
+	/* The last one's client reads what was sent before, slowly. */
+	while (send(fds[4][0], block, sizeof(block), MSG_DONTWAIT) > 0)
+		;
 	call_keep(c[3], other.options.answer_memory + 1);
 	ok(aborted_after(c[3], 3000) >= 0, "a large answer is ended by an error");
 	call_keep(c[3], 0);
 	atomic_store(&c[3]->waits_ns, now - 11 * 1000000000ull);
 	ok(!is_cut(fds[2][1], 1200), "a client that reads nothing is left alone");
+	check(recv(fds[4][1], block, sizeof(block), 0) > 0);
+	usleep(1100000);
 	lifecycle_drain(other.lifecycle);
 	ok(is_cut(fds[2][1], 3000), "while the server drains it is cut off after 10 s");
 	ok(is_cut(fds[3][1], 3000), "also one that does not read the error");
 	ok(!is_cut(fds[1][1], 1200), "after 2 s it is not");
 	ok(!is_cut(fds[0][1], 0), "one whose answer is not ready never is");
+	ok(send(fds[4][0], block, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 || errno == EAGAIN,
+	   "nor one that still reads what was sent before");
 	for (int i = 0; i < N; i++)
 		close_watched(k[i], c[i], fds[i]);
 	watch_free(watch);
@@ -357,7 +489,7 @@ int main(void)
 					  .answer_memory = 1000};
 	check(loop_start(&server, &e) == 0);
 	check(watch_start(&watch, &server, &e) == 0);
-	watch_limit(watch, 1000, &(struct networks){0});
+	watch_limit(watch, false, 1000, &(struct networks){0});
 	ok_all("started");
 	test_hang_up(false);
 	test_hang_up(true);

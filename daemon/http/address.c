@@ -34,6 +34,18 @@ bool address_equal(const struct address *a, const struct address *b)
 	return !memcmp(a, b, sizeof(*a));
 }
 
+static bool is_v4(const struct address *a)
+{
+	static const uint8_t mapping[12] = {[10] = 0xff, [11] = 0xff};
+
+	return !memcmp(a->bytes, mapping, sizeof(mapping));
+}
+
+bool address_same_client(const struct address *a, const struct address *b)
+{
+	return !memcmp(a, b, is_v4(a) || is_v4(b) ? sizeof(*a) : sizeof(*a) / 2);
+}
+
 bool address_is_loopback(const struct address *a)
 {
 	static const uint8_t v4[] = {[10] = 0xff, [11] = 0xff, [12] = 127}, v6[16] = {[15] = 1};
@@ -76,12 +88,10 @@ bool address_parse_forwarded(const char *text, struct address *ret)
 
 uint64_t address_number(const struct address *a)
 {
-	static const uint8_t mapping[12] = {[10] = 0xff, [11] = 0xff};
-	const bool v4 = !memcmp(a->bytes, mapping, sizeof(mapping));
 	uint64_t half[2];
 
 	memcpy(half, a->bytes, sizeof(half));
-	return mix_add(half[0], v4 ? half[1] : 0) >> 2 | UINT64_C(1) << 62;
+	return mix_add(half[0], is_v4(a) ? half[1] : 0) >> 2 | UINT64_C(1) << 62;
 }
 
 /* Reads "ADDRESS" or "ADDRESS/BITS". Puts a zero byte in place of the slash. False: the text is neither; then *ret

@@ -17,6 +17,9 @@ struct address {
 struct address address_of(const struct sockaddr *from);
 bool address_equal(const struct address *a, const struct address *b);
 
+/* Returns whether one client may have both addresses: they are equal, or are IPv6 addresses whose first 64 bits are. */
+bool address_same_client(const struct address *a, const struct address *b);
+
 /* Returns whether only this machine reaches the address: 127.0.0.0/8 and ::1. */
 bool address_is_loopback(const struct address *a);
 
@@ -28,8 +31,7 @@ bool address_parse(const char *text, struct address *ret);
 bool address_parse_forwarded(const char *text, struct address *ret);
 
 /* Returns a number for the client with this address: a hash of the address. It is at least 2^62, so that it is not
- * the number of a client's key (exchange.owner). Of an IPv6 address only the first 64 bits count, because one client
- * may have all addresses that begin with them. */
+ * the number of a client's key (exchange.owner). Addresses of one client (address_same_client) have one number. */
 uint64_t address_number(const struct address *a);
 
 enum { NETWORKS_MAX = 64 };

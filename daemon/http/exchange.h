@@ -17,6 +17,7 @@ struct http {
 	struct watch *watch;
 	struct MHD_Daemon *daemon;
 	bool local;			/* only this machine reaches the address of the socket */
+	bool admin_port;		/* this is --admin-port */
 	bool admin;			/* endpoints for the operator are served */
 	const struct api_keys *keys;	/* as in struct http_listener (http.h); borrowed */
 	const struct networks *trusted; /* --trusted-proxy; borrowed */

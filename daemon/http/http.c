@@ -18,7 +18,8 @@ enum {
 	/* The most connections at the main port, if there are descriptors for so many. Further clients wait until a
 	 * connection is closed. */
 	CONNECTIONS_MAX = 4096,
-	DESCRIPTORS_RESERVED = 64, /* descriptors for everything but connections */
+	CONNECTIONS_MIN = 64,
+	DESCRIPTORS_RESERVED = 64, /* descriptors for everything but connections and peers */
 	ADMIN_CONNECTIONS = 32, /* the most connections at --admin-port, besides CONNECTIONS_MAX */
 	/* bytes that libmicrohttpd has for a connection: for the headers and some of the body */
 	CONNECTION_MEMORY = 64 << 10,
@@ -122,7 +123,7 @@ static void connected(void *cls, struct MHD_Connection *mc, void **context,
 	/* libmicrohttpd may write this result into the memory of the one before. */
 	info = MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
 	if (fd >= 0 && info)
-		*context = watch_open(h->watch, fd, info->client_addr);
+		*context = watch_open(h->watch, h->admin_port, fd, info->client_addr);
 }
 
 /* Logs a message of libmicrohttpd at level debug. Also counts the requests that libmicrohttpd refuses by itself:
@@ -183,12 +184,12 @@ int http_listen(const char *option, const char *host, uint16_t port, int *ret_fd
 	return 0;
 }
 
-/* Raises the limit of descriptors to DESCRIPTORS_RESERVED and one for each connection at either port, as far as that is
- * allowed. admin: there is --admin-port. Returns the number of connections of the main port for which the descriptors
- * suffice, but at least DESCRIPTORS_RESERVED and at most CONNECTIONS_MAX. */
-static unsigned connection_limit(bool admin)
+/* Raises the limit of descriptors to one for each connection at either port and the others that are needed, as far as
+ * that is allowed. admin: there is --admin-port. others: http_listener.descriptors. Returns the number of connections
+ * of the main port for which the descriptors suffice, but at least CONNECTIONS_MIN and at most CONNECTIONS_MAX. */
+static unsigned connection_limit(bool admin, unsigned others)
 {
-	const rlim_t reserved = DESCRIPTORS_RESERVED + (admin ? ADMIN_CONNECTIONS : 0);
+	const rlim_t reserved = DESCRIPTORS_RESERVED + others + (admin ? ADMIN_CONNECTIONS : 0);
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
@@ -196,9 +197,8 @@ static unsigned connection_limit(bool admin)
 	limit.rlim_cur =
 		MAX(limit.rlim_cur, MIN(limit.rlim_max, (rlim_t)CONNECTIONS_MAX + reserved));
 	setrlimit(RLIMIT_NOFILE, &limit);
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
-	    limit.rlim_cur <= DESCRIPTORS_RESERVED + reserved)
-		return DESCRIPTORS_RESERVED;
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur <= CONNECTIONS_MIN + reserved)
+		return CONNECTIONS_MIN;
 	return (unsigned)MIN(limit.rlim_cur - reserved, (rlim_t)CONNECTIONS_MAX);
 }
 
@@ -218,7 +218,8 @@ bool http_is_local(int fd)
 int http_start(struct server *s, struct watch *w, const struct http_listener *l, struct http **ret,
 	       struct err *e)
 {
-	const unsigned most = l->admin ? ADMIN_CONNECTIONS : connection_limit(s->options.admin);
+	const unsigned most =
+		l->admin ? ADMIN_CONNECTIONS : connection_limit(s->options.admin, l->descriptors);
 	struct http *h;
 
 	/* The same file name may be that of a newer library than the one at hand when this was compiled (framing.h). */
@@ -235,13 +236,11 @@ int http_start(struct server *s, struct watch *w, const struct http_listener *l,
 		free(h);
 		return err_no_memory(e);
 	}
-	/* The watch counts the few connections at --admin-port as well, but its limit is that of the main port. So
-	 * connections of clients give way a little sooner. */
-	if (!l->admin)
-		watch_limit(w, most, l->trusted);
+	watch_limit(w, l->admin, most, l->trusted);
 	h->server = s;
 	h->watch = w;
 	h->local = http_is_local(l->fd);
+	h->admin_port = l->admin;
 	h->admin = l->admin || (!s->options.admin && h->local);
 	h->keys = l->keys;
 	h->trusted = l->trusted;

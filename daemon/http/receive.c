@@ -19,7 +19,7 @@ enum {
 	 * bytes. A request whose body would exceed this is refused, but for BODY_SHARE. */
 	BODIES_MAX = 8,
 	/* A large body is taken in spite of BODIES_MAX if all of its client's large bodies together
-	 * (server_body_share) have at most so many bytes, and if those beyond BODIES_MAX are at most SHARES_MAX. */
+	 * (server_share) have at most so many bytes, and if those beyond BODIES_MAX are at most SHARES_MAX. */
 	BODY_SHARE = 1 << 20,
 	SHARES_MAX = 128 << 20,
 	/* A body that is too long is read to its end and dropped, so that the client gets the error. If the body is
@@ -98,7 +98,7 @@ static int check_memory(struct server *s, uint64_t owner, uint64_t from, uint64_
 	/* So clients that send slowly are cut also while shares are left. */
 	atomic_store(&s->bodies_refused, true);
 	if (all <= most + SHARES_MAX &&
-	    atomic_load(server_body_share(s, owner)) + more <= BODY_SHARE)
+	    atomic_load(&s->body_bytes_of[server_share(s, owner)]) + more <= BODY_SHARE)
 		return 0;
 	return err_set(e, PROBLEM_QUEUE_FULL,
 		       "too many large bodies are in memory; try again later");

@@ -2,11 +2,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/sockios.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -39,15 +41,17 @@ enum {
 	EVENTS_MAX = 64,
 	TICK_MS = 1000,
 	PIECE = 64 << 10,
-	/* when there is room for at most so many more connections, a waiting one gives way to each new one */
+	/* when there is room for at most so many more connections, or for an eighth of the limit if that is less, a
+	 * waiting one gives way to each new one */
 	SPARE = 16,
-	/* at most watch.most / ADDRESS_SHARE connections of one address that is not trusted may wait */
+	/* at most watch.most / ADDRESS_SHARE connections of one client's address that is not trusted may wait */
 	ADDRESS_SHARE = 8,
 };
 
 struct connection {
 	uint64_t number;
 	int fd;
+	bool admin; /* it came to --admin-port */
 	struct address from;
 	struct call *call; /* borrowed from watch_answering to watch_idle; NULL: none */
 	/* The connection is cut if by then the present part of its request has not arrived (the headers, or the next
@@ -58,6 +62,10 @@ struct connection {
 	/* pieces of the body, PIECE bytes each, that have arrived; not used once the body is whole */
 	uint64_t pieces;
 	uint64_t left_ns; /* when the client hung up; 0: it has not */
+	/* the bytes of its answer that its client's system had not confirmed at the last tick, and when they became fewer
+	 * (look_whether_taken) */
+	int unsent;
+	uint64_t taken_ns;
 	bool ended; /* its call was ended (end_unread), or it was cut while the daemon drained */
 	bool is_cut;
 };
@@ -71,11 +79,13 @@ struct watch {
 	/* guarded by lock */
 	struct connection **by_fd; /* [n_fds] NULL: no connection */
 	size_t n_fds;
-	size_t n, most; /* connections in the table, and their limit */
+	/* for the main port and for --admin-port (connection.admin): connections in the table, and their limit */
+	size_t n[2], most[2];
 	struct networks trusted;
 	uint64_t last_number;
-	/* when memory was given back last; only the watch thread uses it */
+	/* only the watch thread uses the rest: when memory was given back last; what `slowest` counts */
 	uint64_t trimmed_ns;
+	uint64_t unread_of[OWNER_SHARES];
 };
 
 /* An event's 64 bits have the connection's descriptor in the lower FD_BITS, and its number above them. */
@@ -142,34 +152,60 @@ static void take_event(struct watch *w, const struct epoll_event *ev) ON(role_wa
 	call_unref(call);
 }
 
-/* Finds the connection whose client has left most unread for longest: that with the largest product of the bytes that
- * are kept of the answer (call.kept) and the whole seconds for which ready bytes have waited (call.waits_ns). Among
- * equal products the most bytes decide. Calls that were ended already (connection.ended) do not count. NULL: nothing is
- * kept of the calls that count. *ret_bytes: the bytes that are kept of all calls that count. Call with the lock
- * held. */
-static struct connection *slowest(const struct watch *w, uint64_t now, uint64_t *ret_bytes)
+/* Returns how much a connection's unread answer counts: the bytes that are kept of it (call.kept), as many times as
+ * whole seconds have begun since bytes were ready that the client has not taken (call.waits_ns), once at least. 0: it
+ * has no call, or its call was ended already (connection.ended). */
+static uint64_t unread_weight(const struct connection *c, uint64_t now)
+{
+	uint64_t since;
+
+	if (!c || !c->call || c->ended)
+		return 0;
+	since = atomic_load(&c->call->waits_ns);
+	return atomic_load(&c->call->kept) *
+	       (1 + (since && since < now ? (now - since) / SECOND : 0));
+}
+
+/* Finds the connection whose answer is to be ended first, while answers take too much memory: of the owner whose unread
+ * answers count most together (unread_weight), the one that counts most. So many small answers of one client are ended
+ * before a large one of another. NULL: nothing is kept of the calls that count. Call with the lock held. */
+static struct connection *slowest(struct watch *w, uint64_t now)
 {
 	struct connection *slowest = NULL;
-	uint64_t most = 0, most_waited = 0;
+	uint64_t most = 0, most_of_owner = 0;
 
-	*ret_bytes = 0;
+	memset(w->unread_of, 0, sizeof(w->unread_of));
+	for (size_t fd = 0; fd < w->n_fds; fd++) {
+		uint64_t weight = unread_weight(w->by_fd[fd], now);
+
+		if (weight)
+			w->unread_of[server_share(w->server, w->by_fd[fd]->call->owner)] += weight;
+	}
 	for (size_t fd = 0; fd < w->n_fds; fd++) {
 		struct connection *c = w->by_fd[fd];
-		uint64_t bytes, since, waited;
+		uint64_t weight = unread_weight(c, now), of_owner;
 
-		if (!c || !c->call || c->ended)
+		if (!weight)
 			continue;
-		bytes = atomic_load(&c->call->kept);
-		since = atomic_load(&c->call->waits_ns);
-		waited = since && since < now ? (now - since) / SECOND * bytes : 0;
-		*ret_bytes += bytes;
-		if (waited < most_waited || (waited == most_waited && bytes <= most))
+		of_owner = w->unread_of[server_share(w->server, c->call->owner)];
+		if (of_owner < most_of_owner || (of_owner == most_of_owner && weight <= most))
 			continue;
 		slowest = c;
-		most = bytes;
-		most_waited = waited;
+		most = weight;
+		most_of_owner = of_owner;
 	}
 	return slowest;
+}
+
+/* Returns the bytes that are kept of all answers that were not ended. Call with the lock held. */
+static uint64_t unread_bytes(const struct watch *w)
+{
+	uint64_t bytes = 0;
+
+	for (size_t fd = 0; fd < w->n_fds; fd++)
+		if (w->by_fd[fd] && w->by_fd[fd]->call && !w->by_fd[fd]->ended)
+			bytes += atomic_load(&w->by_fd[fd]->call->kept);
+	return bytes;
 }
 
 /* Ends answers that are not read, until the other answers take no more memory than --answer-memory. The client gets an
@@ -182,10 +218,7 @@ static void end_unread(struct watch *w, uint64_t now)
 	struct err e = {0};
 	uint64_t bytes;
 
-	for (;;) {
-		c = slowest(w, now, &bytes);
-		if (!c || bytes <= max)
-			return;
+	while ((bytes = unread_bytes(w)) > max && (c = slowest(w, now))) {
 		log_warning("%s: ended, because clients have not read %" PRIu64
 			    " bytes of answers, %" PRIu64 " of them of this one",
 			    c->call->id, bytes, atomic_load(&c->call->kept));
@@ -208,13 +241,27 @@ static bool is_late(const struct connection *c, uint64_t now, bool refused)
 	       ((c->left_ns && now > c->left_ns + leaving_ns) || now > c->deadline_ns - sooner);
 }
 
+/* While a client has not taken bytes that are ready: looks whether it takes those before them. The system may have
+ * megabytes of the answer that the client is still taking, though libmicrohttpd can send no more. Then the bytes that
+ * the client's system has not confirmed (SIOCOUTQ) become fewer. */
+static void look_whether_taken(struct connection *c, uint64_t now)
+{
+	int unsent = 0;
+
+	if (!c->call || !waits_since(c))
+		return;
+	if (ioctl(c->fd, SIOCOUTQ, &unsent) == 0 && unsent < c->unsent)
+		c->taken_ns = now;
+	c->unsent = unsent;
+}
+
 /* Returns whether the client has taken nothing of a ready answer for stalled_ns. While the daemon drains, such a client
  * would hold it for all of --drain-timeout. An answer that was ended by an error (end_unread) counts as well. */
 static bool is_stalled(const struct connection *c, uint64_t now)
 {
 	const uint64_t since = c->call ? waits_since(c) : 0;
 
-	return since && now > since + stalled_ns;
+	return since && now > MAX(since, c->taken_ns) + stalled_ns;
 }
 
 static void tick(struct watch *w) ON(role_watch)
@@ -234,6 +281,8 @@ static void tick(struct watch *w) ON(role_watch)
 
 		if (c && c->call)
 			call_tick(c->call, now > comment_ns ? now - comment_ns : 0);
+		if (c)
+			look_whether_taken(c, now);
 		if (c && is_late(c, now, refused))
 			cut(c);
 		if (c && draining && is_stalled(c, now)) {
@@ -341,9 +390,9 @@ static int reserve_fd(struct watch *w, int fd)
 	return 0;
 }
 
-/* Counts the connections that wait: those of the address `of`, or all if `of` is NULL. If these are `waiting` or more,
- * cuts the one that has waited longest. Call with the lock held. */
-static void make_room(struct watch *w, const struct address *of, size_t waiting)
+/* Counts the connections of this port that wait: those of the client with the address `of`, or all if `of` is NULL. If
+ * these are `waiting` or more, cuts the one that has waited longest. Call with the lock held. */
+static void make_room(struct watch *w, bool admin, const struct address *of, size_t waiting)
 {
 	struct connection *oldest = NULL;
 	uint64_t oldest_since = UINT64_MAX;
@@ -353,7 +402,7 @@ static void make_room(struct watch *w, const struct address *of, size_t waiting)
 		struct connection *c = w->by_fd[fd];
 		uint64_t since = c ? waits_since(c) : 0;
 
-		if (!since || (of && !address_equal(&c->from, of)))
+		if (!since || c->admin != admin || (of && !address_same_client(&c->from, of)))
 			continue;
 		n++;
 		if (since < oldest_since) {
@@ -385,21 +434,23 @@ static void arm(struct watch *w, struct connection *c, int operation)
 		log_warning("cannot watch a connection: %s", strerror(errno));
 }
 
-void watch_limit(struct watch *w, size_t most, const struct networks *trusted)
+void watch_limit(struct watch *w, bool admin, size_t most, const struct networks *trusted)
 {
 	pthread_mutex_lock(&w->lock);
-	w->most = most;
+	w->most[admin] = most;
 	w->trusted = *trusted;
 	pthread_mutex_unlock(&w->lock);
 }
 
-struct connection *watch_open(struct watch *w, int fd, const struct sockaddr *from)
+struct connection *watch_open(struct watch *w, bool admin, int fd, const struct sockaddr *from)
 {
 	struct connection *c = calloc(1, sizeof(*c));
+	size_t most;
 
 	if (!c)
 		return NULL;
 	c->fd = fd;
+	c->admin = admin;
 	c->from = address_of(from);
 	pthread_mutex_lock(&w->lock);
 	if (reserve_fd(w, fd) < 0) {
@@ -407,13 +458,14 @@ struct connection *watch_open(struct watch *w, int fd, const struct sockaddr *fr
 		free(c);
 		return NULL;
 	}
-	if (w->n + SPARE >= w->most)
-		make_room(w, NULL, 1);
+	most = w->most[admin];
+	if (w->n[admin] + MIN((size_t)SPARE, most / 8) >= most)
+		make_room(w, admin, NULL, 1);
 	else if (!networks_have(&w->trusted, &c->from))
-		make_room(w, &c->from, MAX(w->most / ADDRESS_SHARE, (size_t)1));
+		make_room(w, admin, &c->from, MAX(most / ADDRESS_SHARE, (size_t)1));
 	c->number = ++w->last_number;
 	w->by_fd[fd] = c;
-	w->n++;
+	w->n[admin]++;
 	begin_wait(c, headers_ns);
 	arm(w, c, EPOLL_CTL_ADD);
 	pthread_mutex_unlock(&w->lock);
@@ -426,7 +478,7 @@ void watch_close(struct watch *w, struct connection *c)
 		return;
 	pthread_mutex_lock(&w->lock);
 	w->by_fd[c->fd] = NULL;
-	w->n--;
+	w->n[c->admin]--;
 	/* Fails if the descriptor was never added, which does no harm. */
 	epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
 	pthread_mutex_unlock(&w->lock);
@@ -439,9 +491,8 @@ void watch_receiving(struct watch *w, struct connection *c, uint64_t received)
 	if (received && received / PIECE == c->pieces)
 		return;
 	pthread_mutex_lock(&w->lock);
-	if (!received)
-		c->since_ns = clock_now_ns();
-	c->deadline_ns = clock_now_ns() + piece_ns;
+	c->since_ns = clock_now_ns();
+	c->deadline_ns = c->since_ns + piece_ns;
 	c->pieces = received / PIECE;
 	pthread_mutex_unlock(&w->lock);
 }

@@ -19,10 +19,11 @@
  *
  * A connection *waits* for its client while it has no call (because its next request is not whole, or is answered
  * without one), and while its call's answer has bytes ready that the client has not taken. Connections that wait give
- * way to new ones. When few more connections fit (SPARE in watch.c), each new one cuts the one that has waited longest.
- * As long as more fit, a new connection may cut one of its own address: if those of this address that wait are an
- * eighth of the limit of connections or more, the one of them that has waited longest is cut. Trusted addresses
- * (--trusted-proxy) are exempt from this rule.
+ * way to new ones at the same port. When few more connections fit (SPARE in watch.c), each new one cuts the one that has
+ * waited longest. As long as more fit, a new connection may cut one of its own address (of IPv6 the first 64 bits): if
+ * those of this address that wait are an eighth of the limit of connections or more, the one of them that has waited
+ * longest is cut. Trusted addresses (--trusted-proxy) are exempt from this rule. For a body that arrives, the wait begins
+ * anew with each 64 KiB.
  *
  * A table has all connections by descriptor. The system uses descriptors again as soon as they are closed. So an
  * event carries the number of its connection, which is never used twice, and the thread ignores the event unless the
@@ -46,14 +47,14 @@ int watch_start(struct watch **ret, struct server *s, struct err *e) MUST_CHECK;
 /* main: ends the thread. All connections must be closed. NULL is allowed. */
 void watch_free(struct watch *w);
 
-/* To be called before the first connection: sets the most connections, and the networks whose addresses may have any
- * number of them. *trusted is copied. */
-void watch_limit(struct watch *w, size_t most, const struct networks *trusted);
+/* To be called before the first connection: sets the most connections at the main port, or at --admin-port (admin), and
+ * the networks whose addresses may have any number of them. *trusted is copied. */
+void watch_limit(struct watch *w, bool admin, size_t most, const struct networks *trusted);
 
-/* http: puts a new connection from this address into the table, and perhaps cuts another one that waits. From now on
- * the headers of the first request must arrive in time. NULL: the connection is not in the table and must be refused
+/* http: puts a new connection from this address into the table, and perhaps cuts another one of this port that waits.
+ * From now on the headers of the first request must arrive in time. NULL: the connection is not in the table and must be refused
  * (no memory, or the descriptor is too large). */
-struct connection *watch_open(struct watch *w, int fd, const struct sockaddr *from);
+struct connection *watch_open(struct watch *w, bool admin, int fd, const struct sockaddr *from);
 
 /* http: takes the connection out of the table and frees c, because libmicrohttpd is about to close it. c may be
  * NULL. */

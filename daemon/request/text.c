@@ -26,9 +26,9 @@ struct worker {
 };
 
 /* Calls that wait for one kind of worker, round after round. A round has at most one call of each owner (call.owner),
- * and its calls stand in the order in which they joined it. So a client that sends many bodies delays the next body of
- * another client by at most two of them, beside those on which workers work already: one of the present round and one
- * of the round after it. */
+ * and its calls stand in the order of their bodies' lengths, then of their arrival. So a client that sends many bodies
+ * delays the next body of another client by at most two of them, beside those on which workers work already: one of the
+ * present round and one of the round after it. Nothing joins the present round, so the longest body is reached too. */
 struct line {
 	struct list calls; /* by call.text.node */
 	uint64_t round;	   /* of the call that was taken last */
@@ -153,13 +153,20 @@ static void prepare_or_answer(struct call *c) ON(role_text)
 		call_unref(c);
 }
 
-/* Puts a call into a line, behind the calls of its round and of earlier rounds. Call with the lock held. */
-static void line_place(struct line *l, struct call *c)
+/* Returns whether a is taken before b, if a came later. */
+static bool overtakes(const struct call *a, const struct call *b)
 {
-	struct list *next = &l->calls;
+	if (a->text.round != b->text.round)
+		return a->text.round < b->text.round;
+	return a->text.body.len < b->text.body.len;
+}
 
+/* Puts a call into a line before `next` (the head: at the end), or before more calls if it overtakes those in front of
+ * `next`. Call with the lock held. */
+static void line_place(struct line *l, struct call *c, struct list *next)
+{
 	while (next->prev != &l->calls &&
-	       container_of(next->prev, struct call, text.node)->text.round > c->text.round)
+	       overtakes(c, container_of(next->prev, struct call, text.node)))
 		next = next->prev;
 	list_append(next, &c->text.node);
 }
@@ -172,19 +179,22 @@ static void line_add(struct line *l, struct call *c)
 	list_for_each (other, &l->calls, struct call, text.node)
 		if (other->owner == c->owner)
 			c->text.round = other->text.round + 1;
-	line_place(l, c);
+	line_place(l, c, &l->calls);
 }
 
-/* Takes a call out of the line before a worker has taken it. The later calls of its owner each move up by a round.
- * Call with the lock held. */
+/* Takes a call out of the line before a worker has taken it. The later calls of its owner each move up by a round. Each
+ * passes only the calls between, so all of this takes time in proportion to the line, and a client may leave with all
+ * its calls. Call with the lock held. */
 static void line_remove(struct line *l, struct call *c)
 {
 	list_remove(&c->text.node);
 	list_for_each (other, &l->calls, struct call, text.node)
 		if (other->owner == c->owner && other->text.round > c->text.round) {
+			struct list *next = other->text.node.next;
+
 			list_remove(&other->text.node);
 			other->text.round--;
-			line_place(l, other);
+			line_place(l, other, next);
 		}
 }
 

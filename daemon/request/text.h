@@ -8,8 +8,9 @@
  *
  * A large body may take seconds, and much memory. So one thread takes large bodies, one after the other, and leaves
  * the processor to other threads that want it (polite.h). Two threads take small bodies. Neither kind of body waits
- * for the other. Clients take turns: bodies are taken in rounds, at most one of each client in a round (text.c). Work
- * on a call that is aborted ends soon, because parsing, rendering and tokenizing look at call.aborted. */
+ * for the other. Clients take turns: bodies are taken in rounds, at most one of each client in a round, and in a round
+ * shorter ones first (text.c). Work on a call that is aborted ends soon, because parsing, rendering and tokenizing look
+ * at call.aborted. */
 #pragma once
 
 #include "base/err.h"

@@ -103,18 +103,20 @@ for x in (idle, patient):
     x.process.send_signal(signal.SIGTERM)
 drained_since = time.time()
 
-# SIGHUP, which a terminal sends when it is closed. nohup sets it to be ignored, and the server would leave it so.
+# SIGHUP, which a terminal that is closed may send twice. nohup sets it to be ignored, and the server would leave it so.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 s = Server(env={"FAKE_STEP_US": "10000"})
 
 
 def hang_up():
     s.wait_metric("num_requests_running", 1)
-    s.process.send_signal(signal.SIGHUP)
+    for _ in range(2):
+        s.process.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
 
 
 whole, _ = parallel([ask(False), hang_up])
-ok(whole[0] == 200 and json.loads(whole[1])["usage"]["completion_tokens"] == 150, "SIGHUP: a running answer finishes", whole)
+ok(whole[0] == 200 and json.loads(whole[1])["usage"]["completion_tokens"] == 150, "SIGHUP, twice: a running answer finishes", whole)
 same(s.process.wait(25), 0, "then the server ends with status 0")
 
 # The engine thread is within a step that does not end: the process ends without it, or at the next signal.

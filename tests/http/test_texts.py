@@ -128,6 +128,27 @@ for size, count in (60000, MANY), (100000, MANY // 2):
     for c in [*first, second]:
         c.close()
 
+# Of the texts of several clients the shorter ones come first.
+large = {"prompt": "".join(r.choices("etaoinshrdlu", k=3 * MB // 2 // SLOWER))}
+waiting = [post_from(f"127.0.0.{i}", "/tokenize", large) for i in range(10, 18)]
+time.sleep(0.3)
+short = post_from("127.0.0.3", "/tokenize", {"prompt": text})
+select.select([short], [], [], 300)
+before = answered(waiting)
+ok(before <= 4, f"a text of {len(text)} bytes comes before most of eight larger ones", before)
+for c in [*waiting, short]:
+    c.close()
+
+# A client may leave with all its texts at once.
+many = [post_from("127.0.0.2", "/tokenize", {"prompt": text[:60000]}) for _ in range(1000)]
+begin = time.time()
+for c in many:
+    c.close()
+same(s.request("GET", "/livez", timeout=60)[0], 200, "a client leaves with 1000 texts that wait")
+taken = time.time() - begin
+ok(taken < 5, "and holds up nobody", taken)
+
+
 # The work on a text ends when its client has left.
 def processor_time():
     with open(f"/proc/{s.process.pid}/stat") as f:
