@@ -248,6 +248,7 @@ static int open_kernels(struct engine *g, const struct engine_options *o, struct
 	model_shape(&g->info.model, o->dtype == ENGINE_BFLOAT16, o->page_tokens,
 		    o->dump_activations, ret);
 	ret->plain_weights = o->plain_weights;
+	ret->unoptimised = o->unoptimised;
 	ret->max_context =
 		o->max_model_len ? o->max_model_len : g->info.model.max_position_embeddings;
 	r = kernels_open(g->device.context, g->device.id, g->device.queue, ret, g->variant,

@@ -49,9 +49,10 @@ struct engine_options {
 	bool profile;		/* launches are timed while they are noted (engine/profile.h) */
 	bool synthetic;		/* random weights from synthetic_seed instead of files */
 	uint64_t synthetic_seed;
-	/* Two ways to compute the same bits more slowly, for comparison. plain_weights: weights are never coded in
-	 * fewer bytes (kernels/coded.h). separate_launches: in decode steps too every kernel is a launch of its own. */
-	bool plain_weights, separate_launches;
+	/* Three ways to compute the same bits more slowly, for comparison and for tests. plain_weights: weights are
+	 * never coded in fewer bytes (kernels/coded.h). separate_launches: in decode steps too every kernel is a launch
+	 * of its own. unoptimised: the driver compiles kernels without optimising them, in a tenth of the time. */
+	bool plain_weights, separate_launches, unoptimised;
 	struct tuning_options tuning; /* its table is borrowed while engine_open runs */
 };
 

@@ -38,7 +38,8 @@ struct model {
 	void *on_layer_user;
 };
 
-/* Makes the kernels' shape from the configuration and some options. The caller adds max_context and plain_weights. */
+/* Makes the kernels' shape from the configuration and some options. The caller adds max_context, plain_weights and
+ * unoptimised. */
 void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, bool dump,
 		 struct kernel_shape *ret);
 

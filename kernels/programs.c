@@ -285,6 +285,8 @@ static void offer_options(const struct kernels *k, const struct program *p, uint
 	cut_options(p->int8 ? k->int8 : &k->cuts.of[products][p->cuts == products ? cut : 0], o);
 	if (p->int8)
 		int8_options(k, o);
+	if (s->unoptimised)
+		buf_printf(o, " -cl-opt-disable");
 }
 
 static int take_kernels(struct kernels *k, const struct program *p, uint32_t mlp, uint32_t cut,

@@ -24,7 +24,10 @@ static int descriptors_before;
 
 static struct engine_options options(const char *dir)
 {
-	return run_options(dir, "float32", 4, 128);
+	struct engine_options o = run_options(dir, "float32", 4, 128);
+
+	o.unoptimised = true; /* the host's code is tested here */
+	return o;
 }
 
 /* Returns a number that grows with each open descriptor of this process. */
@@ -304,7 +307,8 @@ TEST(not_finite)
 		memcpy(weights.data + at, old, size);
 		snprintf(part, sizeof(part), "tensor %s has a weight that is NaN or infinite",
 			 name);
-		o = run_options(scratch_path("not_finite"), n % 4 ? "float32" : "bfloat16", 4, 128);
+		o = options(scratch_path("not_finite"));
+		o.dtype = n % 4 ? ENGINE_FLOAT32 : ENGINE_BFLOAT16;
 		check(refused(&o, -EINVAL, part));
 		n++;
 	}
@@ -330,7 +334,7 @@ TEST(too_large)
 	memcpy(weights.data + at, (const char *)&large + (narrow ? 2 : 0), narrow ? 2 : 4);
 	make_checkpoint("too_large", buf_str(&config), weights.len);
 	memcpy(weights.data + at, old, 4);
-	o = run_options(scratch_path("too_large"), "float32", 4, 128);
+	o = options(scratch_path("too_large"));
 	ok(refused(&o, -EINVAL, "A_log has a weight that is NaN or infinite"),
 	   "a function of a weight is infinite");
 	json_decref(header);

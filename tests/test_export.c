@@ -50,6 +50,7 @@ static bool run_model(struct engine_options o, struct run runs[REQUESTS])
 	o.max_seqs = REQUESTS;
 	o.max_prefill_tokens = 128;
 	o.max_model_len = 512;
+	o.unoptimised = true; /* the host's code is tested here */
 	setup = run_setup_of(&o);
 	memset(runs, 0, REQUESTS * sizeof(*runs));
 	if (engine_open(&o, &g, &e) < 0) {
