@@ -126,10 +126,10 @@ static int output(void)
 	return opened >= 0 ? opened : STDERR_FILENO;
 }
 
-/* Writes text to standard error. Returns whether all or some of it was written. Does not wait for a reader: when poll
+/* Writes text to standard error. Returns how much was written. Does not wait for a reader: when poll
  * says that a pipe is writable, the pipe has room for PIPE_BUF bytes (4096), and a line is shorter. A socket then has
  * room for a large part of its buffer. */
-static bool put(const char *text, size_t n)
+static size_t put(const char *text, size_t n)
 {
 	struct pollfd fd = {.fd = output(), .events = POLLOUT};
 	ssize_t r = -1;
@@ -138,7 +138,7 @@ static bool put(const char *text, size_t n)
 		r = write(fd.fd, text, n);
 	if (r > 0)
 		cut = (size_t)r < n;
-	return r > 0;
+	return r > 0 ? (size_t)r : 0;
 }
 
 /* Writes a line that says how many lines were dropped. Does nothing if there is still no room. */
@@ -152,7 +152,8 @@ static void put_dropped(void)
 			      "%" PRIu64
 			      " lines of this log were dropped, because nobody read it\n",
 			      more);
-	if (put(line + !cut, n - !cut))
+	n -= !cut;
+	if (put(line + !cut, n) == n)
 		told += more;
 }
 

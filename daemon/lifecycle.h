@@ -18,8 +18,8 @@ enum lifecycle_state { LIFECYCLE_LOADING, LIFECYCLE_READY, LIFECYCLE_DRAINING, L
 struct lifecycle;
 
 /* Makes a lifecycle, LOADING. Blocks SIGTERM, SIGINT and SIGHUP in the calling thread and in every thread that it
- * starts later, so call it before threads are started. lifecycle_wait reads these signals. A SIGHUP that is ignored
- * already stays so; SIGPIPE is ignored. */
+ * starts later, so call it before threads are started, except ZeroMQ's, which block all signals. lifecycle_wait reads
+ * these signals. A SIGHUP that is ignored already stays so; SIGPIPE is ignored. */
 int lifecycle_new(struct lifecycle **ret, struct err *e) MUST_CHECK;
 void lifecycle_free(struct lifecycle *l);
 

@@ -1,7 +1,7 @@
 /*
  * tigond: start and stop, in order.
  *
- *     options ─> signals ─> sockets ─> watch, engine, text threads ─> http ─> wait ─> drain ─> stop
+ *     options ─> sockets ─> signals ─> watch, engine, text threads ─> http ─> wait ─> drain ─> stop
  *
  * The sockets exist before anything slow begins: while the model is being loaded, a valid request gets 503 with
  * Retry-After (or its answer, from /livez, /metrics and /version), not "connection refused". The threads are stopped
@@ -368,15 +368,16 @@ static int run_server(struct server *s, struct err *e)
 	struct http_listener l[LISTENERS] = {
 		{.fd = -1, .trusted = &trusted, .keys = &keys[0]},
 		{.fd = -1, .trusted = &trusted, .keys = &keys[1], .admin = true}};
-	static const unsigned peers[] = {
-		[ROLE_PREFILL] = PORT_INCOMING, [ROLE_DECODE] = PORT_OUTGOING};
+	/* ZeroMQ has several descriptors for each of the links that a worker makes. */
+	static const unsigned links[] = {
+		[ROLE_PREFILL] = PORT_INCOMING, [ROLE_DECODE] = 9 * PORT_OUTGOING};
 	const struct options *o = &s->options;
 	uint16_t ports[LISTENERS] = {0};
 	char cache[PATH_MAX];
 	int r = settle_options(s, &transfer_keys, cache, sizeof(cache), e);
 
 	s->transfer_listener = &transfer;
-	l[0].descriptors = peers[o->role];
+	l[0].descriptors = links[o->role];
 	if (!r)
 		r = draw_owner_key(s, e);
 	if (!r && (r = networks_parse(o->trusted_proxy, &trusted, e)) < 0)

@@ -51,7 +51,7 @@ struct engine_options {
 	uint64_t synthetic_seed;
 	/* Three ways to compute the same bits more slowly, for comparison and for tests. plain_weights: weights are
 	 * never coded in fewer bytes (kernels/coded.h). separate_launches: in decode steps too every kernel is a launch
-	 * of its own. unoptimised: the driver compiles kernels without optimising them, in a tenth of the time. */
+	 * of its own. unoptimised: the driver compiles kernels without optimising them, in less than half of the time. */
 	bool plain_weights, separate_launches, unoptimised;
 	struct tuning_options tuning; /* its table is borrowed while engine_open runs */
 };

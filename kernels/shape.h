@@ -39,8 +39,8 @@ struct kernel_shape {
 	enum kernel_width width;
 	/* weights are not coded (coded.h), even if they could be; the bits are the same */
 	bool plain_weights;
-	/* For tests: the compiler does not optimise. It takes a tenth of the time, and the kernels compute the same
-	 * bits slowly. */
+	/* For tests: the compiler does not optimise. It takes less than half of the time, and the kernels compute
+	 * the same bits slowly. */
 	bool unoptimised;
 	/* For tests: the names of the files to compile. NULL: all programs that the shape needs are compiled. */
 	const char *only;

@@ -187,7 +187,8 @@ TEST(nobody_reads_the_terminal)
 	ok(dropped > 0 && dropped < LINES,
 	   "a terminal: some lines are dropped, none is waited for");
 	came = count(read_all(fds[0]), ": line ");
-	ok(came + dropped >= LINES && came + dropped <= LINES + 1,
+	/* A line may be cut in front of the words that are counted here. */
+	ok(came + dropped <= LINES && came + dropped >= LINES - 2,
 	   "a terminal: every other line came");
 	log_info("there is room again");
 	ok(count(read_all(fds[0]), "info: there is room again\r\n") == 1, "a terminal: it goes on");

@@ -189,11 +189,12 @@ int http_listen(const char *option, const char *host, uint16_t port, int *ret_fd
  * of the main port for which the descriptors suffice, but at least CONNECTIONS_MIN and at most CONNECTIONS_MAX. */
 static unsigned connection_limit(bool admin, unsigned others)
 {
-	const rlim_t reserved = DESCRIPTORS_RESERVED + others + (admin ? ADMIN_CONNECTIONS : 0);
+	rlim_t reserved = DESCRIPTORS_RESERVED + (admin ? ADMIN_CONNECTIONS : 0);
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return CONNECTIONS_MAX;
+	reserved += MIN((rlim_t)others, limit.rlim_max / 4);
 	limit.rlim_cur =
 		MAX(limit.rlim_cur, MIN(limit.rlim_max, (rlim_t)CONNECTIONS_MAX + reserved));
 	setrlimit(RLIMIT_NOFILE, &limit);

@@ -29,9 +29,10 @@ bool http_is_local(int fd);
 
 /* A socket on which requests arrive. libmicrohttpd has a thread for each. */
 struct http_listener {
-	int fd;		      /* taken by http_start, also on failure */
-	bool admin;	      /* the socket is that of --admin-port */
-	unsigned descriptors; /* of the main port: so many stay free for links to other workers */
+	int fd;	    /* taken by http_start, also on failure */
+	bool admin; /* the socket is that of --admin-port */
+	unsigned
+		descriptors; /* of the main port: so many stay free for links to other workers, but at most a quarter of all */
 	/* Borrowed until http_stop: the networks of --trusted-proxy, and the keys. A request needs one of the keys,
 	 * unless there are none; check_key in guard.c has the exceptions. */
 	const struct networks *trusted;

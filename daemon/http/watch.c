@@ -461,7 +461,7 @@ struct connection *watch_open(struct watch *w, bool admin, int fd, const struct 
 	most = w->most[admin];
 	if (w->n[admin] + MIN((size_t)SPARE, most / 8) >= most)
 		make_room(w, admin, NULL, 1);
-	else if (!networks_have(&w->trusted, &c->from))
+	else if (!admin && !networks_have(&w->trusted, &c->from))
 		make_room(w, admin, &c->from, MAX(most / ADDRESS_SHARE, (size_t)1));
 	c->number = ++w->last_number;
 	w->by_fd[fd] = c;
@@ -502,6 +502,8 @@ void watch_answering(struct watch *w, struct connection *c, struct call *call)
 	pthread_mutex_lock(&w->lock);
 	c->call = call;
 	c->ended = false;
+	c->unsent = 0;
+	c->taken_ns = 0;
 	if (call) {
 		c->deadline_ns = 0;
 		arm(w, c, EPOLL_CTL_MOD);

@@ -22,7 +22,7 @@
  * way to new ones at the same port. When few more connections fit (SPARE in watch.c), each new one cuts the one that has
  * waited longest. As long as more fit, a new connection may cut one of its own address (of IPv6 the first 64 bits): if
  * those of this address that wait are an eighth of the limit of connections or more, the one of them that has waited
- * longest is cut. Trusted addresses (--trusted-proxy) are exempt from this rule. For a body that arrives, the wait begins
+ * longest is cut. Trusted addresses (--trusted-proxy) and --admin-port are exempt from this rule. For a body that arrives, the wait begins
  * anew with each 64 KiB.
  *
  * A table has all connections by descriptor. The system uses descriptors again as soon as they are closed. So an
@@ -47,7 +47,7 @@ int watch_start(struct watch **ret, struct server *s, struct err *e) MUST_CHECK;
 /* main: ends the thread. All connections must be closed. NULL is allowed. */
 void watch_free(struct watch *w);
 
-/* To be called before the first connection: sets the most connections at the main port, or at --admin-port (admin), and
+/* To be called before the first connection at that port: sets the most connections at the main port, or at --admin-port (admin), and
  * the networks whose addresses may have any number of them. *trusted is copied. */
 void watch_limit(struct watch *w, bool admin, size_t most, const struct networks *trusted);
 

@@ -28,7 +28,7 @@ struct worker {
 /* Calls that wait for one kind of worker, round after round. A round has at most one call of each owner (call.owner),
  * and its calls stand in the order of their bodies' lengths, then of their arrival. So a client that sends many bodies
  * delays the next body of another client by at most two of them, beside those on which workers work already: one of the
- * present round and one of the round after it. Nothing joins the present round, so the longest body is reached too. */
+ * present round and one of the round after it. Nothing new joins the present round, so the longest body is reached too. */
 struct line {
 	struct list calls; /* by call.text.node */
 	uint64_t round;	   /* of the call that was taken last */

@@ -171,8 +171,6 @@ struct kernels *set_open(const struct way *w, struct kernel_shape shape)
 	shape.plain_weights = w->plain;
 	/* Nobody runs the GPU's width on a CPU, and PoCL takes long to optimise it. */
 	shape.unoptimised = w->width == KERNEL_WIDTH_GPU && h.device.cpu && !h.small;
-	/* Nobody runs the GPU's width on a CPU, and PoCL takes long to optimise it. */
-	shape.unoptimised = w->width == KERNEL_WIDTH_GPU && h.device.cpu && !harness_small();
 	shape.only = kernel_test.programs;
 	if (kernels_open(h.device.context, h.device.id, h.device.queue, &shape, w->variant, NULL,
 			 NULL, &k, &e) < 0) {
