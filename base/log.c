@@ -126,9 +126,9 @@ static int output(void)
 	return opened >= 0 ? opened : STDERR_FILENO;
 }
 
-/* Writes text to standard error. Returns how much was written. Does not wait for a reader: when poll
- * says that a pipe is writable, the pipe has room for PIPE_BUF bytes (4096), and a line is shorter. A socket then has
- * room for a large part of its buffer. */
+/* Writes text to standard error. Returns how many bytes were written. Does not wait for a reader: when poll says that a
+ * pipe is writable, the pipe has room for PIPE_BUF bytes (4096), and a line is shorter. A socket then has room for a
+ * large part of its buffer. */
 static size_t put(const char *text, size_t n)
 {
 	struct pollfd fd = {.fd = output(), .events = POLLOUT};

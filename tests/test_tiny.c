@@ -105,16 +105,16 @@ static bool is_shipped(const char *name)
 static void check_unoptimised(struct engine_options o, const struct run *optimised, size_t n)
 {
 	struct run_setup setup = run_setup_of(&o);
-	struct run *runs = calloc(n, sizeof(*runs));
+	struct run *runs;
 	struct engine *g;
 	struct err e = {0};
 
-	o.unoptimised = true;
-	o.separate_launches = true;
+	o.unoptimised = o.separate_launches = true;
 	if (engine_open(&o, &g, &e) < 0) {
 		ok(false, "%s", e.text);
 		return;
 	}
+	runs = calloc(n, sizeof(*runs));
 	memcpy(runs, optimised, n * sizeof(*runs));
 	check(run_all(g, &setup, runs, n));
 	for (size_t i = 0; i < n; i++)

@@ -31,8 +31,8 @@ bool http_is_local(int fd);
 struct http_listener {
 	int fd;	    /* taken by http_start, also on failure */
 	bool admin; /* the socket is that of --admin-port */
-	unsigned
-		descriptors; /* of the main port: so many stay free for links to other workers, but at most a quarter of all */
+	/* of the main port: so many descriptors stay free for links to other workers, but at most a quarter of all */
+	unsigned descriptors;
 	/* Borrowed until http_stop: the networks of --trusted-proxy, and the keys. A request needs one of the keys,
 	 * unless there are none; check_key in guard.c has the exceptions. */
 	const struct networks *trusted;

@@ -166,21 +166,28 @@ static uint64_t unread_weight(const struct connection *c, uint64_t now)
 	       (1 + (since && since < now ? (now - since) / SECOND : 0));
 }
 
-/* Finds the connection whose answer is to be ended first, while answers take too much memory: of the owner whose unread
- * answers count most together (unread_weight), the one that counts most. So many small answers of one client are ended
- * before a large one of another. NULL: nothing is kept of the calls that count. Call with the lock held. */
-static struct connection *slowest(struct watch *w, uint64_t now)
+/* While answers take more memory than they may, finds the connection whose answer is to be ended first: of the owner
+ * whose unread answers count most together (unread_weight), the one that counts most. So many small answers of one client
+ * are ended before a large one of another. NULL: they take no more, or nothing is kept. *ret_bytes: the bytes that are
+ * kept of all answers that were not ended. Call with the lock held. */
+static struct connection *slowest(struct watch *w, uint64_t now, uint64_t *ret_bytes)
 {
 	struct connection *slowest = NULL;
 	uint64_t most = 0, most_of_owner = 0;
 
+	*ret_bytes = 0;
 	memset(w->unread_of, 0, sizeof(w->unread_of));
 	for (size_t fd = 0; fd < w->n_fds; fd++) {
-		uint64_t weight = unread_weight(w->by_fd[fd], now);
+		const struct connection *c = w->by_fd[fd];
+		uint64_t weight = unread_weight(c, now);
 
-		if (weight)
-			w->unread_of[server_share(w->server, w->by_fd[fd]->call->owner)] += weight;
+		if (!weight)
+			continue;
+		*ret_bytes += atomic_load(&c->call->kept);
+		w->unread_of[server_share(w->server, c->call->owner)] += weight;
 	}
+	if (*ret_bytes <= w->server->options.answer_memory)
+		return NULL;
 	for (size_t fd = 0; fd < w->n_fds; fd++) {
 		struct connection *c = w->by_fd[fd];
 		uint64_t weight = unread_weight(c, now), of_owner;
@@ -197,17 +204,6 @@ static struct connection *slowest(struct watch *w, uint64_t now)
 	return slowest;
 }
 
-/* Returns the bytes that are kept of all answers that were not ended. Call with the lock held. */
-static uint64_t unread_bytes(const struct watch *w)
-{
-	uint64_t bytes = 0;
-
-	for (size_t fd = 0; fd < w->n_fds; fd++)
-		if (w->by_fd[fd] && w->by_fd[fd]->call && !w->by_fd[fd]->ended)
-			bytes += atomic_load(&w->by_fd[fd]->call->kept);
-	return bytes;
-}
-
 /* Ends answers that are not read, until the other answers take no more memory than --answer-memory. The client gets an
  * error, as its answer or at the end of its stream, if that is still possible (call_give_up); otherwise its connection
  * is cut. Call with the lock held. */
@@ -218,7 +214,7 @@ static void end_unread(struct watch *w, uint64_t now)
 	struct err e = {0};
 	uint64_t bytes;
 
-	while ((bytes = unread_bytes(w)) > max && (c = slowest(w, now))) {
+	while ((c = slowest(w, now, &bytes))) {
 		log_warning("%s: ended, because clients have not read %" PRIu64
 			    " bytes of answers, %" PRIu64 " of them of this one",
 			    c->call->id, bytes, atomic_load(&c->call->kept));

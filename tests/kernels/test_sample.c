@@ -552,9 +552,6 @@ static void test(const struct way *w, struct kernels *k)
 {
 	uint32_t vocab = kernels_shape(k)->vocab;
 
-	/* PoCL takes 11 seconds to compile this width for a vocabulary: test_many's and the smallest are enough. */
-	if (w->width == KERNEL_WIDTH_GPU && vocab > 64 && !harness_small())
-		return;
 	random_seed(vocab);
 	greedy(k);
 	ok_way(w, "greedy, %u tokens", vocab);
