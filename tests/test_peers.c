@@ -55,6 +55,17 @@ static struct peer_info info(const struct peers *p, uint32_t i)
 	return x;
 }
 
+/* The prompt that was sent last. Prompts that are sent one after the other without a PING between them, and have equally
+ * many tokens, are alike. */
+static struct peers_prompt last;
+
+static int sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint32_t n,
+		uint64_t n_tokens)
+{
+	last = (struct peers_prompt){.n_tokens = n_tokens, .n_asked = n_tokens};
+	return peers_sent(p, peer, keys, n, &last);
+}
+
 /* ---- the life of a peer ---- */
 
 TEST(states)
@@ -157,15 +168,15 @@ TEST(choice)
 	}
 	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 0 && cached == 0,
 	   "equal peers: the first");
-	check(peers_sent(p, 0, k, 2, 100) == 0);
+	check(sent(p, 0, k, 2, 100) == 0);
 	ok(peers_choose(p, other, 4, 0, &who, &cached) && who == 1 && cached == 0,
 	   "nothing cached: the least loaded");
 	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 0 && cached == 2,
 	   "most cached, although it has something to do");
-	check(peers_sent(p, 0, NULL, 0, 100) == 0);
+	check(sent(p, 0, NULL, 0, 100) == 0);
 	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 1 && cached == 0,
 	   "not where more has to be computed before than is saved");
-	peers_done(p, 0, 100);
+	peers_done(p, 0, &last);
 	check(peers_pong(p, 1, &pong) == 0);
 	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 1 && cached == 4,
 	   "what gossip says counts");
@@ -173,7 +184,7 @@ TEST(choice)
 	   "but not of one that failed");
 	ok(peers_choose(p, k, 10, 3, &who, &cached) && who == 2 && cached == 0, "nor of two");
 	ok(!peers_choose(p, k, 10, 7, &who, &cached), "all failed");
-	check(peers_sent(p, 2, k, 10, 0) == 0);
+	check(sent(p, 2, k, 10, 0) == 0);
 	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 1 && cached == 4,
 	   "one with 3 pages keeps 3");
 	ok(info(p, 2).n_keys == 3 && peers_choose(p, k, 10, 3, &who, &cached) && cached == 3,
@@ -187,6 +198,7 @@ TEST(choice)
 	ok(info(p, 2).n_keys == 1 && peers_choose(p, k, 10, 0, &who, &cached) && who == 0,
 	   "one that has forgotten has only what it tells");
 	check(peers_lost(p, 0, 0));
+	peers_done(p, 0, &(struct peers_prompt){.n_tokens = 100, .n_asked = 100});
 	check(!peers_hello(p, 0, &h[0], 0));
 	is_int(info(p, 0).n_keys, 2, "one that comes back has what it had");
 	h[0].worker[0] = 77;
@@ -202,36 +214,45 @@ TEST(load)
 	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h = hello(1, 100);
 	struct wire_pong pong = {0};
+	struct peers_prompt all = {.n_tokens = 100, .n_asked = 100},
+			    cached = {.n_tokens = 30, .n_asked = 300};
 	uint32_t a = add(p, "tcp://a:1"), who;
 
 	check(!peers_hello(p, a, &h, 0));
-	check(peers_sent(p, a, NULL, 0, 100) == 0);
+	check(peers_sent(p, a, NULL, 0, &all) == 0);
 	check(peers_tick(p, 5 * SECOND, &who) == PEERS_SAY_PING);
-	check(peers_sent(p, a, NULL, 0, 30) == 0);
-	is_int(info(p, a).load, 130, "what was sent counts");
+	check(peers_sent(p, a, NULL, 0, &cached) == 0);
+	is_int(info(p, a).load, 130, "what was sent counts, but for its cached pages");
 	pong.sequence = info(p, a).sequence;
-	pong.queued_tokens = 80;
+	pong.queued_tokens = 180;
 	check(peers_pong(p, a, &pong) == 0);
-	is_int(info(p, a).load, 110, "a PONG knows of what was sent before its PING");
+	ok(info(p, a).load == 210 && info(p, a).others == 80,
+	   "a PONG tells of others' prompts, and of ours before its PING");
 	check(peers_tick(p, 10 * SECOND, &who) == PEERS_SAY_PING);
+	pong.queued_tokens = 1000;
 	check(peers_pong(p, a, &pong) == 0);
-	is_int(info(p, a).load, 110, "one of an older PING says nothing");
+	is_int(info(p, a).load, 210, "one of an older PING says nothing");
 	pong.sequence = info(p, a).sequence;
-	pong.queued_tokens = UINT64_MAX;
-	peers_done(p, a, 90);
-	is_int(info(p, a).load, 20, "what is done counts no more");
-	check(peers_sent(p, a, NULL, 0, 50) == 0);
-	check(peers_pong(p, a,
-			 &(struct wire_pong){.sequence = pong.sequence, .queued_tokens = 500}) ==
-	      0);
-	ok(info(p, a).load == 550 && info(p, a).others == 460,
-	   "of a load, what is not of our prompts is of others'");
-	peers_done(p, a, 550);
-	ok(info(p, a).load == 0 && info(p, a).others == 0, "until all is done");
-	peers_done(p, a, 1000);
-	is_int(info(p, a).load, 0, "never below nothing");
+	peers_done(p, a, &all);
+	is_int(info(p, a).load, 110, "what is done counts no more");
+	pong.queued_tokens = 380;
 	check(peers_pong(p, a, &pong) == 0);
-	check(peers_sent(p, a, NULL, 0, 30) == 0);
+	ok(info(p, a).load == 110 && info(p, a).others == 80,
+	   "a PONG counts our cached pages, the load does not");
+	peers_done(p, a, &cached);
+	ok(info(p, a).load == 80 && info(p, a).others == 80, "nor when they are done");
+	pong.queued_tokens = 0;
+	check(peers_pong(p, a, &pong) == 0);
+	is_int(info(p, a).load, 0, "until all is done");
+	check(peers_sent(p, a, NULL, 0, &all) == 0);
+	check(peers_tick(p, 15 * SECOND, &who) == PEERS_SAY_PING);
+	pong.sequence = info(p, a).sequence;
+	pong.queued_tokens = 5;
+	check(peers_pong(p, a, &pong) == 0);
+	ok(info(p, a).load == 100 && info(p, a).others == 0, "never below our own prompts");
+	pong.queued_tokens = UINT64_MAX;
+	check(peers_pong(p, a, &pong) == 0);
+	check(peers_sent(p, a, NULL, 0, &cached) == 0);
 	ok(info(p, a).load == UINT64_MAX, "nor above all");
 	ok_all("load");
 	peers_free(p);
@@ -301,7 +322,7 @@ TEST(silence)
 	struct wire_hello other = hello(9, 100);
 	uint64_t now = 20 * SECOND, length = PEERS_SILENT_NS;
 
-	check(peers_sent(p, 0, NULL, 0, 10) == 0 && peers_sent(p, 0, NULL, 0, 10) == 0);
+	check(sent(p, 0, NULL, 0, 10) == 0 && sent(p, 0, NULL, 0, 10) == 0);
 	ok(!peers_answered(p, 0, 15 * SECOND), "it answers one of two prompts");
 	ok(!peers_overdue(p, 0, 10 * SECOND, now), "so it is not silent when the other is overdue");
 	ok(is_candidate(p, 0) && !info(p, 0).silent, "and gets more");
@@ -309,40 +330,40 @@ TEST(silence)
 	ok(!is_candidate(p, 0) && info(p, 0).silent && is_candidate(p, 1),
 	   "it gets nothing, and the other peer all");
 	is_int(info(p, 0).state, PEER_REGISTERED, "although it is Registered");
-	peers_done(p, 0, 10);
-	peers_done(p, 0, 10);
+	peers_done(p, 0, &last);
+	peers_done(p, 0, &last);
 	for (int i = 0; i < 7; i++) {
 		pass_time(p, now + length - 1);
 		check(!is_candidate(p, 0));
 		check(peers_deadline(p) <= now + length);
 		pass_time(p, now += length);
 		check(is_candidate(p, 0) && !info(p, 0).silent);
-		check(peers_sent(p, 0, NULL, 0, 10) == 0);
+		check(sent(p, 0, NULL, 0, 10) == 0);
 		check(!is_candidate(p, 0));
 		is_int(peers_patience(p, 0, 100), 10 * SECOND + (SECOND * 4 << MIN(i + 1, 3)),
 		       "after silence %d it may be slower", i + 1);
 		now += SECOND;
 		check(peers_overdue(p, 0, now - SECOND, now));
-		peers_done(p, 0, 10);
+		peers_done(p, 0, &last);
 		length = MIN(2 * length, PEERS_SILENT_MAX_NS);
 	}
 	ok_all("after each silence it gets one prompt, and the next silence is twice as long");
 	ok(length == 600 * SECOND, "but never longer than ten minutes");
 	pass_time(p, now += length);
-	check(peers_sent(p, 0, NULL, 0, 10) == 0);
+	check(sent(p, 0, NULL, 0, 10) == 0);
 	ok(peers_answered(p, 0, now) && !peers_answered(p, 0, now), "when it answers, once,");
 	ok(is_candidate(p, 0), "it gets all again");
 	is_int(peers_patience(p, 0, 100), 14 * SECOND, "in the time that is usual");
 	ok(peers_overdue(p, 0, now + 1, now + SECOND), "a new silence");
 	pass_time(p, now + SECOND + PEERS_SILENT_NS);
-	peers_done(p, 0, 10);
+	peers_done(p, 0, &last);
 	ok(is_candidate(p, 0), "is as short as the first one");
 	check(peers_overdue(p, 0, now + 1, now + 99 * SECOND));
 	check(peers_hello(p, 0, &other, now + 100 * SECOND));
 	ok(is_candidate(p, 0), "another process is not silent");
 	now += 101 * SECOND;
-	check(peers_sent(p, 0, NULL, 0, 10) == 0 && peers_overdue(p, 0, now - SECOND, now));
-	peers_done(p, 0, 10);
+	check(sent(p, 0, NULL, 0, 10) == 0 && peers_overdue(p, 0, now - SECOND, now));
+	peers_done(p, 0, &last);
 	other = hello(10, 100);
 	check(peers_hello(p, 0, &other, now + SECOND));
 	ok(!is_candidate(p, 0), "but a third one is, when the second has not answered either");
@@ -364,22 +385,22 @@ TEST(dragging)
 	struct peers *p = two_peers(5 * SECOND);
 	uint64_t now = 20 * SECOND;
 
-	check(peers_sent(p, 0, NULL, 0, 10) == 0 && !peers_answered(p, 0, now));
+	check(sent(p, 0, NULL, 0, 10) == 0 && !peers_answered(p, 0, now));
 	ok(peers_drags(p, 0, now) && !peers_drags(p, 0, now),
 	   "two deliveries that drag are one silence");
 	ok(!is_candidate(p, 0), "the peer gets nothing");
-	peers_done(p, 0, 10);
+	peers_done(p, 0, &last);
 	pass_time(p, now += PEERS_SILENT_NS);
-	ok(is_candidate(p, 0) && peers_sent(p, 0, NULL, 0, 10) == 0, "then it gets one prompt");
+	ok(is_candidate(p, 0) && sent(p, 0, NULL, 0, 10) == 0, "then it gets one prompt");
 	ok(!peers_answered(p, 0, now) && !is_candidate(p, 0),
 	   "and no others when it only begins to answer");
 	ok(peers_drags(p, 0, now), "when that one drags, too,");
-	peers_done(p, 0, 10);
+	peers_done(p, 0, &last);
 	pass_time(p, now + 2 * PEERS_SILENT_NS - 1);
 	check(!is_candidate(p, 0));
 	pass_time(p, now += 2 * PEERS_SILENT_NS);
 	ok(is_candidate(p, 0), "the silence is twice as long");
-	check(peers_sent(p, 0, NULL, 0, 10) == 0);
+	check(sent(p, 0, NULL, 0, 10) == 0);
 	ok(peers_measure(p, 0, 10, now, now + SECOND), "a whole prompt ends it");
 	ok(is_candidate(p, 0) && !peers_measure(p, 0, 10, now, now + SECOND), "once");
 	ok_all("nothing else");
@@ -404,15 +425,16 @@ TEST(away)
 
 /* ---- beside a naive model ---- */
 
-enum { MODEL_PEERS = 6, PROMPTS = 12, PROMPT_PAGES = 8, MODEL_KEYS = 40 };
+enum { MODEL_PEERS = 6, PROMPTS = 12, PROMPT_PAGES = 8, MODEL_KEYS = 40, MODEL_OPEN = 20 };
 
 struct model_peer {
 	bool used;
 	enum peer_state state;
 	uint8_t worker;
 	bool draining;
-	uint64_t due, load_told, load_before, load_since, sequence, sent;
-	uint32_t unanswered, max, n;
+	uint64_t due, others, sequence, sent;
+	uint32_t unanswered, max, n, n_open;
+	struct peers_prompt open[MODEL_OPEN];
 	struct {
 		uint32_t prompt, page;
 	} keys[MODEL_KEYS]; /* newest first */
@@ -447,13 +469,17 @@ static bool model_has(const struct model_peer *x, uint32_t prompt, uint32_t page
 
 static uint64_t model_load(const struct model_peer *x)
 {
-	return x->load_told + x->load_before + x->load_since;
+	uint64_t load = x->others;
+
+	for (uint32_t i = 0; i < x->n_open; i++)
+		load += x->open[i].n_tokens;
+	return load;
 }
 
 static void model_forget(struct model_peer *x)
 {
 	x->n = 0;
-	x->load_told = x->load_before = x->load_since = 0;
+	x->others = 0;
 	x->draining = false;
 }
 
@@ -512,6 +538,24 @@ static void compare_choice(const struct peers *p, const struct model_peer *m)
 	check(want < 0 || (who == (uint32_t)want && cached == want_cached));
 }
 
+static void finish_one(struct peers *p, struct model_peer *m, uint32_t i)
+{
+	uint32_t which;
+
+	if (!m[i].n_open)
+		return;
+	which = (uint32_t)random_below(m[i].n_open);
+	peers_done(p, i, &m[i].open[which]);
+	m[i].open[which] = m[i].open[--m[i].n_open];
+}
+
+/* As the caller does with a peer that is lost. */
+static void finish_all(struct peers *p, struct model_peer *m, uint32_t i)
+{
+	while (m[i].n_open)
+		finish_one(p, m, i);
+}
+
 static void tick(struct peers *p, struct model_peer *m, uint64_t now)
 {
 	for (;;) {
@@ -532,13 +576,12 @@ static void tick(struct peers *p, struct model_peer *m, uint64_t now)
 			check(due == PEERS_DIED);
 			m[want].state = PEER_DEAD;
 			m[want].due = now + SECOND;
-			m[want].load_told = m[want].load_before = m[want].load_since = 0;
+			m[want].others = 0;
+			finish_all(p, m, want);
 		} else {
 			check(due == PEERS_SAY_PING);
 			m[want].unanswered++;
 			m[want].sequence++;
-			m[want].load_before += m[want].load_since;
-			m[want].load_since = 0;
 			m[want].due = now + 5 * SECOND;
 		}
 		if (due == PEERS_NOTHING)
@@ -558,8 +601,10 @@ static void say_hello(struct peers *p, struct model_peer *m, uint32_t i, uint64_
 	h = hello(worker, m[i].max);
 	check(peers_hello(p, i, &h, now) ==
 	      (m[i].state == PEER_REGISTERED && worker != m[i].worker));
-	if (worker != m[i].worker)
+	if (worker != m[i].worker) {
 		model_forget(&m[i]);
+		finish_all(p, m, i);
+	}
 	if (m[i].state != PEER_REGISTERED)
 		m[i].due = now + 5 * SECOND;
 	m[i].worker = worker;
@@ -574,13 +619,17 @@ static void send_prompt(struct peers *p, struct model_peer *m, uint32_t i)
 	struct wire_key k[PROMPT_PAGES];
 	uint32_t prompt = (uint32_t)random_below(PROMPTS);
 	uint32_t n = (uint32_t)random_below(PROMPT_PAGES + 1);
-	uint64_t n_tokens = random_below(1000);
+	struct peers_prompt *x = &m[i].open[m[i].n_open];
 
+	if (m[i].n_open == MODEL_OPEN)
+		return;
+	m[i].n_open++;
+	x->n_asked = random_below(1000);
+	x->n_tokens = random_below(x->n_asked + 1);
 	keys_of(prompt, n, k);
-	check(peers_sent(p, i, k, n, n_tokens) == 0);
+	check(peers_sent(p, i, k, n, x) == 0 && x->sequence == m[i].sequence);
 	for (uint32_t j = n; j-- > 0;)
 		model_add_key(&m[i], prompt, j);
-	m[i].load_since += n_tokens;
 	m[i].sent = ++n_sent;
 }
 
@@ -603,27 +652,17 @@ static void gossip(struct peers *p, struct model_peer *m, uint32_t i)
 	m[i].unanswered = 0;
 	m[i].draining = pong.draining;
 	if (pong.sequence == m[i].sequence) {
-		m[i].load_told = pong.queued_tokens;
-		m[i].load_before = 0;
+		uint64_t ours = 0;
+
+		for (uint32_t j = 0; j < m[i].n_open; j++)
+			if (m[i].open[j].sequence < m[i].sequence)
+				ours += m[i].open[j].n_asked;
+		m[i].others = pong.queued_tokens > ours ? pong.queued_tokens - ours : 0;
 	}
 	if (pong.forgotten)
 		m[i].n = 0;
 	for (uint32_t j = n; j-- > 0;)
 		model_add_key(&m[i], prompt, j);
-}
-
-static void finish_some(struct peers *p, struct model_peer *m, uint32_t i)
-{
-	uint64_t n = random_below(1500);
-
-	peers_done(p, i, n);
-	for (uint64_t *from[] = {&m[i].load_told, &m[i].load_before, &m[i].load_since}, **f = from;
-	     f < from + 3; f++) {
-		uint64_t taken = n < **f ? n : **f;
-
-		**f -= taken;
-		n -= taken;
-	}
 }
 
 TEST(random)
@@ -653,13 +692,15 @@ TEST(random)
 		} else if (what < 60) {
 			say_hello(p, m, i, now);
 		} else if (what < 70) {
-			finish_some(p, m, i);
+			finish_one(p, m, i);
 		} else if (what == 70) {
 			peers_refuse(p, i, now, "no");
 			model_forget(&m[i]);
+			finish_all(p, m, i);
 			m[i].state = PEER_REFUSED;
 			m[i].due = now + 60 * SECOND;
 		} else if (what == 71 && random_below(4) == 0) {
+			finish_all(p, m, i);
 			peers_remove(p, i);
 			m[i].used = false;
 		} else if (what == 72) {
@@ -667,7 +708,8 @@ TEST(random)
 			if (m[i].state == PEER_REGISTERED || m[i].state == PEER_REFUSED) {
 				m[i].state = PEER_DEAD;
 				m[i].due = now + SECOND;
-				m[i].load_told = m[i].load_before = m[i].load_since = 0;
+				m[i].others = 0;
+				finish_all(p, m, i);
 			}
 		} else if (what == 73) {
 			peers_alive(p, i);
@@ -739,7 +781,7 @@ TEST(size)
 		/* Nearly half of each peer's pages are of prompts that all peers have. */
 		for (uint32_t prompt = 0; prompt < SHARED + OWN; prompt++) {
 			keys_of(prompt < SHARED ? prompt : 1000 * (i + 1) + prompt, PAGES, k);
-			check(peers_sent(p, i, k, PAGES, i) == 0);
+			check(sent(p, i, k, PAGES, i) == 0);
 		}
 		check(info(p, i).n_keys == 100000);
 	}

@@ -81,7 +81,7 @@ static void say_pong(struct decode_peers *d, uint32_t link, uint64_t sequence) O
 	m.pong.draining = atomic_load(&w->draining);
 	gossip_tell(&d->sending.gossip, &told, keys, &m.pong);
 	list_for_each (a, &w->attempts, struct attempt, node) {
-		m.pong.queued_tokens += a->n_tokens;
+		m.pong.queued_tokens += a->n_asked;
 		m.pong.running++;
 	}
 	/* If the PONG could not be sent, the next one has these keys again. */

@@ -90,7 +90,7 @@ bool receiving_is_busy(const struct receiving *r, uint32_t peer)
 /* Takes the attempt's tokens off the load of its peer, which will compute no more of them. */
 static void unload_peer(struct receiving *r, const struct attempt *a)
 {
-	peers_done(r->peers, peer_of(r, a), a->n_tokens);
+	peers_done(r->peers, peer_of(r, a), &a->load);
 }
 
 static void end_lost(struct receiving *r, struct attempt *a) ON(role_transfer)
@@ -210,7 +210,8 @@ static bool ask_peer(struct receiving *r, struct prompt *p, uint32_t peer, uint3
 	a->tried = p->tried;
 	a->n_choices = p->n_choices;
 	a->n_prompt = p->n_tokens;
-	a->n_tokens = p->n_tokens - MIN(have, p->n_tokens);
+	a->load.n_tokens = p->n_tokens - MIN(have, p->n_tokens);
+	a->load.n_asked = p->n_tokens - p->n_have;
 	a->sent_ns = w->now_ns;
 	/* The peer may have fewer tokens cached than is thought, so it may have to compute all of the prompt. */
 	peers_get(r->peers, peer, &before);
@@ -223,7 +224,7 @@ static bool ask_peer(struct receiving *r, struct prompt *p, uint32_t peer, uint3
 	a->end = p->end;
 	p->end = NULL;
 	delivery_raise(d, DELIVERY_WAITING_FOR_INPUT, w->now_ns);
-	if (peers_sent(r->peers, peer, p->keys, p->n_keys, a->n_tokens) < 0)
+	if (peers_sent(r->peers, peer, p->keys, p->n_keys, &a->load) < 0)
 		log_debug("transfer: out of memory for keys");
 	set_patience(r, a);
 	return true;

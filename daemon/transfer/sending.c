@@ -83,10 +83,14 @@ static void go_on(struct sending *s, struct attempt *a) ON(role_transfer)
 	uint64_t now_ns = s->worker->now_ns;
 
 	if (delivery_finish(a->delivery, a->n_cached, now_ns, &m.status) == 0) {
-		if (worker_say(s->worker, a->link, &m, NULL) < 0)
+		if (worker_say(s->worker, a->link, &m, NULL) < 0) {
 			fail_unreachable(s, a);
-		else
+		} else {
+			/* The decode worker takes these tokens off when it has the STATUS. A PONG that comes behind
+			 * it must not count them again, although the attempt waits for ZeroMQ to give back data. */
+			a->n_asked = 0;
 			delivery_sent(a->delivery, now_ns);
+		}
 	}
 	if (delivery_status(a->delivery) == DELIVERY_FAILED)
 		end_failed(s, a);
@@ -304,7 +308,7 @@ void sending_prepare(struct sending *s, uint32_t link, const struct wire_message
 		return;
 	}
 	a->n_choices = p->n_choices;
-	a->n_tokens = p->n_tokens - p->n_have;
+	a->n_asked = p->n_tokens - p->n_have;
 	trace_write(&w->trace, w->now_ns, "asked", m->delivery, NULL);
 	name_pages(s, a, p);
 	n->link = link;

@@ -21,6 +21,7 @@
 #include "daemon/transfer/trace.h"
 #include "daemon/transfer/types.h"
 #include "protocol/transfer/delivery.h"
+#include "protocol/transfer/peers.h"
 
 /* The longest time that a prefill worker waits for its peers when it shuts down. A connection that is closed while its
  * peer still sends is reset, and data on the way are lost (RFC 1122, 4.2.2.13). So the worker tells its peers, and
@@ -46,7 +47,9 @@ struct attempt {
 	 * and of this decode worker's prompts that were sent there before it. n_ahead: these, and tokens of other
 	 * decode workers' prompts that came before it. */
 	uint64_t n_own, n_ahead;
-	uint64_t n_tokens; /* prompt tokens that count as load of the prefill worker (peers.h) */
+	struct peers_prompt load; /* decode: of the prefill worker */
+	/* prefill: as in struct peers_prompt; 0 after the STATUS of success was sent */
+	uint64_t n_asked;
 	struct wire_key *keys; /* [n_keys] prefill: of the prompt's whole pages; owned */
 	uint32_t n_keys;
 	/* prefill: prompt tokens that were cached here; set with the first tokens */

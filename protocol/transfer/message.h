@@ -204,7 +204,7 @@ struct wire_ping {
 
 struct wire_pong {
 	uint64_t sequence; /* sequence of the PING that it answers; 0: it answers none */
-	/* the sum of n_tokens - n_have (PREPARE) over the deliveries that have not ended */
+	/* the sum of n_tokens - n_have (PREPARE) over the deliveries whose last STATUS was not sent before the PONG */
 	uint64_t queued_tokens;
 	uint32_t running; /* deliveries that have not ended */
 	uint8_t draining; /* 1: the sender accepts no new prompts */

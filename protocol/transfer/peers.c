@@ -23,11 +23,10 @@ struct peer {
 	uint32_t running;
 	uint32_t page_tokens;
 	uint64_t last_sent; /* peers.n_sent when a prompt was last sent to it */
-	/* Three counts of tokens, whose sum is the load. told: the queued_tokens of a PONG; before: of prompts that
-	 * were sent before the last PING and are not in `told` yet; since: of prompts that were sent after the last
-	 * PING. peers_done takes tokens off told, then before, then since. */
-	uint64_t told, before, since;
-	uint64_t own;	 /* tokens of peers_sent that peers_done has not taken off */
+	/* The load: tokens of other decode workers' prompts, as the last PONG says, and of our open ones. */
+	uint64_t others, own;
+	/* n_asked of our open prompts: of those sent before the last PING, and of those sent after it */
+	uint64_t before, since;
 	uint32_t n_open; /* prompts that were sent to it and whose deliveries have not ended */
 	/* Its speed: computed_tokens in computing_ns; 0: unknown. Older prompts count less (SPEED_FADES). */
 	double computed_tokens, computing_ns;
@@ -120,7 +119,7 @@ static void forget(struct peers *p, uint32_t peer)
 	struct peer *x = &p->peers[peer];
 
 	key_sets_clear(p->keys, peer);
-	x->told = x->before = x->since = 0;
+	x->others = 0;
 	x->running = 0;
 	x->draining = false;
 }
@@ -147,9 +146,15 @@ static uint64_t add(uint64_t a, uint64_t b)
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
+/* Returns a - b, 0 if b is greater. */
+static uint64_t less(uint64_t a, uint64_t b)
+{
+	return a - MIN(a, b);
+}
+
 static uint64_t load(const struct peer *x)
 {
-	return add(x->told, add(x->before, x->since));
+	return add(x->others, x->own);
 }
 
 void peers_get(const struct peers *p, uint32_t peer, struct peer_info *ret)
@@ -164,7 +169,7 @@ void peers_get(const struct peers *p, uint32_t peer, struct peer_info *ret)
 		.silent = x->silent_ns != 0,
 		.sequence = x->sequence,
 		.load = load(x),
-		.others = load(x) - MIN(x->own, load(x)),
+		.others = x->others,
 		.running = x->running,
 		.away_ns = x->away_ns,
 		.n_keys = key_sets_count(p->keys, peer),
@@ -226,10 +231,8 @@ int peers_pong(struct peers *p, uint32_t peer, const struct wire_pong *pong)
 	if (x->state != PEER_REGISTERED)
 		return 0;
 	x->unanswered = 0;
-	if (pong->sequence == x->sequence) {
-		x->told = pong->queued_tokens;
-		x->before = 0;
-	}
+	if (pong->sequence == x->sequence)
+		x->others = less(pong->queued_tokens, x->before);
 	x->running = pong->running;
 	x->draining = pong->draining;
 	if (pong->forgotten)
@@ -250,7 +253,7 @@ static void mark_dead(const struct peers *p, struct peer *x, uint64_t now_ns)
 		x->away_ns = now_ns - MIN(x->unanswered * p->heartbeat_ns, now_ns);
 	x->state = PEER_DEAD;
 	x->due_ns = now_ns + MIN(p->heartbeat_ns, PEERS_HELLO_NS);
-	x->told = x->before = x->since = 0;
+	x->others = 0;
 }
 
 bool peers_lost(struct peers *p, uint32_t peer, uint64_t now_ns)
@@ -281,7 +284,7 @@ static enum peers_due tick_one(const struct peers *p, struct peer *x, uint64_t n
 	x->due_ns = now_ns + p->heartbeat_ns;
 	x->unanswered++;
 	x->sequence++;
-	x->before = add(x->before, x->since);
+	x->before += x->since;
 	x->since = 0;
 	return PEERS_SAY_PING;
 }
@@ -377,33 +380,26 @@ bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n
 }
 
 int peers_sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint32_t n,
-	       uint64_t n_tokens)
+	       struct peers_prompt *prompt)
 {
 	struct peer *x = &p->peers[peer];
 
+	prompt->sequence = x->sequence;
 	x->n_open++;
-	x->own = add(x->own, n_tokens);
-	x->since = add(x->since, n_tokens);
+	x->own += prompt->n_tokens;
+	x->since += prompt->n_asked;
 	x->last_sent = ++p->n_sent;
 	return add_keys(p, peer, keys, n);
 }
 
-/* Subtracts up to n from *from; returns the rest of n. */
-static uint64_t take(uint64_t *from, uint64_t n)
-{
-	uint64_t taken = MIN(n, *from);
-
-	*from -= taken;
-	return n - taken;
-}
-
-void peers_done(struct peers *p, uint32_t peer, uint64_t n_tokens)
+void peers_done(struct peers *p, uint32_t peer, const struct peers_prompt *prompt)
 {
 	struct peer *x = &p->peers[peer];
+	uint64_t *asked = prompt->sequence == x->sequence ? &x->since : &x->before;
 
-	x->n_open -= x->n_open > 0;
-	take(&x->own, n_tokens);
-	take(&x->since, take(&x->before, take(&x->told, n_tokens)));
+	x->n_open--;
+	x->own -= prompt->n_tokens;
+	*asked -= prompt->n_asked;
 }
 
 /* ---- speed and silence ---- */

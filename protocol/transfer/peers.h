@@ -13,9 +13,10 @@
  * the least recently added leave first. The first page of a prompt counts as added last, so that the beginning of a
  * prompt is kept longest. A peer that comes back as another process counts as having nothing cached.
  *
- * Load estimates the prompt tokens that a peer still has to compute: queued_tokens of a PONG, plus the tokens of
- * prompts that were sent after the PING that the PONG answers, less the tokens of peers_done. The PONG counts all
- * prompts that were sent before this PING, each in full until its delivery ends.
+ * Load estimates the prompt tokens that a peer still has to compute. It is the sum of our own prompts' tokens and of
+ * those of other decode workers' prompts. Of our own prompts the cached pages do not count. The others' tokens follow
+ * from a PONG: its queued_tokens, less those of our own prompts that were sent before the PING that it answers, because
+ * the PONG counts each of these in full until its delivery ends.
  *
  * Speed is the number of prompt tokens that a peer has computed for this worker, divided by the time that it took. From
  * speed and load follows how long a prompt may take that is sent there (peers_patience). A peer that is Registered may
@@ -79,6 +80,15 @@ struct peer_info {
 	uint64_t away_ns;  /* if not Registered: since when */
 };
 
+/* A prompt that was sent to a peer, from peers_sent to peers_done. */
+struct peers_prompt {
+	uint64_t
+		n_tokens; /* tokens that the peer has to compute, if it has cached what it is thought to have */
+	uint64_t
+		n_asked; /* tokens that the peer counts in queued_tokens: n_tokens - n_have of PREPARE */
+	uint64_t sequence; /* set by peers_sent: sequence of the last PING before the prompt */
+};
+
 struct peers;
 
 /* Makes a table without peers. seed: a random number that the peers do not know. NULL: out of memory. */
@@ -137,14 +147,14 @@ uint64_t peers_deadline(const struct peers *p);
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
 		  uint32_t *ret, uint32_t *ret_n_cached) MUST_CHECK;
 
-/* Notes that a prompt was sent to the peer, which has n_tokens more to compute and will have the prompt's whole pages
- * cached. keys[n]: the keys of these pages. -ENOMEM: some keys were not kept. */
+/* Notes that a prompt was sent to the peer, which will have the prompt's whole pages cached. keys[n]: the keys of these
+ * pages. -ENOMEM: some keys were not kept. */
 int peers_sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint32_t n,
-	       uint64_t n_tokens) MUST_CHECK;
+	       struct peers_prompt *prompt) MUST_CHECK;
 
-/* Takes n_tokens off the peer's load, because it has computed them or will not compute them. To be called once for each
- * prompt of peers_sent, when its delivery has ended. */
-void peers_done(struct peers *p, uint32_t peer, uint64_t n_tokens);
+/* Takes a prompt's tokens off the peer's load, because it has computed them or will not compute them. To be called once
+ * for each prompt of peers_sent, when its delivery has ended. */
+void peers_done(struct peers *p, uint32_t peer, const struct peers_prompt *prompt);
 
 /* ---- speed and silence ---- */
 

@@ -192,7 +192,7 @@ class Server:
                 values[name.removeprefix("tigon_")] = float(value)
         return values
 
-    def wait_metric(self, name, value, seconds=10):
+    def wait_metric(self, name, value, seconds=60):
         """Seconds until the metric has this value, or None."""
         begin = time.time()
         while time.time() < begin + seconds:
@@ -202,7 +202,7 @@ class Server:
         return None
 
 
-def wait_for(what, seconds=20):
+def wait_for(what, seconds=60):
     """Whether what() becomes true within so many seconds."""
     end = time.time() + seconds
     while time.time() < end:

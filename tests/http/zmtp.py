@@ -60,7 +60,7 @@ class Connection:
         size = struct.unpack(">Q", self._take(8))[0] if flags & 2 else self._take(1)[0]
         return flags, self._take(size)
 
-    def receive(self, timeout=20):
+    def receive(self, timeout=60):
         """The next message."""
         self.sock.settimeout(timeout)
         frames = []

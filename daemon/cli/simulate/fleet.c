@@ -16,7 +16,7 @@ struct attempt {
 	struct scheduler_request ask; /* arrays borrowed from the decode worker's scheduler */
 	uint64_t decode_id, prefill_id;
 	uint32_t decode, prefill; /* indexes of the workers */
-	uint64_t n_tokens;	  /* uncached tokens, as far as the decode worker could tell */
+	struct peers_prompt load; /* of the prefill worker, as far as the decode worker can tell */
 	struct wire_key *keys;	  /* [n_keys] owned */
 	uint32_t n_keys;
 	/* the times when all data have arrived, and when the first token was drawn */
@@ -192,7 +192,7 @@ static int exchange(struct fleet *f, uint32_t decode)
 		gossip_tell(w->gossip, &w->told[decode], keys, &pong);
 		pong.sequence = info.sequence;
 		for (const struct attempt *a = w->attempts; a; a = a->next) {
-			pong.queued_tokens += a->n_tokens;
+			pong.queued_tokens += a->load.n_asked;
 			pong.running++;
 		}
 		r = peers_pong(peers, peer, &pong);
@@ -227,12 +227,13 @@ static int ask(struct fleet *f, uint32_t decode, const struct scheduler_prepare 
 		return err_set(f->e, EFAULT, "no prefill worker is registered");
 	}
 	have = MAX(n_cached * P, p->ask.n_have);
-	a->n_tokens = p->ask.n_prompt - MIN(have, p->ask.n_prompt);
+	a->load.n_tokens = p->ask.n_prompt - MIN(have, p->ask.n_prompt);
+	a->load.n_asked = p->ask.n_prompt - p->ask.n_have;
 	a->prefill = f->o->n_decode + peer;
 	a->next = f->workers[a->prefill].attempts;
 	f->workers[a->prefill].attempts = a;
 	f->result->handed_over++;
-	if (peers_sent(peers, peer, a->keys, a->n_keys, a->n_tokens) < 0)
+	if (peers_sent(peers, peer, a->keys, a->n_keys, &a->load) < 0)
 		return no_memory(f);
 	return add_event(f, (struct event){.at = f->now + f->o->message_s,
 					   .type = EVENT_PREPARE,
@@ -341,7 +342,7 @@ static int arrived(struct fleet *f, struct attempt *a)
 		at = &(*at)->next;
 	*at = a->next;
 	scheduler_shipped(w->s, a->prefill_id);
-	peers_done(to->peers, prefill - f->o->n_decode, a->n_tokens);
+	peers_done(to->peers, prefill - f->o->n_decode, &a->load);
 	gossip_add(w->gossip, a->keys, a->n_keys);
 	n = scheduler_received(to->s, a->decode_id, &draw, f->answers);
 	attempt_free(a);
