@@ -35,7 +35,7 @@ struct options {
 	unsigned kernels;	  /* enum engine_kernels */
 	unsigned batch_invariant; /* enum option_switch */
 	const char *tuning;
-	uint64_t max_model_len, max_num_seqs, max_batched_tokens, page_size;
+	uint64_t max_model_len, max_num_seqs, max_batched_tokens, max_prefill_ms, page_size;
 	bool clamp_max_tokens;
 	uint64_t max_queued_requests, max_body, answer_memory;
 	uint64_t drain_timeout; /* seconds */

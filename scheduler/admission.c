@@ -232,6 +232,7 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 		r->origin_known = r->trunk->prompt_origin == PREFIX_PREFILLED;
 	note_hit(s, r, m, path);
 	r->window_start = r->trunk->n_planned;
+	r->span_end = 0;
 	r->n_wanted = 0;
 	if (m->branch && path)
 		r->wanted[r->n_wanted++] = m->branch;

@@ -14,19 +14,22 @@
  * too small; never with a budget of `align` or more. */
 uint32_t chunking_window(uint32_t align, uint32_t start, uint32_t n_prompt, uint32_t budget);
 
-/* A state to keep, behind the first n_tokens tokens of the prompt. */
+/* A span is the window that the whole prefill budget gives. While sequences decode, scheduler_pace may make the windows
+ * smaller; then a span has several windows. States are chosen for a span, so that their places do not depend on the pace.
+ *
+ * A state to keep, behind the first n_tokens tokens of the prompt. */
 struct kept_state {
 	uint32_t n_tokens;
 	enum prefix_checkpoint kind;
 };
 
-/* Chooses up to SNAPSHOTS_MAX states inside the window [start, end) of r's prompt that are worth a slot, at multiples n
+/* Chooses up to SNAPSHOTS_MAX states inside the span [start, end) of r's prompt that are worth a slot, at multiples n
  * of state_tokens with start < n < end. Returns their number. The most valuable comes first:
  *
- *     1. in the prompt's last window, the last multiple before the prompt's last token: the same prompt, or its next
+ *     1. in the prompt's last span, the last multiple before the prompt's last token: the same prompt, or its next
  *        turn, resumes there
  *     2. the positions in r->wanted, behind which the prompt parts from another prompt or from the cached prefixes
- *     3. of the request's boundaries in the window, rounded down: the last, then the first (in the first window often
+ *     3. of the request's boundaries in the span, rounded down: the last, then the first (in the first span often
  *        the end of a system prompt), then the others from the back */
 uint32_t chunking_checkpoints(const struct request *r, uint32_t start, uint32_t end,
 			      uint32_t state_tokens, struct kept_state out[SNAPSHOTS_MAX]);

@@ -25,7 +25,8 @@ struct plan_builder {
 	uint64_t number;
 	uint32_t n_following; /* requests that became followers */
 	bool refused;	      /* the request that is next stays in the queue */
-	bool paused;	      /* a decoding sequence got no page */
+	bool paced;  /* sequences decode, and scheduler_pace has limited the prefill budget */
+	bool paused; /* a decoding sequence got no page */
 };
 
 /* Adds the next row of q. The row reads slot q->source and writes q->slot, which is the source of the row after it. */
@@ -49,6 +50,7 @@ static void add_row(struct plan_builder *b, struct sequence *q, const int32_t *t
 	row->state_dst = q->slot == POOL_NONE ? 0 : q->slot;
 	row->n_snapshots = 0;
 	row->decode = decode;
+	row->leaves_state = false;
 	more->owner = q;
 	more->handover = POOL_NONE;
 	more->unpin = q->source_pinned ? q->source : POOL_NONE;
@@ -138,11 +140,28 @@ static void add_score(struct plan_builder *b, struct request *r)
 	p->n_scored_tokens += n;
 }
 
+/* Begins a new span of r with the window of n_tokens that is planned next. A window that is smaller because of the pace
+ * goes on with its span, or begins one of the size that it would have without. */
+static void begin_span(const struct plan_builder *b, struct request *r, uint32_t n_tokens)
+{
+	const struct scheduler *s = b->s;
+	uint32_t start = r->trunk->n_planned;
+
+	if (b->paced && start < r->span_end)
+		return;
+	if (b->paced)
+		n_tokens = chunking_window(s->align, start, r->ask.n_prompt,
+					   s->config.max_prefill_tokens);
+	r->span_start = start;
+	r->span_end = start + n_tokens;
+}
+
 /* Adds the next window of a prompt. With the prompt's last window every living choice draws its first token, unless it
  * has drawn before. */
 static void add_window(struct plan_builder *b, struct request *r, uint32_t n_tokens)
 {
 	r->window_start = r->trunk->n_planned;
+	begin_span(b, r, n_tokens);
 	add_row(b, r->trunk, r->ask.prompt + r->trunk->n_planned, n_tokens, false);
 	b->t->plan.n_prefill_rows++;
 	b->t->plan.n_prefill_tokens += n_tokens;
@@ -191,7 +210,7 @@ static bool admit_first(struct plan_builder *b, struct request *r, bool *admitte
 static void plan_prefills(struct plan_builder *b)
 {
 	struct scheduler *s = b->s;
-	uint32_t budget = s->config.max_prefill_tokens;
+	uint32_t budget = b->paced ? s->pace : s->config.max_prefill_tokens;
 
 	while (budget) {
 		struct request *r = s->head;
@@ -316,6 +335,7 @@ static void hand_over(struct plan_builder *b, uint32_t i, enum prefix_checkpoint
 	struct step_row *more = &b->t->more[i];
 
 	more->handover = publish_give_slot(b->s, more->owner);
+	b->t->rows[i].leaves_state = more->handover != POOL_NONE;
 	more->handover_kind = kind;
 }
 
@@ -333,8 +353,8 @@ static void add_snapshot(struct plan_row *row, struct step_row *more, const stru
 	more->snapshot_kinds[k] = c->kind;
 }
 
-/* Keeps the most valuable states inside a prefill row and, if the row ends at a multiple of state_tokens, the state at
- * its end, as long as there are slots. */
+/* Keeps states of a prefill row, as long as there are slots: the most valuable ones of the row's span that lie in the
+ * row, and the state at the end of the span. So the pace changes neither the number of checkpoints nor their places. */
 static void keep_window_states(struct plan_builder *b, uint32_t i)
 {
 	const struct scheduler_config *c = &b->s->config;
@@ -342,19 +362,27 @@ static void keep_window_states(struct plan_builder *b, uint32_t i)
 	struct request *r = b->t->more[i].owner->request;
 	uint32_t end = row->start + row->n_tokens;
 	struct kept_state kept[SNAPSHOTS_MAX];
-	uint32_t n = chunking_checkpoints(r, row->start, end, c->state_tokens, kept);
+	uint32_t n = chunking_checkpoints(r, r->span_start, r->span_end, c->state_tokens, kept);
+	enum prefix_checkpoint at_end =
+		end == r->ask.n_prompt ? PREFIX_CHECKPOINT_PROMPT : PREFIX_CHECKPOINT_CHUNK;
+	bool keeps_end = end == r->span_end && end % c->state_tokens == 0;
 
 	for (uint32_t k = 0; k < n; k++) {
-		uint32_t slot = prefix_cache_take_slot(b->s->cache);
+		uint32_t slot;
 
+		if (kept[k].n_tokens == end) {
+			at_end = kept[k].kind;
+			keeps_end = true;
+		}
+		if (kept[k].n_tokens <= row->start || kept[k].n_tokens >= end)
+			continue;
+		slot = prefix_cache_take_slot(b->s->cache);
 		if (slot == POOL_NONE)
 			break;
 		add_snapshot(row, &b->t->more[i], &kept[k], slot);
 	}
-	if (end % c->state_tokens == 0)
-		hand_over(b, i,
-			  end == r->ask.n_prompt ? PREFIX_CHECKPOINT_PROMPT
-						 : PREFIX_CHECKPOINT_CHUNK);
+	if (keeps_end)
+		hand_over(b, i, at_end);
 	r->window_start = end;
 }
 
@@ -393,6 +421,7 @@ static bool try_build(struct scheduler *s)
 		.page_copies = t->page_copies,
 		.state_copies = t->state_copies,
 	};
+	b.paced = !list_empty(&s->decoding) && s->pace < s->config.max_prefill_tokens;
 	grow_sequences(&b);
 	plan_prefills(&b);
 	plan_receives(&b);

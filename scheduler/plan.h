@@ -66,6 +66,9 @@ struct plan_row {
 	uint32_t n_snapshots;
 	struct plan_snapshot snapshots[SNAPSHOTS_MAX]; /* prefill rows only; by rising n_tokens */
 	bool decode;
+	/* The cache keeps state_dst as a checkpoint, so the sequence's next row has another one. The engine need not
+	 * know. */
+	bool leaves_state;
 };
 
 /* The most ids that one draw may ban: end tokens, which are a request's stop tokens and the model's. */

@@ -153,6 +153,8 @@ struct request {
 	struct sequence *trunk;
 	/* states behind this position of its prompt can still be asked for: the plan that computes them is not made */
 	uint32_t window_start;
+	/* The window that the whole prefill budget would give, of which the last row is a part (chunking.h). */
+	uint32_t span_start, span_end;
 	/* Rising positions where a state is wanted, because this prompt parts behind them from another prompt or from
 	 * the cached prefixes. */
 	uint32_t wanted[WANTED_MAX];

@@ -88,6 +88,7 @@ int scheduler_new(const struct scheduler_config *config, struct scheduler **ret,
 	if (!s)
 		return err_set(e, ENOMEM, "not enough memory for the scheduler");
 	s->config = *config;
+	s->pace = config->max_prefill_tokens;
 	list_init(&s->leaders);
 	list_init(&s->decoding);
 	list_init(&s->ending);
@@ -220,6 +221,11 @@ void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice)
 }
 
 /* ---- steps ---- */
+
+void scheduler_pace(struct scheduler *s, uint32_t n_tokens)
+{
+	s->pace = MIN(MAX(n_tokens, s->align), s->config.max_prefill_tokens);
+}
 
 const struct plan *scheduler_plan(struct scheduler *s)
 {

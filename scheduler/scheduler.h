@@ -12,10 +12,11 @@
  * yet (plan_row.token_draw). Plans are committed in their order.
  *
  * A step has prefill rows first, then at most one row for each decoding sequence (a mixed batch). A sequence without a
- * page for its next token pauses: it has no row. The prefill budget (max_prefill_tokens) counts prompt tokens only. Of
- * the prompts computed here at most one at a time is begun and not planned to its end. A second prompt begins in the
- * same step only if the first one is planned to its end and leaves some of the budget. Requests wait in the order of
- * (priority, submission), but while others wait no owner gets more than half of the seats (see fairness.h).
+ * page for its next token pauses: it has no row. The prefill budget counts prompt tokens only. It is max_prefill_tokens,
+ * or what scheduler_pace said while sequences decode. Of the prompts computed here at most one at a time is begun and not
+ * planned to its end. A second prompt begins in the same step only if the first one is planned to its end and leaves
+ * some of the budget. Requests wait in the order of (priority, submission), but while others wait no owner gets more
+ * than half of the seats (see fairness.h).
  *
  * Prefix cache. Admission looks up where a prompt can be resumed, and the request begins there if the memory allows it.
  * At each commit the whole pages that were computed are handed to the cache. So are some states, as checkpoints, as
@@ -231,6 +232,11 @@ void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice);
 /* Makes the next plan. NULL: nothing can run until another call changes that (such as a commit, a new request, an
  * abort, a loaded item or a received prompt). Not to be called while max_plans_out plans are out. */
 const struct plan *scheduler_plan(struct scheduler *s);
+
+/* Limits the prefill budget of the plans that are made from now on while a sequence decodes. n_tokens: the limit
+ * (prefill_pace.h). A limit below the least budget (scheduler_config.max_prefill_tokens) counts as the least, and one above the
+ * configured budget as that budget, as it is at first. */
+void scheduler_pace(struct scheduler *s, uint32_t n_tokens);
 
 /* Commits the oldest plan that is out, which has run with these results [n_draws + n_scored_tokens of the plan]. Writes
  * an event for each draw of a living choice, and for each plan_score of a living request, to `events` (room for the

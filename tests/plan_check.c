@@ -14,6 +14,7 @@ static const char *check_state(const struct scheduler_config *c, const struct pl
 		EXPECT(row->state_src == STATE_ZERO && !row->n_snapshots);
 		return NULL;
 	}
+	EXPECT(row->leaves_state == want->handover);
 	EXPECT(want->own == POOL_NONE || row->state_dst == want->own);
 	if (want->pinned)
 		EXPECT(row->state_src == (int32_t)want->source &&

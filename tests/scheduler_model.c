@@ -51,6 +51,7 @@ static void take_mirror(struct model *m)
 static void count_plan(struct model *m, const struct plan *p)
 {
 	struct model_counts *n = m->counts;
+	const struct rule_plan *plan = &m->rules.plans[m->rules.planned % 2];
 
 	n->plans++;
 	n->rows += p->n_rows;
@@ -61,7 +62,11 @@ static void count_plan(struct model *m, const struct plan *p)
 	n->scored_tokens += p->n_scored_tokens;
 	n->ship_rows += p->n_ships;
 	for (uint32_t i = 0; i < p->n_rows; i++) {
+		const struct rule_row *row = &plan->rows[i];
+
 		n->snapshots += p->rows[i].n_snapshots;
+		n->paced_windows +=
+			!row->decode && row->start > m->rules.requests[row->q].span_start;
 		n->unseen_tokens += !p->rows[i].tokens;
 	}
 }
@@ -516,6 +521,14 @@ static uint64_t n_out(const struct model *m)
 	return m->rules.planned - m->rules.committed;
 }
 
+static const char *do_pace(struct model *m)
+{
+	m->rules.pace = 1 + model_below(m->src, 2 * m->config.max_prefill_tokens);
+	scheduler_pace(m->s, m->rules.pace);
+	scheduler_pace(m->twin, m->rules.pace);
+	return NULL;
+}
+
 static const char *do_something(struct model *m)
 {
 	uint32_t op = model_below(m->src, 40);
@@ -527,6 +540,8 @@ static const char *do_something(struct model *m)
 		return do_abort(m);
 	if (op == 8)
 		return do_finish_choice(m);
+	if (op == 10 && model_chance(m, 4))
+		return do_pace(m);
 	if (op >= 36 && n_transfers(m))
 		return do_transfer(m);
 	if (!n_out(m))

@@ -46,6 +46,7 @@ struct model_counts {
 	uint64_t events; /* calls of the scheduler */
 	uint64_t submitted, refused, queue_full, finished, aborted, choices_ended, failed_steps,
 		flushes;
+	uint64_t paced_windows; /* those that go on with their span */
 	uint64_t plans, rows, draws, page_copies, state_copies, resets, snapshots, handovers;
 	uint64_t unseen_tokens; /* decode rows whose token the plan before draws */
 	uint64_t admissions_refused, cut_prompts, late_results, shared_waits, retractions,

@@ -236,10 +236,29 @@ static void add_ship(const struct rules *r, struct rule_request *q, struct rule_
 	}
 }
 
+/* The prefill budget of a plan, which is smaller while a sequence decodes. */
+static uint32_t budget_of(const struct rules *r)
+{
+	uint32_t most = r->config.max_prefill_tokens,
+		 least = MAX(r->config.page_tokens, r->config.state_tokens);
+
+	if (!r->pace)
+		return most;
+	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
+		for (uint32_t k = 0; k < r->requests[i].r.n_choices; k++) {
+			const struct rule_choice *c = &r->requests[i].choices[k];
+
+			if (r->requests[i].used && c->held && !c->ended && c->order)
+				return MIN(most, MAX(least, r->pace));
+		}
+	return most;
+}
+
 /* Adds windows of prompts, and admits their requests. Returns true if a request was refused for want of room. */
 static bool add_prefills(struct rules *r, uint64_t number, bool paused)
 {
-	uint32_t budget = r->config.max_prefill_tokens;
+	uint32_t budget = budget_of(r);
+	bool paced = budget < r->config.max_prefill_tokens;
 
 	while (budget) {
 		struct rule_request *q;
@@ -285,6 +304,16 @@ static bool add_prefills(struct rules *r, uint64_t number, bool paused)
 				n += r->align;
 		if (!n)
 			return false;
+		if (!paced) {
+			q->span_start = t->n_planned;
+			q->span_end = t->n_planned + n;
+		} else if (t->n_planned >= q->span_end) {
+			q->span_start = q->span_end = t->n_planned;
+			if (left <= r->config.max_prefill_tokens)
+				q->span_end += left;
+			else
+				q->span_end += r->config.max_prefill_tokens / r->align * r->align;
+		}
 		row = add_row(r, q, t, number, n, false);
 		budget -= n;
 		if (q->r.prompt_logprobs && q->n_scored < q->r.n_prompt) {
@@ -404,11 +433,11 @@ static void decode_one(struct rules *r, struct rule_request *q, struct rule_choi
 
 /* ---- checkpoints ---- */
 
-static void want(const struct rules *r, const struct rule_row *row, uint32_t at, uint32_t *out,
+static void want(const struct rules *r, const struct rule_request *q, uint32_t at, uint32_t *out,
 		 uint32_t *n)
 {
 	at = at / r->align * r->align;
-	if (at <= row->start || at >= row->start + row->n_tokens || *n == SNAPSHOTS_MAX)
+	if (at <= q->span_start || at >= q->span_end || *n == SNAPSHOTS_MAX)
 		return;
 	for (uint32_t i = 0; i < *n; i++)
 		if (out[i] == at)
@@ -435,30 +464,40 @@ static void keep_states(struct rules *r, uint64_t number)
 		uint32_t at[SNAPSHOTS_MAX], n = 0, end = row->start + row->n_tokens;
 		uint32_t wanted[RULES_WANTED + 1], n_wanted;
 		const uint32_t *b = q->boundaries;
+		bool keeps_end = true;
 
 		if (!rules_remembers(r, q))
 			continue;
 		if (!row->decode) {
 			uint32_t inside = 0, last = 0, first = 0;
 
-			if (end == q->r.n_prompt)
-				want(r, row, q->r.n_prompt - 1, at, &n);
+			if (q->span_end == q->r.n_prompt)
+				want(r, q, q->r.n_prompt - 1, at, &n);
 			n_wanted = rules_wanted(q, wanted);
 			for (uint32_t k = 0; k < n_wanted; k++)
-				want(r, row, wanted[k], at, &n);
+				want(r, q, wanted[k], at, &n);
 			for (uint32_t k = 0; k < q->r.n_boundaries; k++)
-				if (b[k] / r->align * r->align > row->start && b[k] < end) {
+				if (b[k] / r->align * r->align > q->span_start &&
+				    b[k] < q->span_end) {
 					first = inside++ ? first : k;
 					last = k;
 				}
 			if (inside) {
-				want(r, row, b[last], at, &n);
-				want(r, row, b[first], at, &n);
+				want(r, q, b[last], at, &n);
+				want(r, q, b[first], at, &n);
 				for (uint32_t k = last + 1; k-- > first;)
-					want(r, row, b[k], at, &n);
+					want(r, q, b[k], at, &n);
 			}
-			for (uint32_t k = 0; k < n && take_slot(r); k++) {
-				uint32_t m = row->n_snapshots++;
+			keeps_end = end == q->span_end;
+			for (uint32_t k = 0; k < n; k++) {
+				uint32_t m = row->n_snapshots;
+
+				keeps_end |= at[k] == end;
+				if (at[k] <= row->start || at[k] >= end)
+					continue;
+				if (!take_slot(r))
+					break;
+				row->n_snapshots++;
 
 				for (; m > 0 && row->snapshots[m - 1] > at[k]; m--)
 					row->snapshots[m] = row->snapshots[m - 1];
@@ -466,7 +505,8 @@ static void keep_states(struct rules *r, uint64_t number)
 				row->snapshot_slots[row->n_snapshots - 1] = POOL_NONE;
 			}
 		}
-		if (end % r->align || (row->decode && r->config.refuse_decoded) || !take_slot(r))
+		if (!keeps_end || end % r->align || (row->decode && r->config.refuse_decoded) ||
+		    !take_slot(r))
 			continue;
 		row->handover = true;
 		c->pinned = true;

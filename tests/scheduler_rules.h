@@ -66,6 +66,7 @@ struct rule_request {
 	/* if log-probabilities of the prompt are wanted: its tokens that are planned */
 	uint32_t n_scored;
 	uint32_t asked[RULES_WANTED], n_asked; /* states that followers wait for */
+	uint32_t span_start, span_end;	       /* as in struct request */
 	/* Of a prompt that comes from another worker: the first `have` tokens are cached here and do not come. */
 	uint32_t have;
 	bool local; /* it waited for its prompt from another worker in vain; now it is computed here */
@@ -118,6 +119,7 @@ void rules_mark_page(struct rule_marks *m, uint64_t name);
 
 struct rules {
 	struct scheduler_config config;
+	uint32_t pace; /* as in scheduler_pace; 0: no limit was set */
 	struct prefix_cache_config cache;
 	uint32_t align;
 	struct rule_request requests[RULES_REQUESTS];

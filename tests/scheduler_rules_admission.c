@@ -510,6 +510,7 @@ bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end,
 	q->trunk = rules_first_live(q);
 	q->order = ++r->orders;
 	q->leads = true;
+	q->span_end = 0;
 	t = &q->choices[q->trunk];
 	for (uint32_t i = (uint32_t)q->trunk; i < q->r.n_choices; i++)
 		if (!q->choices[i].ended)

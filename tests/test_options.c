@@ -25,6 +25,7 @@ TEST(defaults)
 	is_int(o.kernels, 0, "kernels is auto");
 	is_int(o.max_num_seqs, 64, "sequences");
 	is_int(o.max_batched_tokens, 2048, "prefill budget");
+	is_int(o.max_prefill_ms, 0, "no limit of a step's time");
 	is_int(o.page_size, 64, "page");
 	is_int(o.max_model_len, 0, "context: the model's");
 	is_int(o.max_body, 16 << 20, "body");

@@ -140,6 +140,30 @@ static void owners(const char *path, bool forget)
 	record_close(r);
 }
 
+/* A prompt comes in three windows, because a sequence decodes. With `forget` the record does not have the pace. */
+static void pace(const char *path, bool forget)
+{
+	struct scheduler_config c = world_config(2, 60, 64);
+	struct world *w = world_new(&c);
+	struct record *r = begin(w, path);
+	uint32_t n;
+
+	(void)submit(w, r, "abcdefgh", 9, HANDOFF_NONE, 0);
+	check(plan(w, r));
+	n = w->plan->n_draws;
+	world_commit(w, 1);
+	record_commit(r, w->results, n);
+	for (uint32_t k = 0; k < 2; k++) {
+		scheduler_pace(w->s, 2);
+		if (!forget)
+			record_pace(r, 2);
+	}
+	(void)submit(w, r, "mnopqr", 1, HANDOFF_NONE, 0);
+	run(w, r);
+	ok(world_stats(w).running == 0, "all have run");
+	record_close(r);
+}
+
 TEST(record)
 {
 	const char *path = scratch_path("record");
@@ -158,6 +182,11 @@ TEST(record)
 	ok(replay(path, &e) == 0, "owners that share the seats: the same plans%s", e.text);
 	owners(path, true);
 	ok(replay(path, &e) == -EINVAL, "another order is noticed: %s", e.text);
+	e = (struct err){0};
+	pace(path, false);
+	ok(replay(path, &e) == 0, "windows that the pace has cut: the same plans%s", e.text);
+	pace(path, true);
+	ok(replay(path, &e) == -EINVAL, "another pace is noticed: %s", e.text);
 }
 
 TEST(fifo)

@@ -94,6 +94,51 @@ TEST(states_of_a_window)
 	ok(world_stats(w).cache.used_bytes <= c.cache_bytes, "within the budget");
 }
 
+/* Plans a step; returns whether the state behind the first row becomes a checkpoint. */
+static bool leaves(struct world *w, const char *want)
+{
+	bool ret;
+
+	plan_is(w, want, "a part of a span");
+	ret = w->plan->rows[0].leaves_state;
+	world_commit(w, 1);
+	return ret;
+}
+
+/* The pace makes windows smaller while a sequence decodes. The states that are kept are those of one large window. */
+TEST(pace)
+{
+	struct scheduler_config c = world_config(2, 100, 64);
+	const uint32_t boundaries[] = {3, 5, 9, 13, 17};
+	struct world *w = world_new(&c);
+	struct scheduler_request r;
+
+	scheduler_pace(w->s, 4);
+	world_submit(w, "zzyyxx", 20);
+	step_is(w, 1, "z0+6^4!", "nothing decodes: the whole budget");
+	scheduler_pace(w->s, 5);
+	r = world_request("aabbccddeeffgghhiijj", 1);
+	r.boundaries = boundaries;
+	r.n_boundaries = ARRAY_SIZE(boundaries);
+	world_submit_request(w, &r);
+	ok(!leaves(w, "a0+4^2 @6!") && !leaves(w, "c4+4 @7!"),
+	   "no checkpoint where only the pace ends a window");
+	ok(leaves(w, "e8+4 @8!") && leaves(w, "g12+4 @9!"),
+	   "but where one was chosen for the span");
+	ok(leaves(w, "i16+4^18! @10!"), "and at the span's end");
+	ok(world_published_text(w, "aabbccddeeffgghhiijj", 20), "the whole prompt can be hit");
+
+	world_submit(w, "mmnnoo", 1);
+	scheduler_pace(w->s, 0);
+	ok(!leaves(w, "m0+2 @11!"), "at least a page");
+	scheduler_pace(w->s, UINT32_MAX);
+	ok(leaves(w, "n2+4^4! @12!"), "without a limit a span begins with each window");
+	world_submit(w, "ppqqrrssttuuvvwwaabb", 1);
+	scheduler_pace(w->s, 10);
+	ok(!leaves(w, "p0+10 @13!") && leaves(w, "u10+10^18! @14!"),
+	   "the next prompt at another pace");
+}
+
 /* A prompt of p has the answer q, r, s, ... */
 TEST(decoding)
 {

@@ -42,6 +42,7 @@ int main(int argc, char **argv)
 	SEEN(state_copies, 15000);
 	SEEN(resets, 25000);
 	SEEN(snapshots, 35000);
+	SEEN(paced_windows, 1000);
 	SEEN(handovers, 100000);
 	SEEN(unseen_tokens, 100000);
 	SEEN(admissions_refused, 200000);

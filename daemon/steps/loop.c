@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/problem.h"
 #include "daemon/lifecycle.h"
@@ -13,9 +14,16 @@
 #include "daemon/steps/mover.h"
 #include "daemon/steps/record.h"
 #include "daemon/steps/setup.h"
+#include "scheduler/prefill_pace.h"
 
 /* The time that mover_close has at the end to write the cache's files. */
 #define CLOSE_NS UINT64_C(5000000000)
+
+/* A step, from its plan to its commit. */
+struct loop_step {
+	uint32_t n_draws, n_prompt_tokens, n_decode_rows;
+	uint64_t begun_ns; /* when it was queued on the device */
+};
 
 struct loop {
 	struct server *server;
@@ -33,10 +41,11 @@ struct loop {
 	struct handoff *handoff; /* NULL: this worker is unified */
 	struct record *record;	 /* NULL: not recording */
 	struct live live;
-	uint64_t committed; /* number of the last committed step */
-	/* draws[s % ENGINE_STEPS_OUT]: the number of draws of step s, until that step is committed */
-	uint32_t draws[ENGINE_STEPS_OUT];
-	uint32_t n_out; /* steps that are planned and not yet committed */
+	struct prefill_pace pace;
+	uint64_t committed;			  /* number of the last committed step */
+	uint64_t ended_ns;			  /* when that step had ended */
+	struct loop_step steps[ENGINE_STEPS_OUT]; /* step s is steps[s % ENGINE_STEPS_OUT] */
+	uint32_t n_out;				  /* steps that are planned and not yet committed */
 	struct metrics_steps published;
 	struct draw_result *results;	/* [max_num_seqs + max_batched_tokens] */
 	struct scheduler_event *events; /* [2 max_num_seqs] */
@@ -112,26 +121,48 @@ static void deliver_events(struct loop *l, uint32_t n) ON(role_engine)
 /* Plans a step and queues it on the device. False: there is nothing that can run now, so no step was planned. */
 static bool begin_step(struct loop *l) ON(role_engine)
 {
-	const struct plan *plan = scheduler_plan(l->scheduler);
+	const struct plan *plan;
+	uint32_t n_decode_rows;
 	struct err e = {0};
 
+	if (l->pace.limit_s > 0) {
+		record_pace(l->record, prefill_pace_tokens(&l->pace));
+		scheduler_pace(l->scheduler, prefill_pace_tokens(&l->pace));
+	}
+	plan = scheduler_plan(l->scheduler);
 	record_plan(l->record, plan);
 	if (!plan)
 		return false;
-	l->draws[plan->step % ENGINE_STEPS_OUT] = plan->n_draws;
+	n_decode_rows = plan->n_rows - plan->n_prefill_rows;
+	l->steps[plan->step % ENGINE_STEPS_OUT] =
+		(struct loop_step){.n_draws = plan->n_draws,
+				   .n_prompt_tokens = plan->n_prefill_tokens,
+				   .n_decode_rows = n_decode_rows,
+				   .begun_ns = clock_now_ns()};
 	live_planned(&l->live, plan->step);
 	/* A decode row has one token. */
 	metrics_observe(&l->server->metrics, METRICS_STEP_TOKENS,
-			plan->n_prefill_tokens + plan->n_rows - plan->n_prefill_rows);
+			plan->n_prefill_tokens + n_decode_rows);
 	l->n_out++;
 	if (engine_submit(l->engine, plan, &e) < 0)
 		lose_device(l, &e);
 	return true;
 }
 
+/* Notes how long a step took that has just ended. It began when it was queued, or when the step before it ended. */
+static void measure_step(struct loop *l, const struct loop_step *t) ON(role_engine)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	prefill_pace_note(&l->pace, t->n_prompt_tokens, t->n_decode_rows,
+			  (double)(now_ns - MAX(l->ended_ns, t->begun_ns)) / 1e9);
+	l->ended_ns = now_ns;
+}
+
 /* Waits for the oldest step that is out, commits it, and hands out its tokens. */
 static void end_step(struct loop *l) ON(role_engine)
 {
+	const struct loop_step *t;
 	struct err e = {0};
 
 	if (engine_wait(l->engine, l->results, &e) < 0) {
@@ -139,7 +170,9 @@ static void end_step(struct loop *l) ON(role_engine)
 		return;
 	}
 	l->n_out--;
-	record_commit(l->record, l->results, l->draws[++l->committed % ENGINE_STEPS_OUT]);
+	t = &l->steps[++l->committed % ENGINE_STEPS_OUT];
+	measure_step(l, t);
+	record_commit(l->record, l->results, t->n_draws);
 	deliver_events(l, scheduler_commit(l->scheduler, l->results, l->events));
 }
 
@@ -272,6 +305,7 @@ static int open_scheduler(struct loop *l, struct err *e) ON(role_engine)
 	l->live.touched = calloc(config.max_seqs, sizeof(struct call *));
 	if (!l->results || !l->events || !l->live.touched)
 		return err_no_memory(e);
+	l->pace.limit_s = (double)s->options.max_prefill_ms / 1e3;
 	r = scheduler_new(&config, &l->scheduler, e);
 	if (r == 0 && s->options.record)
 		r = record_open(s->options.record, &config, &l->record, e);

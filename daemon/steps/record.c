@@ -16,6 +16,7 @@
 struct record {
 	FILE *f; /* NULL: stopped */
 	uint64_t begin_ns;
+	uint32_t pace; /* of the last line with one; 0: there is none */
 };
 
 static bool is_recording(const struct record *r)
@@ -172,6 +173,14 @@ void record_receive_failed(struct record *r, uint64_t id, bool again)
 void record_shipped(struct record *r, uint64_t id)
 {
 	end_line(r, "{\"shipped\":%" PRIu64 "}", id);
+}
+
+void record_pace(struct record *r, uint32_t n_tokens)
+{
+	if (!r || r->pace == n_tokens)
+		return;
+	r->pace = n_tokens;
+	end_line(r, "{\"pace\":%" PRIu32 "}", n_tokens);
 }
 
 void record_flush(struct record *r)

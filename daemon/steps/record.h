@@ -7,6 +7,7 @@
  *     {"submit":1,"at":0.250000,"prompt":[...],...}
  *     {"plan":"9f86d081884c7d65"}    the plan's hash; null: there was nothing to run
  *     {"commit":[17,4]}              the tokens that were drawn
+ *     {"pace":512}                   prompt tokens of a step in which sequences decode, when it changes
  *     {"abort":1}   {"finish":1,"choice":0}   {"fail":true}   {"flush":true}
  *     {"received":1,"tokens":[17]}   {"receive_failed":1,"again":0}   {"shipped":1}
  *
@@ -48,6 +49,7 @@ void record_close(struct record *r);
 /* Each of these functions writes one line, or does nothing if r is NULL or recording has stopped. */
 void record_submit(struct record *r, uint64_t id, const struct scheduler_request *q);
 void record_plan(struct record *r, const struct plan *p);
+void record_pace(struct record *r, uint32_t n_tokens);
 void record_commit(struct record *r, const struct draw_result *results, uint32_t n);
 void record_abort(struct record *r, uint64_t id);
 void record_finish(struct record *r, uint64_t id, uint32_t choice);

@@ -31,8 +31,9 @@ struct worker {
 	struct attempt *attempts; /* of a prefill worker: the prompts that it was sent */
 	struct gossip *gossip;	  /* of a prefill worker: the keys of pages that it has cached */
 	uint64_t *told; /* [n_decode] place of the next key to tell each decode worker (gossip.h) */
-	uint32_t n_draws[2]; /* [n_out] of the plans that are not committed, oldest first */
+	struct sim_step out[2]; /* [n_out] the plans that are not committed, oldest first */
 	uint32_t n_out;
+	struct prefill_pace pace;
 	uint64_t steps;
 	double device_free, busy_s;
 	double sends_from, receives_from; /* times from which its link is free */
@@ -251,19 +252,19 @@ static int plan(struct fleet *f, uint32_t number)
 	int r = 0;
 
 	while (r == 0 && planned && w->n_out < f->config->max_plans_out) {
-		const struct plan *p = scheduler_plan(w->s);
+		struct sim_step *step = &w->out[w->n_out];
+		const struct plan *p = sim_plan(w->s, &w->pace, f->cost, step);
 		struct scheduler_prepare prepare;
 
 		planned = p;
 		if (p) {
-			double begin = MAX(w->device_free, f->now),
-			       seconds = sim_step_seconds(f->cost, p);
+			double begin = MAX(w->device_free, f->now);
 
-			w->device_free = begin + seconds;
-			w->busy_s += seconds;
+			w->device_free = begin + step->seconds;
+			w->busy_s += step->seconds;
 			w->computed_tokens += p->n_prefill_tokens;
 			w->steps++;
-			w->n_draws[w->n_out++] = p->n_draws;
+			w->n_out++;
 			ship(f, w, p, begin, w->device_free);
 			r = add_event(f, (struct event){.at = w->device_free,
 							.type = EVENT_STEP,
@@ -297,13 +298,15 @@ static int step_ended(struct fleet *f, uint32_t number)
 {
 	struct worker *w = &f->workers[number];
 	uint64_t step = w->steps - w->n_out;
+	struct sim_step *out = w->out;
 	uint32_t n;
 	int r = 0;
 
-	for (uint32_t i = 0; i < w->n_draws[0]; i++)
+	prefill_pace_note(&w->pace, out->n_prompt_tokens, out->n_decode_rows, out->seconds);
+	for (uint32_t i = 0; i < out->n_draws; i++)
 		f->draws[i].token = workload_token((uint64_t)number << 40 | step, i);
 	n = scheduler_commit(w->s, f->draws, f->answers);
-	w->n_draws[0] = w->n_draws[1];
+	out[0] = out[1];
 	w->n_out--;
 	for (uint32_t i = 0; i < n && r == 0; i++) {
 		struct attempt *a;
@@ -446,6 +449,7 @@ static int open_worker(struct fleet *f, uint32_t number)
 	struct worker *w = &f->workers[number];
 	int r = scheduler_new(f->config, &w->s, f->e);
 
+	w->pace.limit_s = f->cost->max_prefill_s;
 	if (r < 0 || !f->o->n_prefill)
 		return r;
 	if (number < f->o->n_decode)

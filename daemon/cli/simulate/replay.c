@@ -202,6 +202,10 @@ static int replay_line(struct replay *p, const json_t *line, struct err *e)
 		return plan(p, v, e);
 	if ((v = json_object_get(line, "commit")))
 		return commit(p, v, e);
+	if (json_object_get(line, "pace")) {
+		scheduler_pace(p->s, (uint32_t)number(line, "pace"));
+		return 0;
+	}
 	if (json_object_get(line, "abort")) {
 		scheduler_abort(p->s, number(line, "abort"));
 		return 0;

@@ -13,11 +13,12 @@ struct sim {
 	struct sim_result *result;
 	struct draw_result *draws; /* [max_seqs] */
 	struct scheduler_event *events;
-	/* Plans that are out, oldest first: the number of draws, and the time when the device has ended the step. */
+	/* Plans that are out, oldest first. end: when the device has ended the step. */
 	struct {
-		uint32_t n_draws;
+		struct sim_step step;
 		double end;
 	} out[2];
+	struct prefill_pace pace;
 	uint32_t n_out;
 	double now, device_free;
 	uint64_t in_flight;
@@ -88,13 +89,28 @@ static int submit_next(struct sim *m, struct err *e)
 	return r == -ENOMEM ? r : 0; /* a request that can never run is counted and skipped */
 }
 
-double sim_step_seconds(const struct cost_model *c, const struct plan *p)
+static double step_seconds(const struct cost_model *c, const struct plan *p)
 {
 	double s = c->step_s + c->prefill_token_s * p->n_prefill_tokens;
 
 	for (uint32_t i = p->n_prefill_rows; i < p->n_rows; i++)
 		s += c->decode_row_s + c->kv_token_s * p->rows[i].start;
 	return s;
+}
+
+const struct plan *sim_plan(struct scheduler *s, const struct prefill_pace *pace,
+			    const struct cost_model *c, struct sim_step *ret)
+{
+	const struct plan *p;
+
+	scheduler_pace(s, prefill_pace_tokens(pace));
+	p = scheduler_plan(s);
+	if (p)
+		*ret = (struct sim_step){.n_draws = p->n_draws,
+					 .n_prompt_tokens = p->n_prefill_tokens,
+					 .n_decode_rows = p->n_rows - p->n_prefill_rows,
+					 .seconds = step_seconds(c, p)};
+	return p;
 }
 
 static int note_plan(struct sim *m, const struct plan *p, double us)
@@ -119,17 +135,17 @@ static int note_plan(struct sim *m, const struct plan *p, double us)
 static int plan_step(struct sim *m, bool *planned)
 {
 	double begin = thread_us(), seconds;
-	const struct plan *p = scheduler_plan(m->s);
+	struct sim_step *step = &m->out[m->n_out].step;
+	const struct plan *p = sim_plan(m->s, &m->pace, m->cost, step);
 
 	begin = thread_us() - begin;
 	*planned = p;
 	if (!p)
 		return 0;
-	seconds = sim_step_seconds(m->cost, p);
+	seconds = step->seconds;
 	/* The step's tokens are made up when the step is committed (workload_token), so only its number of draws and
 	 * the time of its end are kept. */
 	m->device_free = MAX(m->device_free, m->now) + seconds;
-	m->out[m->n_out].n_draws = p->n_draws;
 	m->out[m->n_out++].end = m->device_free;
 	if (note_plan(m, p, begin) < 0 || samples_add(&m->result->step_s, seconds) < 0)
 		return -ENOMEM;
@@ -155,9 +171,11 @@ static int commit_oldest(struct sim *m)
 	double begin;
 	uint32_t n;
 	uint64_t step = m->result->steps - m->n_out;
+	const struct sim_step *done = &m->out[0].step;
 
 	m->now = MAX(m->now, m->out[0].end);
-	for (uint32_t i = 0; i < m->out[0].n_draws; i++)
+	prefill_pace_note(&m->pace, done->n_prompt_tokens, done->n_decode_rows, done->seconds);
+	for (uint32_t i = 0; i < done->n_draws; i++)
 		m->draws[i] = (struct draw_result){.token = workload_token(step, i)};
 	begin = thread_us();
 	n = scheduler_commit(m->s, m->draws, m->events);
@@ -198,7 +216,7 @@ static int run_steps(struct sim *m, uint32_t plans_out, struct err *e)
 int sim_run(struct workload *w, const struct scheduler_config *config,
 	    const struct cost_model *cost, struct sim_result *ret, struct err *e)
 {
-	struct sim m = {.w = w, .cost = cost, .result = ret};
+	struct sim m = {.w = w, .cost = cost, .result = ret, .pace.limit_s = cost->max_prefill_s};
 	int r = scheduler_new(config, &m.s, e);
 
 	*ret = (struct sim_result){0};

@@ -4,12 +4,14 @@
 
 #include "daemon/cli/samples.h"
 #include "daemon/cli/simulate/workload.h"
+#include "scheduler/prefill_pace.h"
 #include "scheduler/scheduler.h"
 
 /* A step takes step_s seconds, and besides prefill_token_s for each prompt token, decode_row_s for each decoding row,
  * and kv_token_s for each KV token that a decoding row reads. */
 struct cost_model {
 	double step_s, prefill_token_s, decode_row_s, kv_token_s;
+	double max_prefill_s; /* no cost: the limit of each worker (struct prefill_pace); 0: none */
 };
 
 /* A request that a scheduler has. Its events point to it (`user`). */
@@ -48,7 +50,16 @@ struct sim_result {
 	size_t plans_room;
 };
 
-double sim_step_seconds(const struct cost_model *c, const struct plan *p);
+/* A step of a simulated device. */
+struct sim_step {
+	uint32_t n_draws, n_prompt_tokens, n_decode_rows;
+	double seconds;
+};
+
+/* Makes the next plan of a scheduler, at the pace of its worker, and fills *ret with the step that runs it. NULL: there
+ * is nothing to run. */
+const struct plan *sim_plan(struct scheduler *s, const struct prefill_pace *pace,
+			    const struct cost_model *c, struct sim_step *ret);
 
 /* Runs the workload to its end. -ENOMEM; -EINVAL: a scheduler cannot have this configuration. */
 int sim_run(struct workload *w, const struct scheduler_config *config,

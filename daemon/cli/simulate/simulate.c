@@ -22,7 +22,7 @@ struct simulate_options {
 	const char *trace, *replay, *model, *svg;
 	bool compare;
 	double cache_memory, page_bytes, slot_bytes;
-	double page_size, max_seqs, max_batched_tokens, plans_out;
+	double page_size, max_seqs, max_batched_tokens, max_prefill_ms, plans_out;
 	double step_us, prefill_us, row_us, kv_us;
 	double sessions, users, system, first, turn, output, min_turns, max_turns, think, seed;
 	double prefill_workers, decode_workers, link, fabric, message_us, windows, min_tokens,
@@ -55,6 +55,8 @@ static const struct option_def table[] = {
 	N("page-size", page_size, 1, 65536, 64, "tokens a page"),
 	N("max-num-seqs", max_seqs, 1, 65536, 256, "sequences at the same time"),
 	N("max-batched-tokens", max_batched_tokens, 1, 1e6, 8192, "prompt tokens a step"),
+	N("max-prefill-ms", max_prefill_ms, 0, 60000, 0,
+	  "milliseconds that a step computes prompts for, while answers run; 0: no limit"),
 	N("plans-out", plans_out, 1, 2, 2,
 	  "steps planned before their predecessor has ended: 1 or 2"),
 	N("step-us", step_us, 0, 1e9, 3000, "cost: a step"),
@@ -241,6 +243,7 @@ static int open_setup(const struct simulate_options *o, double memory, struct se
 		.prefill_token_s = o->prefill_us * 1e-6,
 		.decode_row_s = o->row_us * 1e-6,
 		.kv_token_s = o->kv_us * 1e-6,
+		.max_prefill_s = o->max_prefill_ms * 1e-3,
 	};
 	return 0;
 }
