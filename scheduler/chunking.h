@@ -5,7 +5,11 @@
  * the engine both are multiples of CHUNK_TOKENS. So every window begins at an absolute multiple of CHUNK_TOKENS, the
  * same chunks are computed whatever the budget was, and a page is whole before another request can share it. A window
  * that does not reach the end of the prompt has a multiple of align as its length, and leaves the rest of the budget
- * unused. */
+ * unused.
+ *
+ * A span is the window that the whole prefill budget gives. If sequences can decode, scheduler_pace may make the
+ * windows smaller; then a span has several windows, and the last one ends with it. States are chosen for a span, so
+ * that small windows leave no more of them than a large one. */
 #pragma once
 
 #include "scheduler/request.h"
@@ -14,10 +18,7 @@
  * too small; never with a budget of `align` or more. */
 uint32_t chunking_window(uint32_t align, uint32_t start, uint32_t n_prompt, uint32_t budget);
 
-/* A span is the window that the whole prefill budget gives. While sequences decode, scheduler_pace may make the windows
- * smaller; then a span has several windows. States are chosen for a span, so that their places do not depend on the pace.
- *
- * A state to keep, behind the first n_tokens tokens of the prompt. */
+/* A state to keep, behind the first n_tokens tokens of the prompt. */
 struct kept_state {
 	uint32_t n_tokens;
 	enum prefix_checkpoint kind;

@@ -140,20 +140,21 @@ static void add_score(struct plan_builder *b, struct request *r)
 	p->n_scored_tokens += n;
 }
 
-/* Begins a new span of r with the window of n_tokens that is planned next. A window that is smaller because of the pace
- * goes on with its span, or begins one of the size that it would have without. */
-static void begin_span(const struct plan_builder *b, struct request *r, uint32_t n_tokens)
+/* Returns the number of tokens of the next window of r's prompt, and sets its span (chunking.h). A window that is
+ * smaller because of the pace is a part of a span as large as the window would be without. 0: the budget is too
+ * small. */
+static uint32_t next_window(const struct plan_builder *b, struct request *r, uint32_t budget)
 {
 	const struct scheduler *s = b->s;
-	uint32_t start = r->trunk->n_planned;
+	uint32_t start = r->trunk->n_planned, n;
 
-	if (b->paced && start < r->span_end)
-		return;
-	if (b->paced)
-		n_tokens = chunking_window(s->align, start, r->ask.n_prompt,
-					   s->config.max_prefill_tokens);
-	r->span_start = start;
-	r->span_end = start + n_tokens;
+	if (!b->paced || start >= r->span_end) {
+		n = b->paced ? s->config.max_prefill_tokens : budget;
+		n = chunking_window(s->align, start, r->ask.n_prompt, n);
+		r->span_start = start;
+		r->span_end = start + n;
+	}
+	return chunking_window(s->align, start, r->span_end, budget);
 }
 
 /* Adds the next window of a prompt. With the prompt's last window every living choice draws its first token, unless it
@@ -161,7 +162,6 @@ static void begin_span(const struct plan_builder *b, struct request *r, uint32_t
 static void add_window(struct plan_builder *b, struct request *r, uint32_t n_tokens)
 {
 	r->window_start = r->trunk->n_planned;
-	begin_span(b, r, n_tokens);
 	add_row(b, r->trunk, r->ask.prompt + r->trunk->n_planned, n_tokens, false);
 	b->t->plan.n_prefill_rows++;
 	b->t->plan.n_prefill_tokens += n_tokens;
@@ -207,6 +207,21 @@ static bool admit_first(struct plan_builder *b, struct request *r, bool *admitte
 	return *admitted;
 }
 
+/* Makes waiting requests followers of the prompt that is begun and not planned to its end, as far as they are next and
+ * can be. With the whole budget they would be looked at when the prompt's span is planned. */
+static void follow_head(struct plan_builder *b)
+{
+	struct request *r;
+	struct prefix_match m;
+
+	while (b->n_following < FOLLOWING_MAX && (r = fairness_first(b->s)) && !request_scores(r)) {
+		admission_match(b->s, r, &m);
+		if (handoff_wanted(b->s, r, &m) || !sharing_follow(b->s, r, &m))
+			return;
+		b->n_following++;
+	}
+}
+
 static void plan_prefills(struct plan_builder *b)
 {
 	struct scheduler *s = b->s;
@@ -235,14 +250,17 @@ static void plan_prefills(struct plan_builder *b)
 				continue;
 			}
 		}
-		n_tokens = chunking_window(s->align, r->trunk->n_planned, r->ask.n_prompt, budget);
+		n_tokens = next_window(b, r, budget);
 		s->head = r;
 		if (!n_tokens || request_reserve_first_draws(r) < 0)
 			return;
 		add_window(b, r, n_tokens);
 		budget -= n_tokens;
-		if (r->trunk && r->trunk->n_planned < r->ask.n_prompt)
+		if (r->trunk && r->trunk->n_planned < r->ask.n_prompt) {
+			if (b->paced)
+				follow_head(b);
 			return;
+		}
 		s->head = NULL;
 	}
 }
@@ -283,11 +301,13 @@ static void prefetch_sequence(const struct list *node)
 	__builtin_prefetch(next + 128);
 }
 
-/* Gives each sequence that may get a decode row a page for its next token, if it has none and one can be had. */
+/* Gives each sequence that may get a decode row a page for its next token, if it has none and one can be had. If there
+ * is such a sequence, the pace limits the prefill budget. */
 static void grow_sequences(struct plan_builder *b)
 {
 	list_for_each (q, &b->s->decoding, struct sequence, node) {
 		prefetch_sequence(&q->node);
+		b->paced |= can_decode(b, q);
 		/* Before the fork every choice still has the pages of its admission, which are enough. */
 		if (can_decode(b, q) && !q->request->trunk && !admission_has_page(b->s, q) &&
 		    !admission_grow(b->s, q))
@@ -354,7 +374,7 @@ static void add_snapshot(struct plan_row *row, struct step_row *more, const stru
 }
 
 /* Keeps states of a prefill row, as long as there are slots: the most valuable ones of the row's span that lie in the
- * row, and the state at the end of the span. So the pace changes neither the number of checkpoints nor their places. */
+ * row, and the state at the end of the span. So small windows leave no more checkpoints than a large one. */
 static void keep_window_states(struct plan_builder *b, uint32_t i)
 {
 	const struct scheduler_config *c = &b->s->config;
@@ -421,8 +441,8 @@ static bool try_build(struct scheduler *s)
 		.page_copies = t->page_copies,
 		.state_copies = t->state_copies,
 	};
-	b.paced = !list_empty(&s->decoding) && s->pace < s->config.max_prefill_tokens;
 	grow_sequences(&b);
+	b.paced &= s->pace < s->config.max_prefill_tokens;
 	plan_prefills(&b);
 	plan_receives(&b);
 	plan_decodes(&b);

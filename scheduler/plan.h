@@ -66,8 +66,8 @@ struct plan_row {
 	uint32_t n_snapshots;
 	struct plan_snapshot snapshots[SNAPSHOTS_MAX]; /* prefill rows only; by rising n_tokens */
 	bool decode;
-	/* The cache keeps state_dst as a checkpoint, so the sequence's next row has another one. The engine need not
-	 * know. */
+	/* The cache keeps state_dst as a checkpoint, so the sequence's next row writes another slot. The engine need
+	 * not know. */
 	bool leaves_state;
 };
 

@@ -33,14 +33,15 @@ void prefill_pace_note(struct prefill_pace *p, uint32_t n_prompt_tokens, uint32_
 	}
 	if (n_decode_rows)
 		seconds -= median(&p->decode_s);
-	add(&p->token_s, MAX(seconds, 0.0) / n_prompt_tokens);
+	if (seconds > 0)
+		add(&p->token_s, seconds / n_prompt_tokens);
 }
 
 uint32_t prefill_pace_tokens(const struct prefill_pace *p)
 {
 	double token_s = median(&p->token_s), tokens;
 
-	if (p->limit_s <= 0 || token_s <= 0)
+	if (p->limit_s <= 0 || !p->token_s.n)
 		return UINT32_MAX;
 	tokens = p->limit_s / token_s;
 	return tokens < UINT32_MAX ? (uint32_t)tokens : UINT32_MAX;

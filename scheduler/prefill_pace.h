@@ -1,12 +1,14 @@
-/* How many prompt tokens a step may have while sequences decode, so that the prompts delay every answer by at most a
+/* How many prompt tokens a step may have while sequences decode, so that the prompts delay every answer by about a
  * given time in each step. A device computes a step's prompt tokens at a speed that is not known before, and that
  * changes with their number. So the time of a step is measured, and what the last such steps took for a token decides
  * how many tokens the next one gets. This is the token budget of Sarathi-Serve (Agrawal et al., OSDI 2024, section
  * 4.2), found while the daemon runs instead of before.
  *
- * A step with prompt tokens takes longer than one without by the time of its prompt tokens. Of each of the two kinds the
- * median of the last PREFILL_PACE_STEPS steps counts, because a single step may be very slow: kernels are compiled, or
- * another process has the processor.
+ * A step with prompt tokens takes longer than one without by the time of its prompt tokens. Of each of the two kinds
+ * the median of the last PREFILL_PACE_STEPS steps counts, because a single step may be very slow: kernels are compiled,
+ * or another process has the processor. While prompts wait all the time, no step is without prompt tokens. What such a
+ * step takes is then known of an earlier batch of sequences only. If that is more than the whole of a later step, the
+ * later step says nothing.
  *
  * Pure: times are arguments. One thread. */
 #pragma once

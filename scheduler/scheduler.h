@@ -12,16 +12,17 @@
  * yet (plan_row.token_draw). Plans are committed in their order.
  *
  * A step has prefill rows first, then at most one row for each decoding sequence (a mixed batch). A sequence without a
- * page for its next token pauses: it has no row. The prefill budget counts prompt tokens only. It is max_prefill_tokens,
- * or what scheduler_pace said while sequences decode. Of the prompts computed here at most one at a time is begun and not
- * planned to its end. A second prompt begins in the same step only if the first one is planned to its end and leaves
- * some of the budget. Requests wait in the order of (priority, submission), but while others wait no owner gets more
- * than half of the seats (see fairness.h).
+ * page for its next token pauses: it has no row. The prefill budget counts prompt tokens only. It is
+ * max_prefill_tokens, or the limit of scheduler_pace if a sequence can decode. Of the prompts computed here at most one
+ * at a time is begun and not planned to its end. A second prompt begins in the same step only if the first one is
+ * planned to its end and leaves some of the budget. Requests wait in the order of (priority, submission), but while
+ * others wait no owner gets more than half of the seats (see fairness.h).
  *
  * Prefix cache. Admission looks up where a prompt can be resumed, and the request begins there if the memory allows it.
  * At each commit the whole pages that were computed are handed to the cache. So are some states, as checkpoints, as
- * long as there are slots (inside a window at most SNAPSHOTS_MAX). Checkpoints lie at multiples of state_tokens:
- *     - at the end of a window, and at the last multiple before the prompt's last token
+ * long as there are slots (inside a span at most SNAPSHOTS_MAX; chunking.h). Checkpoints lie at multiples of
+ * state_tokens:
+ *     - at the end of a span, and at the last multiple before the prompt's last token
  *     - at boundaries that the request names (the ends of turns), rounded down
  *     - where the prompt parts from the cached prefixes, or from the prompt of a follower, rounded down
  *     - at each multiple that a sequence reaches while decoding, unless refuse_decoded. The sequence then gives its
@@ -233,9 +234,9 @@ void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice);
  * abort, a loaded item or a received prompt). Not to be called while max_plans_out plans are out. */
 const struct plan *scheduler_plan(struct scheduler *s);
 
-/* Limits the prefill budget of the plans that are made from now on while a sequence decodes. n_tokens: the limit
- * (prefill_pace.h). A limit below the least budget (scheduler_config.max_prefill_tokens) counts as the least, and one above the
- * configured budget as that budget, as it is at first. */
+/* Limits the prefill budget of the plans that are made from now on and in which a sequence can decode. n_tokens: the
+ * limit (prefill_pace.h). A limit below the least budget (scheduler_config.max_prefill_tokens) counts as the least, and
+ * one above the configured budget as that budget, as it is at first. */
 void scheduler_pace(struct scheduler *s, uint32_t n_tokens);
 
 /* Commits the oldest plan that is out, which has run with these results [n_draws + n_scored_tokens of the plan]. Writes

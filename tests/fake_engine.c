@@ -10,7 +10,7 @@
  * device's queue. A row's state must have the history of its pages, so a slot that is written too early or read too
  * late shows as a wrong state.
  *
- * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays of a step and of engine_open), FAKE_SLOW (a file: while it exists
+ * Environment: FAKE_STEP_US, FAKE_TOKEN_US, FAKE_LOAD_MS (delays of a step, of a prompt token and of engine_open), FAKE_SLOW (a file: while it exists
  * steps take ten times as long), FAKE_PAGES (size of the KV pool), FAKE_SLOTS (of the state pool), FAKE_FAIL_STEP (that
  * step, counted from 1, and all later ones fail as if the device were lost), FAKE_LOAD_FAILS (if set, engine_open
  * fails), FAKE_FAIL_PIECES (that copy of pieces, counted from 1, fails, and so does every later step), FAKE_NAN_SEED (a
@@ -44,7 +44,7 @@ struct engine {
 	struct fake_device *device;
 	struct golden *goldens;
 	size_t n_goldens;
-	uint64_t fail_step, step_us, fail_pieces, n_pieces_calls, nan_seed, nan_score;
+	uint64_t fail_step, step_us, token_us, fail_pieces, n_pieces_calls, nan_seed, nan_score;
 	bool pieces_failed;
 	const char *slow;
 	/* plans that are out, oldest at head % ENGINE_STEPS_OUT */
@@ -193,6 +193,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	g->nan_seed = setting("FAKE_NAN_SEED", 0);
 	g->nan_score = setting("FAKE_NAN_SCORE", 0);
 	g->step_us = setting("FAKE_STEP_US", 0);
+	g->token_us = setting("FAKE_TOKEN_US", 0);
 	g->slow = getenv("FAKE_SLOW");
 	load_goldens(g, o->model_dir);
 	*ret = g;
@@ -386,8 +387,8 @@ int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
 		begin = before > now ? before : now;
 	}
 	g->counters.steps++;
-	step->done_ns =
-		begin + g->step_us * 1000 * (g->slow && access(g->slow, F_OK) == 0 ? 10 : 1);
+	step->done_ns = begin + (g->step_us + g->token_us * plan->n_prefill_tokens) * 1000 *
+					(g->slow && access(g->slow, F_OK) == 0 ? 10 : 1);
 	step->n_results = plan->n_draws + plan->n_scored_tokens;
 	/* The daemon must not use what is computed behind a failed copy. */
 	step->fails = g->pieces_failed || (g->fail_step && g->counters.steps >= g->fail_step);

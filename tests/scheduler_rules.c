@@ -236,28 +236,42 @@ static void add_ship(const struct rules *r, struct rule_request *q, struct rule_
 	}
 }
 
-/* The prefill budget of a plan, which is smaller while a sequence decodes. */
-static uint32_t budget_of(const struct rules *r)
+static bool can_decode(const struct rule_request *q, const struct rule_choice *c, uint64_t number);
+
+/* The prefill budget of a plan, which is smaller if a sequence can decode. */
+static uint32_t budget_of(struct rules *r, uint64_t number)
 {
 	uint32_t most = r->config.max_prefill_tokens,
 		 least = MAX(r->config.page_tokens, r->config.state_tokens);
 
 	if (!r->pace)
 		return most;
-	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
-		for (uint32_t k = 0; k < r->requests[i].r.n_choices; k++) {
-			const struct rule_choice *c = &r->requests[i].choices[k];
-
-			if (r->requests[i].used && c->held && !c->ended && c->order)
+	each_request (q, r) {
+		each_choice (c, q)
+			if (can_decode(q, c, number))
 				return MIN(most, MAX(least, r->pace));
-		}
+	}
 	return most;
+}
+
+/* The requests that are next and can follow the head's prompt do so. */
+static void follow_head(struct rules *r, uint64_t number)
+{
+	struct rule_request *q;
+	struct mirror_end end;
+	uint32_t misses;
+
+	while ((q = first_waiting(r))) {
+		end = rules_look_up(r, q, &misses);
+		if (rules_wants_handoff(r, q, &end) || !rules_follow(r, q, &end, number))
+			return;
+	}
 }
 
 /* Adds windows of prompts, and admits their requests. Returns true if a request was refused for want of room. */
 static bool add_prefills(struct rules *r, uint64_t number, bool paused)
 {
-	uint32_t budget = budget_of(r);
+	uint32_t budget = budget_of(r, number);
 	bool paced = budget < r->config.max_prefill_tokens;
 
 	while (budget) {
@@ -295,25 +309,16 @@ static bool add_prefills(struct rules *r, uint64_t number, bool paused)
 		}
 		q = &r->requests[r->head];
 		t = &q->choices[q->trunk];
-		left = q->r.n_prompt - t->n_planned;
-		n = 0;
-		if (left <= budget)
-			n = left;
-		else
-			while (n + r->align <= budget)
-				n += r->align;
+		if (!paced || t->n_planned >= q->span_end) {
+			left = q->r.n_prompt - t->n_planned;
+			n = paced ? r->config.max_prefill_tokens : budget;
+			q->span_start = t->n_planned;
+			q->span_end = t->n_planned + (left <= n ? left : n / r->align * r->align);
+		}
+		left = q->span_end - t->n_planned;
+		n = left <= budget ? left : budget / r->align * r->align;
 		if (!n)
 			return false;
-		if (!paced) {
-			q->span_start = t->n_planned;
-			q->span_end = t->n_planned + n;
-		} else if (t->n_planned >= q->span_end) {
-			q->span_start = q->span_end = t->n_planned;
-			if (left <= r->config.max_prefill_tokens)
-				q->span_end += left;
-			else
-				q->span_end += r->config.max_prefill_tokens / r->align * r->align;
-		}
 		row = add_row(r, q, t, number, n, false);
 		budget -= n;
 		if (q->r.prompt_logprobs && q->n_scored < q->r.n_prompt) {
@@ -324,6 +329,8 @@ static bool add_prefills(struct rules *r, uint64_t number, bool paused)
 			add_ship(r, q, row);
 		if (t->n_planned < q->r.n_prompt) {
 			r->cut_prompts++;
+			if (paced)
+				follow_head(r, number);
 			return false;
 		}
 		each_choice (c, q) {

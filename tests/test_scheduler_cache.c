@@ -137,6 +137,28 @@ TEST(pace)
 	scheduler_pace(w->s, 10);
 	ok(!leaves(w, "p0+10 @13!") && leaves(w, "u10+10^18! @14!"),
 	   "the next prompt at another pace");
+
+	/* A span of 12 in windows of 8: its last window ends with it. */
+	c.max_prefill_tokens = 12;
+	w = world_new(&c);
+	world_submit(w, "zzyyxx", 20);
+	step_is(w, 1, "z0+6^4!", "one that decodes");
+	scheduler_pace(w->s, 8);
+	world_submit(w, "aabbccddeeffgg", 1);
+	ok(!leaves(w, "a0+8 @6!") && leaves(w, "e8+4 @7!"),
+	   "a window does not cross the end of its span");
+	ok(leaves(w, "g12+2! @8!"), "the next span is the rest");
+
+	/* Two prompts part at 12; the second one comes while the first window of the first one is planned. */
+	world_submit(w, "mmnnooppqqrrssttu", 1);
+	world_submit(w, "mmnnooppqqrrvv", 1);
+	ok(!leaves(w, "m0+8 @9!"), "the first of two that share a beginning");
+	is_int(world_stats(w).shared_waits, 1,
+	       "the second one waits for it, though the pace has cut its prompt");
+	ok(leaves(w, "q8+4 @10!"), "the state is kept where they part");
+	plan_is(w, "s12+5^16! v12+2! @11!", "both go on behind it");
+	world_commit(w, 1);
+	is_int(world_stats(w).cached_tokens, 12, "what they share was computed once");
 }
 
 /* A prompt of p has the answer q, r, s, ... */

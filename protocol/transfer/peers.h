@@ -16,7 +16,8 @@
  * Load estimates the prompt tokens that a peer still has to compute. It is the sum of our own prompts' tokens and of
  * those of other decode workers' prompts. Of our own prompts the cached pages do not count. The others' tokens follow
  * from a PONG: its queued_tokens, less those of our own prompts that were sent before the PING that it answers, because
- * the PONG counts each of these in full until its delivery ends.
+ * the PONG counts each of these in full until its last STATUS is sent. A prompt that ends here while the PONG is on its
+ * way counts as another worker's until the next PONG.
  *
  * Speed is the number of prompt tokens that a peer has computed for this worker, divided by the time that it took. From
  * speed and load follows how long a prompt may take that is sent there (peers_patience). A peer that is Registered may
@@ -82,10 +83,9 @@ struct peer_info {
 
 /* A prompt that was sent to a peer, from peers_sent to peers_done. */
 struct peers_prompt {
-	uint64_t
-		n_tokens; /* tokens that the peer has to compute, if it has cached what it is thought to have */
-	uint64_t
-		n_asked; /* tokens that the peer counts in queued_tokens: n_tokens - n_have of PREPARE */
+	/* tokens that the peer has to compute, if it has cached what it is thought to have */
+	uint64_t n_tokens;
+	uint64_t n_asked;  /* tokens that the peer counts in queued_tokens (struct wire_pong) */
 	uint64_t sequence; /* set by peers_sent: sequence of the last PING before the prompt */
 };
 

@@ -137,7 +137,7 @@ for name, args, want in (
 record = place("record", "somebody's\n")
 os.chmod(record, 0o644)
 s = Server("--record", record, "--max-num-seqs", "6", "--max-batched-tokens", "256", "--max-model-len", "1024",
-           "--max-prefill-ms", "1", env={"FAKE_PAGES": "22", "FAKE_SLOTS": "24", "FAKE_STEP_US": "100"})
+           "--max-prefill-ms", "1", env={"FAKE_PAGES": "22", "FAKE_SLOTS": "24", "FAKE_STEP_US": "100", "FAKE_TOKEN_US": "10"})
 failures = []
 
 
@@ -203,6 +203,8 @@ same(os.stat(record).st_mode & 0o777, 0o600, "the record is its owner's alone")
 with open(record) as f:
     lines = f.read().splitlines()
 kinds = {kind for line in lines for kind in json.loads(line)}
+paces = [json.loads(line).get("pace", 0) for line in lines]
+ok(any(0 < pace < 256 for pace in paces), "a pace that is below the budget, of a step's time", paces[:20])
 ok(kinds >= {"submit", "plan", "commit", "abort", "flush", "pace"}, "has calls of every kind", kinds)
 c = simulate("--replay", record)
 ok(m['prefix_cache_misses_total{reason="logprobs"}'] > 5, "some asked about their prompts", m)

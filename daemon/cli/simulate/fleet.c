@@ -252,19 +252,21 @@ static int plan(struct fleet *f, uint32_t number)
 	int r = 0;
 
 	while (r == 0 && planned && w->n_out < f->config->max_plans_out) {
-		struct sim_step *step = &w->out[w->n_out];
-		const struct plan *p = sim_plan(w->s, &w->pace, f->cost, step);
+		const struct plan *p;
 		struct scheduler_prepare prepare;
 
+		scheduler_pace(w->s, prefill_pace_tokens(&w->pace));
+		p = scheduler_plan(w->s);
 		planned = p;
 		if (p) {
+			struct sim_step step = sim_step_of(f->cost, p);
 			double begin = MAX(w->device_free, f->now);
 
-			w->device_free = begin + step->seconds;
-			w->busy_s += step->seconds;
+			w->device_free = begin + step.seconds;
+			w->busy_s += step.seconds;
 			w->computed_tokens += p->n_prefill_tokens;
 			w->steps++;
-			w->n_out++;
+			w->out[w->n_out++] = step;
 			ship(f, w, p, begin, w->device_free);
 			r = add_event(f, (struct event){.at = w->device_free,
 							.type = EVENT_STEP,

@@ -98,19 +98,12 @@ static double step_seconds(const struct cost_model *c, const struct plan *p)
 	return s;
 }
 
-const struct plan *sim_plan(struct scheduler *s, const struct prefill_pace *pace,
-			    const struct cost_model *c, struct sim_step *ret)
+struct sim_step sim_step_of(const struct cost_model *c, const struct plan *p)
 {
-	const struct plan *p;
-
-	scheduler_pace(s, prefill_pace_tokens(pace));
-	p = scheduler_plan(s);
-	if (p)
-		*ret = (struct sim_step){.n_draws = p->n_draws,
-					 .n_prompt_tokens = p->n_prefill_tokens,
-					 .n_decode_rows = p->n_rows - p->n_prefill_rows,
-					 .seconds = step_seconds(c, p)};
-	return p;
+	return (struct sim_step){.n_draws = p->n_draws,
+				 .n_prompt_tokens = p->n_prefill_tokens,
+				 .n_decode_rows = p->n_rows - p->n_prefill_rows,
+				 .seconds = step_seconds(c, p)};
 }
 
 static int note_plan(struct sim *m, const struct plan *p, double us)
@@ -134,20 +127,23 @@ static int note_plan(struct sim *m, const struct plan *p, double us)
 /* Plans one step if there is work; *planned: a plan was made. -ENOMEM. */
 static int plan_step(struct sim *m, bool *planned)
 {
-	double begin = thread_us(), seconds;
-	struct sim_step *step = &m->out[m->n_out].step;
-	const struct plan *p = sim_plan(m->s, &m->pace, m->cost, step);
+	double begin = thread_us();
+	const struct plan *p;
+	struct sim_step step;
 
+	scheduler_pace(m->s, prefill_pace_tokens(&m->pace));
+	p = scheduler_plan(m->s);
 	begin = thread_us() - begin;
 	*planned = p;
 	if (!p)
 		return 0;
-	seconds = step->seconds;
+	step = sim_step_of(m->cost, p);
 	/* The step's tokens are made up when the step is committed (workload_token), so only its number of draws and
 	 * the time of its end are kept. */
-	m->device_free = MAX(m->device_free, m->now) + seconds;
+	m->device_free = MAX(m->device_free, m->now) + step.seconds;
+	m->out[m->n_out].step = step;
 	m->out[m->n_out++].end = m->device_free;
-	if (note_plan(m, p, begin) < 0 || samples_add(&m->result->step_s, seconds) < 0)
+	if (note_plan(m, p, begin) < 0 || samples_add(&m->result->step_s, step.seconds) < 0)
 		return -ENOMEM;
 	return 0;
 }

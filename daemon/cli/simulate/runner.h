@@ -56,10 +56,8 @@ struct sim_step {
 	double seconds;
 };
 
-/* Makes the next plan of a scheduler, at the pace of its worker, and fills *ret with the step that runs it. NULL: there
- * is nothing to run. */
-const struct plan *sim_plan(struct scheduler *s, const struct prefill_pace *pace,
-			    const struct cost_model *c, struct sim_step *ret);
+/* Returns the step that runs a plan. */
+struct sim_step sim_step_of(const struct cost_model *c, const struct plan *p);
 
 /* Runs the workload to its end. -ENOMEM; -EINVAL: a scheduler cannot have this configuration. */
 int sim_run(struct workload *w, const struct scheduler_config *config,
