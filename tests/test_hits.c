@@ -2,8 +2,8 @@
  *
  *     test_hits DIR float32|bfloat16 [PROMPTS]      DIR: models/lexis
  *
- * Eighty prompts, or PROMPTS (200 at most), of 1 to 3,000 tokens, walks through a random tree of beginnings, each run cold and alone first.
- * Then all of them use the cache, two plans out, arriving at random steps beside one another, with two prefill
+ * Forty prompts, or PROMPTS (200 at most), of 1 to 3,000 tokens, walks through a random tree of beginnings, each run
+ * cold and alone first. Then all of them use the cache, two plans out, arriving at random steps beside one another, with two prefill
  * budgets and renamed pages and slots, then with a third in so little memory that pages are evicted. Thirty-two
  * requests in memory for two are retracted and come back. Prefilled prefixes give every bit. Decoded ones give nearly
  * equal numbers; conversations that continue from their answers show how near. */
@@ -14,7 +14,7 @@
 #include "tests/tap.h"
 
 enum {
-	PROMPTS = 80,
+	PROMPTS = 40,
 	PROMPTS_MAX = 200,
 	LONGEST = 3000,
 	SEATS = 32,

@@ -161,6 +161,11 @@ struct kernel_shape common_shape(void)
 	return h.small ? small_shapes[0] : common_shapes[0];
 }
 
+bool harness_emulates(const struct way *w)
+{
+	return w->width == KERNEL_WIDTH_GPU && h.device.cpu;
+}
+
 struct kernels *set_open(const struct way *w, struct kernel_shape shape)
 {
 	struct kernels *k = NULL;
@@ -170,7 +175,7 @@ struct kernels *set_open(const struct way *w, struct kernel_shape shape)
 	shape.width = w->width;
 	shape.plain_weights = w->plain;
 	/* Nobody runs the GPU's width on a CPU, and PoCL takes long to optimise it. */
-	shape.unoptimised = w->width == KERNEL_WIDTH_GPU && h.device.cpu && !h.small;
+	shape.unoptimised = harness_emulates(w) && !h.small;
 	shape.only = kernel_test.programs;
 	if (kernels_open(h.device.context, h.device.id, h.device.queue, &shape, w->variant, NULL,
 			 NULL, &k, &e) < 0) {
