@@ -307,10 +307,11 @@ static void grow_sequences(struct plan_builder *b)
 {
 	list_for_each (q, &b->s->decoding, struct sequence, node) {
 		prefetch_sequence(&q->node);
-		b->paced |= can_decode(b, q);
+		if (!can_decode(b, q))
+			continue;
+		b->paced = true;
 		/* Before the fork every choice still has the pages of its admission, which are enough. */
-		if (can_decode(b, q) && !q->request->trunk && !admission_has_page(b->s, q) &&
-		    !admission_grow(b->s, q))
+		if (!q->request->trunk && !admission_has_page(b->s, q) && !admission_grow(b->s, q))
 			b->paused = true;
 	}
 }

@@ -59,8 +59,8 @@ struct scheduler {
 	struct pool *seats;
 	/* windows end at its multiples, or with their prompt: the larger of page_tokens and state_tokens */
 	uint32_t align;
-	uint32_t
-		pace; /* prefill budget while a sequence decodes: align .. config.max_prefill_tokens */
+	/* prefill budget if a sequence can decode: align .. config.max_prefill_tokens */
+	uint32_t pace;
 	/* [max_seqs] the owner of each seat's request; 0: no owner, or the seat is free */
 	uint64_t *seat_owners;
 	uint32_t *tables;     /* [max_seqs][table_pages] block tables, one for each seat */

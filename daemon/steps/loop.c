@@ -126,8 +126,10 @@ static bool begin_step(struct loop *l) ON(role_engine)
 	struct err e = {0};
 
 	if (l->pace.limit_s > 0) {
-		record_pace(l->record, prefill_pace_tokens(&l->pace));
-		scheduler_pace(l->scheduler, prefill_pace_tokens(&l->pace));
+		uint32_t n_tokens = prefill_pace_tokens(&l->pace);
+
+		record_pace(l->record, n_tokens);
+		scheduler_pace(l->scheduler, n_tokens);
 	}
 	plan = scheduler_plan(l->scheduler);
 	record_plan(l->record, plan);

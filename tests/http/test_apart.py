@@ -141,7 +141,7 @@ while "is shutting down" not in d.text() and time.time() < until:
     time.sleep(0.01)
 before = prefills[1].metrics()["transfer_sent_total"]
 d.complete(prompt=" ".join(words[500:900]), max_tokens=1)
-ok(prefills[1].wait_metric("transfer_sent_total", before + 1) is not None, "the other one is asked at once")
+ok(prefills[1].wait_metric("transfer_sent_total", before + 1, 5) is not None, "the other one is asked at once")
 time.sleep(3)
 said = d.text()
 ok(said.count("is shutting down") == 1 and "broke" not in said and "cannot be reached" not in said,

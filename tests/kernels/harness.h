@@ -46,7 +46,8 @@ bool check_that(bool good, const char *file, int line, const char *text);
 void failed(const char *fmt, ...) PRINTF(1, 2);
 void ok_way(const struct way *w, const char *fmt, ...) PRINTF(2, 3);
 
-/* Whether this way is the GPU's width on a CPU, which is slow. Then a test may leave out cases that the other widths have. */
+/* Whether this way is the GPU's width on a CPU, which is slow. Then a test may leave out cases that the other widths
+ * have. */
 bool harness_emulates(const struct way *w);
 
 /* Opens the set for a shape in this way. Returns NULL (and a check has failed) if the set does not open. */

@@ -138,8 +138,7 @@ static int plan_step(struct sim *m, bool *planned)
 	if (!p)
 		return 0;
 	step = sim_step_of(m->cost, p);
-	/* The step's tokens are made up when the step is committed (workload_token), so only its number of draws and
-	 * the time of its end are kept. */
+	/* The step's tokens are made up when the step is committed (workload_token). */
 	m->device_free = MAX(m->device_free, m->now) + step.seconds;
 	m->out[m->n_out].step = step;
 	m->out[m->n_out++].end = m->device_free;
