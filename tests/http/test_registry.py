@@ -20,7 +20,8 @@ import time
 from harness import MODEL, TIGOND, Server, done, ok, same, sanitized
 
 TIGON = os.path.abspath(sys.argv[2])
-BEAT = 0.5  # seconds; a worker is forgotten after three
+# Seconds. A worker is forgotten after three, and a busy machine holds up a sanitized one for more than a second.
+BEAT = 1.5 if sanitized() else 0.5
 BEATS = ("--transfer-heartbeat", str(int(BEAT * 1000)))
 folder = tempfile.TemporaryDirectory(prefix="tigon-registry-")
 
@@ -129,10 +130,19 @@ def received(server):
 
 
 def works(server, name):
-    """A prompt goes to a prefill worker and its answer is right."""
-    before = received(server)
-    got = [plain(server.post("/v1/completions", body(i))) for i in range(3)]
-    ok(got == want[:3] and received(server) > before, name, [received(server), before, got])
+    """A prompt goes to a prefill worker, and each answer is right meanwhile: until then they are computed here, because
+    a busy machine may have held up the worker's heartbeat."""
+    before, wrong, asked = received(server), [], 0
+
+    def goes():
+        nonlocal asked
+        i, asked = asked % len(want), asked + 1
+        if (got := plain(server.post("/v1/completions", body(i)))) != want[i]:
+            wrong.append((i, got, want[i]))
+        return received(server) > before
+
+    came = until(goes)
+    ok(came is not None and not wrong, name, f"{asked} prompts, wrong: {wrong[:1]}\n{server.text()[-2000:]}")
 
 
 unified = Server()
