@@ -166,6 +166,7 @@ GROUP_FUNCTION void split_weights(uint keys, LOCAL float *scores, __global float
 			stats[2 * i + 1] = total;
 		}
 	}
+	BARRIER(); /* split_values reads the weights of all queries in each lane */
 }
 
 /* Writes the weighted sum of the split's values for each query to partial [SHARERS, HD]. Work space: parts. */
