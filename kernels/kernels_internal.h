@@ -66,7 +66,7 @@ enum {
 	ROUTER_COLUMNS = 64, /* columns of a group of router.cl's kernel for many rows */
 	ROUTER_ROWS = 64,    /* rows of such a group */
 	ROUTER_FEW_ROWS = 4, /* rows of a group of router.cl's kernel for few rows */
-	ROUTER_FEW = 128,    /* rows up to which the kernel for few rows is faster */
+	ROUTER_FEW = 512,    /* rows up to which the kernel for few rows is faster */
 	CONV_TOKENS = 8,     /* tokens of a group of delta_conv_gpu.cl */
 	DELTA_CHUNK = 64,    /* tokens of a chunk (delta_chunks.cl) */
 	/* floats that delta_chunks.cl keeps of a chunk for each value head */

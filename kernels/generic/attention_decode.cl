@@ -66,6 +66,7 @@ static inline float4 load_4(__global const elem_t *p)
 /* The index in [pages, KV_HEADS] of KV head g in the page of a position. */
 #define HEAD_AT(position) ((ulong)pages[(position) / PAGE] * KV_HEADS + g)
 
+#ifndef SPLIT_PRODUCTS /* nvidia/attention_decode.cl has its own */
 /* Computes scores [SHARERS][SPLIT_TOKENS] of the split's `keys` keys, the first of which is at position `first`.
  * queries [SHARERS][HD]: the queries of KV head g. Work space: parts [LANES * 4 * CHUNK]. */
 GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, uint keys,
@@ -110,6 +111,8 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 		BARRIER();
 	}
 }
+
+#endif
 
 /* Defines a function that combines the x of each 32 neighbouring lanes (0 .. 31, 32 .. 63, ...) and returns the result
  * to all of these lanes. */
@@ -169,6 +172,7 @@ GROUP_FUNCTION void split_weights(uint keys, LOCAL float *scores, __global float
 	BARRIER(); /* split_values reads the weights of all queries in each lane */
 }
 
+#ifndef SPLIT_PRODUCTS
 /* Writes the weighted sum of the split's values for each query to partial [SHARERS, HD]. Work space: parts. */
 GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, uint keys,
 				 __global const elem_t *v_pages, LOCAL const float *weights, __global float *partial,
@@ -216,13 +220,15 @@ GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, 
 	}
 }
 
+#endif
+
 #ifndef STEP
 __kernel GROUP_SIZE void attention_split(__global const int *restrict step, int rows_at, int splits_at,
 					 __global const float *restrict q, __global const elem_t *restrict k_pages,
 					 __global const elem_t *restrict v_pages, __global float *restrict partial,
 					 __global float *restrict stats)
 {
-	__local float queries[SHARERS * HD], weights[SHARERS * SPLIT_TOKENS];
+	__local float queries[SHARERS * HD] QUADS_ALIGNED, weights[SHARERS * SPLIT_TOKENS] QUADS_ALIGNED;
 	__local float parts[LANES * 4 * CHUNK] QUADS_ALIGNED, scratch[LANES];
 	uint slot = GROUP_X, g = GROUP_Y;
 	__global const int *split = step + splits_at + slot * SPLIT_INTS;

@@ -21,19 +21,29 @@
  */
 #include "common.clh"
 
+/* Loops over this lane's columns of a row. On a GPU they are few, and the number of rounds is a constant: so the loads
+ * of all rounds are under way together. */
+#if LANES > 1
+#define ROW_COLUMNS(c)                                                                             \
+	_Pragma("unroll") for (uint i_ = 0, c = LANE * VEC; i_ < CEIL_(LD(HIDDEN), WIDTH); i_++, c += WIDTH) \
+		if (LD(HIDDEN) % WIDTH == 0 || c < LD(HIDDEN))
+#else
+#define ROW_COLUMNS(c) FOR_COLUMNS (c, LD(HIDDEN))
+#endif
+
 GROUP_FUNCTION void norm_row(__global const float *x, __global const float *w, __global elem_t *h,
 			    __global float *h32, LOCAL float *scratch)
 {
 	floatv sum = 0;
 	float scale;
 
-	FOR_COLUMNS (c, LD(HIDDEN)) {
+	ROW_COLUMNS (c) {
 		floatv v = V_LOAD(x + c);
 
 		sum = fma(v, v, sum);
 	}
 	scale = 1.0f / sqrt(group_sum(v_sum(sum), scratch) / HIDDEN + EPS);
-	FOR_COLUMNS (c, LD(HIDDEN)) {
+	ROW_COLUMNS (c) {
 		floatv v = V_LOAD(x + c) * scale * V_LOAD(w + c);
 
 		EV_STORE(v, h + c);
@@ -62,7 +72,7 @@ GROUP_FUNCTION void combine_norm_group(ulong t, __global float *x, __global cons
 #if SHARED_GATE
 	shared = 1.0f / (1.0f + exp(-router[t * LD(EXPERTS + 1) + EXPERTS]));
 #endif
-	FOR_COLUMNS (c, LD(HIDDEN)) {
+	ROW_COLUMNS (c) {
 		floatv sum = 0;
 
 		for (uint k = 0; k < TOPK; k++)
