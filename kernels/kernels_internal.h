@@ -21,6 +21,8 @@ enum kernel_id {
 	K_GEMM_ADD_PARTS,
 	K_GEMM_STORE_WIDE_PARTS,
 	K_GEMM_ADD_WIDE_PARTS,
+	K_GEMM_SPLIT,
+	K_GEMM_SUM_PARTS,
 	K_ROUTER_GEMM,
 	K_ROUTER_FEW,
 	K_ATTENTION_PREPARE,
@@ -77,13 +79,16 @@ enum {
 	FLASH_QUERIES = 128,	/* the most queries of a tile of attention_flash.cl */
 	FLASH_KEYS = 32,	/* keys of a block of attention_flash.cl */
 	CHAIN_TERMS = 2048,	/* terms of a chain (nvidia/tensor.clh) */
+	PART_TERMS = 256,	/* terms of a part of a chain */
+	WIDE_LANES = 256,	/* lanes of a group of gemm_wide.cl */
 	WIDE_ROWS = 128,	/* rows of a tile of gemm_wide.cl */
 	WIDE_PART_ROWS = 64,	/* the same of gemm_wide_parts */
-	WIDE_COLUMNS = 128,	/* columns of a tile of gemm_wide.cl */
-	WIDE_TERMS = 128,	/* in gemm_wide.cl K is a multiple of WIDE_TERMS */
-	STEP_ROWS = 8,		/* the most rows of a step of nvidia/decode_step.cl */
-	STEP_LANES = 512,	/* lanes of a group of nvidia/decode_step.cl */
-	STEP_HALF = 256,	/* lanes of half such a group */
+	SPLIT_ROWS = 128,   /* the most rows whose parts have groups of their own (gemm_split) */
+	WIDE_COLUMNS = 128, /* columns of a tile of gemm_wide.cl */
+	WIDE_TERMS = 128,   /* in gemm_wide.cl K is a multiple of WIDE_TERMS */
+	STEP_ROWS = 8,	    /* the most rows of a step of nvidia/decode_step.cl */
+	STEP_LANES = 512,   /* lanes of a group of nvidia/decode_step.cl */
+	STEP_HALF = 256,    /* lanes of half such a group */
 	WIDE_FROM = 8, /* rows up to which gemm.cl and moe_gemm.cl are faster than gemm_wide.cl */
 };
 

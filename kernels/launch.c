@@ -204,9 +204,33 @@ static void gemm_wide_parts(struct kernels *k, bool add, cl_mem A, uint32_t lda,
 	}
 }
 
+uint64_t kernels_parts_bytes(const struct kernels *k, uint32_t N, uint32_t K, uint32_t rows)
+{
+	bool none = !is_wide(k, rows, K) || k->shape.dump;
+
+	return none ? 0
+		    : (uint64_t)MIN(rows, (uint32_t)SPLIT_ROWS) * N *
+			       CEIL_DIV(K, (uint32_t)PART_TERMS) * sizeof(float);
+}
+
+/* Computes rows first .. M - 1 of C += A W as gemm_wide_parts does, with a group for each part. */
+static void gemm_split(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
+		       uint32_t first, uint32_t M, uint32_t N, uint32_t K, cl_mem parts)
+{
+	uint64_t tiles = (uint64_t)CEIL_DIV(M - first, (uint32_t)WIDE_PART_ROWS) *
+			 CEIL_DIV(N, (uint32_t)WIDE_COLUMNS);
+
+	LAUNCH(k, K_GEMM_SPLIT, tiles, CEIL_DIV(K, (uint32_t)PART_TERMS), ARG(A), ARG(lda), ARG(W),
+	       ARG(parts), ARG(first), ARG(M), ARG(N), ARG(K));
+	note_product(k, M - first, N, K);
+	LAUNCH(k, K_GEMM_SUM_PARTS, CEIL_DIV(N, 4u * WIDE_LANES), M - first, ARG(parts), ARG(C),
+	       ARG(ldc), ARG(first), ARG(M), ARG(N), ARG(K));
+	note_product(k, M - first, N, 0);
+}
+
 void kernel_project(struct kernels *k, bool add, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
 		    uint32_t ldc, uint32_t M, uint32_t generating, uint32_t N, uint32_t K,
-		    cl_mem dump)
+		    cl_mem dump, cl_mem parts)
 {
 	uint32_t first = kernels_on_tensor_cores(k) ? M - generating : M;
 	uint64_t columns = column_groups(k, 0, N, K), blocks = row_blocks(k, 0, M - first);
@@ -217,6 +241,10 @@ void kernel_project(struct kernels *k, bool add, cl_mem A, uint32_t lda, cl_mem 
 		kernel_gemm_store(k, false, A, lda, W, C, ldc, first, N, K);
 	if (first == M)
 		return;
+	if (add && parts && M - first <= SPLIT_ROWS && is_wide(k, M - first, K) && !k->shape.dump) {
+		gemm_split(k, A, lda, W, C, ldc, first, M, N, K, parts);
+		return;
+	}
 	if (is_wide(k, M - first, K) && !(add && k->shape.dump)) {
 		gemm_wide_parts(k, add, A, lda, W, C, ldc, first, M, N, K);
 		return;

@@ -71,7 +71,7 @@ static bool has_delta_chunks(const struct kernels *k)
 
 /* ---- the table ---- */
 
-enum { KERNELS_MAX = 6 }; /* the most kernels of a program */
+enum { KERNELS_MAX = 8 }; /* the most kernels of a program */
 
 static const struct program {
 	const char *file; /* the file's name; library.c finds the variant's file */
@@ -117,11 +117,13 @@ static const struct program {
 	{.file = "gemm_wide.cl",
 	 .needed = has_wgmma,
 	 .each_mlp = true,
-	 .gpu_lanes = 256,
+	 .gpu_lanes = WIDE_LANES,
 	 .kernels = {{K_GEMM_STORE_WIDE, "gemm_wide", .shown = "gemm_store"},
 		     {K_GEMM_ADD_WIDE, "gemm_wide", .shown = "gemm_add"},
 		     {K_GEMM_STORE_WIDE_PARTS, "gemm_wide_parts", .shown = "gemm_store"},
 		     {K_GEMM_ADD_WIDE_PARTS, "gemm_wide_parts", .shown = "gemm_add"},
+		     {K_GEMM_SPLIT, "gemm_split", .shown = "gemm_add"},
+		     {K_GEMM_SUM_PARTS, "gemm_sum_parts", .shown = "gemm_add"},
 		     {K_GATE_UP_WIDE, "gate_up_wide", .shown = "moe_gate_up"},
 		     {K_DOWN_WIDE, "down_wide", .shown = "moe_down"}}},
 	{.file = "moe_route.cl",

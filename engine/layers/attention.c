@@ -39,12 +39,14 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 	uint64_t heads =
 		(uint64_t)kernels_split_slots(k) * s->heads; /* query heads of all splits */
 
-	(void)rows;
 	ret[0] = (struct layer_scratch){AT_PROJ, "projections",
 					(uint64_t)T * kernels_attention_ld(s) * 4};
 	ret[1] = (struct layer_scratch){AT_MIXED, "mixer outputs", query * (s->bf16 ? 2 : 4)};
 	ret[2] = (struct layer_scratch){AT_Q, "queries", query * 4};
-	ret[3] = (struct layer_scratch){AT_PARTIAL, "attention splits", heads * s->head_dim * 4};
+	ret[3] = (struct layer_scratch){AT_PARTIAL, "attention splits",
+					MAX(heads * s->head_dim * 4,
+					    kernels_parts_bytes(k, KERNEL_LD(s->hidden),
+								s->heads * s->head_dim, rows))};
 	ret[4] = (struct layer_scratch){AT_STATS, "attention splits", heads * 2 * 4};
 	return 5;
 }
@@ -69,7 +71,7 @@ static void forward(const struct layer_run *r)
 	uint32_t width = s->heads * s->head_dim;
 
 	kernel_project(r->kernels, false, all[AT_H], D, own[AT_IN_PROJ], all[AT_PROJ], ld, T,
-		       T - t->n_prefill_tokens, ld, D, NULL);
+		       T - t->n_prefill_tokens, ld, D, NULL, NULL);
 	kernel_attention_prepare(r->kernels, all[BUFFER_STEP], t->rows_at, t->token_rows_at,
 				 all[AT_PROJ], own[AT_Q_NORM], own[AT_K_NORM], all[AT_ROPE],
 				 all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES], T);
@@ -84,7 +86,7 @@ static void forward(const struct layer_run *r)
 					all[AT_PARTIAL], all[AT_STATS], all[AT_MIXED]);
 	}
 	kernel_project(r->kernels, true, all[AT_MIXED], width, own[AT_OUT_PROJ], all[AT_X], D, T,
-		       T - t->n_prefill_tokens, D, width, all[BUFFER_DUMP]);
+		       T - t->n_prefill_tokens, D, width, all[BUFFER_DUMP], all[AT_PARTIAL]);
 }
 
 static void phases(struct phase_list *l, uint32_t layer)

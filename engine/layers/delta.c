@@ -59,6 +59,9 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 		{BUFFER_V, "delta v", value * 4},
 		{BUFFER_GATES, "delta gates", (uint64_t)T * s->value_heads * 2 * 4},
 		{BUFFER_CHUNKS, "delta chunks", kernels_delta_scratch(k, T, rows) * 4},
+		/* attention's, which is free while a layer of this kind runs */
+		{AT_PARTIAL, "parts of a product",
+		 kernels_parts_bytes(k, KERNEL_LD(s->hidden), s->value_heads * s->value_dim, rows)},
 	};
 
 	memcpy(ret, all, sizeof(all));
@@ -92,7 +95,7 @@ static void forward(const struct layer_run *r)
 	uint32_t width = s->value_heads * s->value_dim;
 
 	kernel_project(r->kernels, false, all[AT_H], D, own[AT_IN_PROJ], all[AT_PROJ], ld, T,
-		       T - t->n_prefill_tokens, ld, D, NULL);
+		       T - t->n_prefill_tokens, ld, D, NULL, NULL);
 	kernel_delta_conv(r->kernels, all[BUFFER_STEP], t->rows_at, t->token_rows_at, all[AT_PROJ],
 			  own[AT_CONV], own[AT_NEG_A], own[AT_DT_BIAS], own[AT_RING], all[BUFFER_Q],
 			  all[BUFFER_K], all[BUFFER_V], all[BUFFER_GATES], t->n_prefill_tokens);
@@ -105,7 +108,7 @@ static void forward(const struct layer_run *r)
 			    own[AT_NEG_A], own[AT_DT_BIAS], own[AT_NORM], own[AT_RING],
 			    own[AT_STATE], all[AT_MIXED]);
 	kernel_project(r->kernels, true, all[AT_MIXED], width, own[AT_OUT_PROJ], all[AT_X], D, T,
-		       T - t->n_prefill_tokens, D, width, all[BUFFER_DUMP]);
+		       T - t->n_prefill_tokens, D, width, all[BUFFER_DUMP], all[AT_PARTIAL]);
 }
 
 static void phases(struct phase_list *l, uint32_t layer)

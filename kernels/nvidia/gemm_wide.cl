@@ -4,13 +4,16 @@
  *
  *     gemm_wide        C = A W, or with add C += A W: the chain of terms from k0 on
  *     gemm_wide_parts  the same for rows that generate, from row `first` on, with the chain cut into parts
+ *     gemm_split       the parts of A W for these rows, each by a group of its own, for matrices of few columns
+ *     gemm_sum_parts   C += the sum of the parts of gemm_split, in the order of gemm_wide_parts
  *     gate_up_wide     act = silu(h G) * (h U)
  *     down_wide        y = act D: the chain of terms from k0 on; the chain from 0 on is stored, the others are added
  *
- * Arguments: as in gemm.cl (without dump) and moe_gemm.cl; k0 a multiple of CHAIN_TERMS; all K multiples of 128.
- * Local size WIDE_LANES. Global size: gemm_wide one group for each tile of 128 columns x 128 rows; gemm_wide_parts of 128
- * columns x 64 rows; gate_up_wide and down_wide groups of 128 packed columns (in gate_up_wide 64 of G and 64 of U, whose
- * panels alternate) x the largest number of tasks possible.
+ * Arguments: as in gemm.cl (without dump) and moe_gemm.cl; k0 a multiple of CHAIN_TERMS; all K multiples of 128; parts
+ * [CEIL(K / PART_TERMS)][M - first][N]. Local size WIDE_LANES. Global size: gemm_wide one group for each tile of 128
+ * columns x 128 rows; gemm_wide_parts of 128 columns x 64 rows; gemm_split such tiles x parts; gemm_sum_parts
+ * CEIL(N / (4 * WIDE_LANES)) x rows from `first` on; gate_up_wide and down_wide groups of 128 packed columns (in
+ * gate_up_wide 64 of G and 64 of U, whose panels alternate) x the largest number of tasks possible.
  * Options: HIDDEN, EXPERTS, TOPK, EXPERT_SIZE, SHARED_SIZE, ACT_LD. Reference: reference_gemm, reference_gate_up.
  */
 #include "common.clh"
@@ -190,7 +193,46 @@ __kernel WIDE_GROUP void gemm_wide_parts(__global const elem_t *restrict A, uint
 	else
 		WIDE_TILE(wide_parts_64, 64, n, MIN_(K - k0, (uint)CHAIN_TERMS), A_PLAIN, PUT_OR_ADD)
 }
+
+__kernel WIDE_GROUP void gemm_split(__global const elem_t *restrict A, uint lda, __global const elem_t *restrict W,
+				    __global float *parts, uint first, uint M, uint N, uint K)
+{
+	const uint k0 = (uint)get_group_id(1) * PART_TERMS, ldc = N, add = 0;
+	__global float *C = parts + ((long)get_group_id(1) * (M - first) - first) * N;
+	GEMM_TILE(first, PART_TOKENS);
+
+	if (n <= 32)
+		WIDE_TILE(wide_parts_32, 32, n, MIN_(K - k0, (uint)PART_TERMS), A_PLAIN, PUT_OR_ADD)
+	else
+		WIDE_TILE(wide_parts_64, 64, n, MIN_(K - k0, (uint)PART_TERMS), A_PLAIN, PUT_OR_ADD)
+}
 #undef OUT_ROW
+
+__kernel WIDE_GROUP void gemm_sum_parts(__global const float4 *restrict parts, __global float *C, uint ldc, uint first,
+					uint M, uint N, uint K)
+{
+	const uint quad = (uint)get_group_id(0) * WIDE_LANES + THREAD, row = (uint)get_group_id(1);
+	const uint n = CEIL_(K, PART_TERMS), of_chain = CHAIN_TERMS / PART_TERMS;
+	const ulong next = (ulong)(M - first) * (N / 4); /* from a part to the next one */
+	__global float4 *c = (__global float4 *)(C + (ulong)(first + row) * ldc) + quad;
+
+	if (quad >= N / 4)
+		return;
+	parts += row * (N / 4) + quad;
+	for (uint p0 = 0; p0 < n; p0 += of_chain) {
+		float4 x[CHAIN_TERMS / PART_TERMS], sum;
+
+#pragma unroll
+		for (uint i = 0; i < of_chain; i++)
+			x[i] = parts[MIN_(p0 + i, n - 1) * next];
+		sum = x[0];
+#pragma unroll
+		for (uint i = 1; i < of_chain; i++)
+			if (p0 + i < n)
+				sum += x[i];
+		*c = *c + sum;
+	}
+}
 
 /* Reads the expert, the first row and the number of rows of the group's task. Returns from the kernel if the group has
  * no task. */

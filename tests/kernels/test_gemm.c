@@ -40,9 +40,10 @@ static const struct product tensor_products[] = {
 };
 static const struct product small_products[] = {{1, 16, 16, 16, 16}, {3, 80, 16, 16, 80}};
 
-/* generating: the number of rows at the end that generate, in PROJECT_*. */
+/* generating, parts: of PROJECT_*: the number of rows at the end that generate; work space, or NULL. */
 static cl_mem launch(struct kernels *k, const struct product *p, enum product_kind kind,
-		     uint32_t generating, cl_mem A, cl_mem W, const float *start, cl_mem dump)
+		     uint32_t generating, cl_mem A, cl_mem W, const float *start, cl_mem dump,
+		     cl_mem parts)
 {
 	uint64_t size = (uint64_t)p->M * p->ldc;
 	cl_mem C = adds(kind) ? buffer_floats(start, size) : buffer_out(size * 4);
@@ -52,7 +53,7 @@ static cl_mem launch(struct kernels *k, const struct product *p, enum product_ki
 	case PROJECT_STORE:
 	case PROJECT_ADD:
 		kernel_project(k, kind == PROJECT_ADD, A, p->lda, W, C, p->ldc, p->M, generating,
-			       p->N, p->K, dump);
+			       p->N, p->K, dump, parts);
 		break;
 	default: kernel_gemm_store(k, kind == ROUTER, A, p->lda, W, C, p->ldc, p->M, p->N, p->K);
 	}
@@ -77,9 +78,10 @@ static void product(const struct way *w, struct kernels *k, const struct product
 	float *start = case_matrix(p->M, p->ldc, p->ldc, -10, 10);
 	double *want = CASE_DOUBLES(p->N);
 	const struct packed_part part = {weights, p->N, 0, 1};
-	cl_mem A, W, C, C1, dump;
+	cl_mem A, W, C, C1, dump, parts = NULL;
 	struct product one = *p;
 	uint32_t prompt = p->M / 2; /* rows that do not generate */
+	uint64_t bytes = kernels_parts_bytes(k, p->N, p->K, p->M - prompt);
 
 	if (number % 2)
 		scatter(weights, (size_t)p->N * p->K);
@@ -87,9 +89,17 @@ static void product(const struct way *w, struct kernels *k, const struct product
 	W = buffer_packed(k, type->bf16, &part, 1, p->N / 16, p->K);
 	one.M = 1;
 	dump = buffer_out((uint64_t)p->M * p->ldc * 4);
-	C = launch(k, p, kind, p->M - prompt, A, W, start, dump);
+	if (kind == PROJECT_ADD && bytes)
+		parts = buffer_out(bytes);
+	C = launch(k, p, kind, p->M - prompt, A, W, start, dump, parts);
 	set_finish(k);
 	c = read_floats(C, (uint64_t)p->M * p->ldc);
+	if (parts) {
+		C1 = launch(k, p, kind, p->M - prompt, A, W, start, dump, NULL);
+		set_finish(k);
+		check(same_bits(read_floats(C1, (uint64_t)p->M * p->ldc), c,
+				(size_t)p->M * p->ldc));
+	}
 	sums = adds(kind) && s->dump ? read_floats(dump, (uint64_t)p->M * p->ldc) : c;
 	for (uint32_t m = 0; m < p->M; m++) {
 		reference_gemm(a + m * p->lda, weights, p->N, p->K, p->K, want);
@@ -106,7 +116,7 @@ static void product(const struct way *w, struct kernels *k, const struct product
 	for (uint32_t m = 0; m < p->M && p->N < 500; m += 1 + p->M / 5) { /* some rows alone */
 		cl_mem A1 = buffer_elements(type, a + m * p->lda, p->lda);
 
-		C1 = launch(k, &one, kind, m >= prompt, A1, W, start + m * p->ldc, dump);
+		C1 = launch(k, &one, kind, m >= prompt, A1, W, start + m * p->ldc, dump, NULL);
 		set_finish(k);
 		row = read_floats(C1, p->ldc);
 		check(same_bits(row, c + m * p->ldc, p->N));
