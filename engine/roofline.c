@@ -160,8 +160,13 @@ static void common_kernel(const struct model_config *c, double element,
 		uint32_t bytes; /* bytes of an element; 0: the model's */
 		bool add;
 	} products[] = {
-		{"router", 4, false},	       {"gemm_store", 0, false},   {"gemm_add", 0, true},
-		{"gemm_int8_store", 1, false}, {"gemm_int8_add", 1, true},
+		{"router", 4, false},
+		{"gemm_store", 0, false},
+		{"gemm_add", 0, true},
+		{"gemm_int8_store", 1, false},
+		{"gemm_int8_add", 1, true},
+		/* the parts that it writes are left out: they are no more than a GPU's cache holds */
+		{"gemm_split", 0, false},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(products); i++)
@@ -171,7 +176,9 @@ static void common_kernel(const struct model_config *c, double element,
 			*ret = product(l, bytes, products[i].add);
 			return;
 		}
-	if (!strcmp(l->kernel, "quantize_rows"))
+	if (!strcmp(l->kernel, "gemm_sum_parts")) /* k: the number of parts */
+		ret->bytes = (double)l->m * l->n * 4 * (l->k + 2.0);
+	else if (!strcmp(l->kernel, "quantize_rows"))
 		ret->bytes = (double)l->m * l->n * (element + 1);
 	else
 		ret->bytes = l->m * bytes_a_row(c, element, l->kernel);

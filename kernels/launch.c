@@ -204,28 +204,33 @@ static void gemm_wide_parts(struct kernels *k, bool add, cl_mem A, uint32_t lda,
 	}
 }
 
+/* Returns how many parts the sums of K terms have. */
+static uint32_t parts_of(uint32_t K)
+{
+	return CEIL_DIV(K, (uint32_t)PART_TERMS);
+}
+
 uint64_t kernels_parts_bytes(const struct kernels *k, uint32_t N, uint32_t K, uint32_t rows)
 {
-	bool none = !is_wide(k, rows, K) || k->shape.dump;
-
-	return none ? 0
-		    : (uint64_t)MIN(rows, (uint32_t)SPLIT_ROWS) * N *
-			       CEIL_DIV(K, (uint32_t)PART_TERMS) * sizeof(float);
+	if (!is_wide(k, rows, K) || k->shape.dump)
+		return 0;
+	return (uint64_t)MIN(rows, (uint32_t)SPLIT_ROWS) * N * parts_of(K) * sizeof(float);
 }
 
 /* Computes rows first .. M - 1 of C += A W as gemm_wide_parts does, with a group for each part. */
 static void gemm_split(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
 		       uint32_t first, uint32_t M, uint32_t N, uint32_t K, cl_mem parts)
 {
-	uint64_t tiles = (uint64_t)CEIL_DIV(M - first, (uint32_t)WIDE_PART_ROWS) *
+	uint32_t rows = M - first;
+	uint64_t tiles = (uint64_t)CEIL_DIV(rows, (uint32_t)WIDE_PART_ROWS) *
 			 CEIL_DIV(N, (uint32_t)WIDE_COLUMNS);
 
-	LAUNCH(k, K_GEMM_SPLIT, tiles, CEIL_DIV(K, (uint32_t)PART_TERMS), ARG(A), ARG(lda), ARG(W),
-	       ARG(parts), ARG(first), ARG(M), ARG(N), ARG(K));
-	note_product(k, M - first, N, K);
-	LAUNCH(k, K_GEMM_SUM_PARTS, CEIL_DIV(N, 4u * WIDE_LANES), M - first, ARG(parts), ARG(C),
+	LAUNCH(k, K_GEMM_SPLIT, tiles, parts_of(K), ARG(A), ARG(lda), ARG(W), ARG(parts),
+	       ARG(first), ARG(M), ARG(N), ARG(K));
+	note_product(k, rows, N, K);
+	LAUNCH(k, K_GEMM_SUM_PARTS, CEIL_DIV(N, 4u * WIDE_LANES), rows, ARG(parts), ARG(C),
 	       ARG(ldc), ARG(first), ARG(M), ARG(N), ARG(K));
-	note_product(k, M - first, N, 0);
+	note_product(k, rows, N, parts_of(K));
 }
 
 void kernel_project(struct kernels *k, bool add, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,

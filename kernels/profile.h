@@ -15,8 +15,9 @@
 
 struct kernel_timing {
 	const char *kernel; /* name, as in kernels_name */
-	/* Of a launch by a kernel_gemm_*: the sizes of its product C [m, n] = A [m, k] W. Of all others k is 0: the
-	 * kernels of kernel_quantize_rows had m rows of n numbers, any other kernel was launched in m x n groups. */
+	/* Of a launch by a kernel_gemm_*: the sizes of its product C [m, n] = A [m, k] W; of gemm_sum_parts k is the
+	 * number of parts. Of all others k is 0: the kernels of kernel_quantize_rows had m rows of n numbers, any other
+	 * kernel was launched in m x n groups. */
 	uint32_t m, n, k;
 	bool dense; /* the kernel belongs to an MLP without experts */
 	/* The kernel's operands are floats, but it multiplies them on tensor cores, each as the sum of two bf16

@@ -59,11 +59,12 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 		{BUFFER_V, "delta v", value * 4},
 		{BUFFER_GATES, "delta gates", (uint64_t)T * s->value_heads * 2 * 4},
 		{BUFFER_CHUNKS, "delta chunks", kernels_delta_scratch(k, T, rows) * 4},
-		/* attention's, which is free while a layer of this kind runs */
+		/* the buffer that attention has for its splits */
 		{AT_PARTIAL, "parts of a product",
 		 kernels_parts_bytes(k, KERNEL_LD(s->hidden), s->value_heads * s->value_dim, rows)},
 	};
 
+	_Static_assert(ARRAY_SIZE(all) <= LAYER_SCRATCH_MAX, "the caller's array");
 	memcpy(ret, all, sizeof(all));
 	return ARRAY_SIZE(all);
 }

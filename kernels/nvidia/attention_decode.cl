@@ -186,3 +186,7 @@ GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, 
 }
 #endif
 #include "generic/attention_decode.cl"
+#if defined(SPLIT_PRODUCTS) && (LANES != 256 || 2 * SPLIT_TOKENS > 4 * LANES || SHARERS * HD > 4 * LANES * CHUNK || \
+				2 * SHARERS * SPLIT_TOKENS > 4 * LANES * CHUNK)
+#error "the work space of a split is too small"
+#endif

@@ -1,4 +1,4 @@
-"""A tokenizer for a synthetic model with a larger vocabulary: that of a model folder, and a made-up word for each other id.
+"""A tokenizer for a synthetic model with a larger vocabulary: that of a model, and a made-up word for each other id.
 
     wide_tokenizer.py MODEL OUT VOCABULARY
 

@@ -36,8 +36,10 @@ static const struct product tensor_products[] = {
 	{32, 128, 2048, 2064, 128},  {33, 400, 128, 144, 400},	  {65, 272, 2176, 2176, 288},
 	{129, 2064, 256, 256, 2064}, {300, 144, 4096, 4096, 144}, {130, 400, 2064, 2064, 400},
 	{40, 144, 640, 640, 144},    {160, 144, 2432, 2432, 144}, {9, 48, 272, 272, 48},
-	{40, 144, 400, 400, 144},
+	{40, 144, 400, 400, 144},    {256, 144, 512, 512, 144},	  {258, 144, 512, 512, 144},
 };
+/* On a GPU: rows enough for router.cl's kernel for many rows. */
+static const struct product router_products[] = {{513, 48, 272, 272, 48}, {520, 80, 208, 208, 80}};
 static const struct product small_products[] = {{1, 16, 16, 16, 16}, {3, 80, 16, 16, 80}};
 
 /* generating, parts: of PROJECT_*: the number of rows at the end that generate; work space, or NULL. */
@@ -283,6 +285,16 @@ static void test_experts(const struct way *w, struct kernels *k, const uint32_t 
 	}
 }
 
+static void test_router(const struct way *w, struct kernels *k)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(router_products); i++) {
+		random_seed(i);
+		product(w, k, &router_products[i], ROUTER,
+			(kernels_shape(k)->hidden * 10 + ROUTER) * 100 + 90 + (unsigned)i);
+	}
+	ok_way(w, "the router's product of many rows, %zu shapes", ARRAY_SIZE(router_products));
+}
+
 static void test(const struct way *w, struct kernels *k)
 {
 	static const uint32_t many[] = {1, 5, 70, 200}, few[] = {2};
@@ -292,6 +304,7 @@ static void test(const struct way *w, struct kernels *k)
 		test_experts(w, k, few, ARRAY_SIZE(few));
 	} else {
 		test_products(w, k, products, ARRAY_SIZE(products));
+		test_router(w, k);
 		test_experts(w, k, many, ARRAY_SIZE(many));
 	}
 }

@@ -187,7 +187,10 @@ static int measure(struct bench *b, struct kind *c, struct err *e)
 
 static bool is_projection(const struct row *row)
 {
-	return !strcmp(row->what.kernel, "gemm_store") || !strcmp(row->what.kernel, "gemm_add");
+	const char *name = row->what.kernel;
+
+	return !strcmp(name, "gemm_store") || !strcmp(name, "gemm_add") ||
+	       !strcmp(name, "gemm_split");
 }
 
 /* Launches the projections of a step as int8 products, each as often as the step launched it. */
