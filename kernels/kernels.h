@@ -159,8 +159,8 @@ void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem
 
 /* The product of a mixer (attention, Gated DeltaNet) with a projection: C = A W, or with add C += A W; the rest as
  * above. The last `generating` of the M rows are rows that generate: on tensor cores they have an order of additions of
- * their own (nvidia/tensor.clh). dump, parts: of add alone. parts: work space of kernels_parts_bytes bytes for `generating`
- * rows; NULL: the product does without, and may take longer. */
+ * their own (nvidia/tensor.clh). dump, parts: of add alone. parts: work space of kernels_parts_bytes bytes for
+ * `generating` rows; NULL: the product does without, and may take longer. */
 void kernel_project(struct kernels *k, bool add, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
 		    uint32_t ldc, uint32_t M, uint32_t generating, uint32_t N, uint32_t K,
 		    cl_mem dump, cl_mem parts);

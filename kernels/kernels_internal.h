@@ -83,12 +83,12 @@ enum {
 	WIDE_LANES = 256,	/* lanes of a group of gemm_wide.cl */
 	WIDE_ROWS = 128,	/* rows of a tile of gemm_wide.cl */
 	WIDE_PART_ROWS = 64,	/* the same of gemm_wide_parts */
-	SPLIT_ROWS = 128,   /* the most rows whose parts have groups of their own (gemm_split) */
-	WIDE_COLUMNS = 128, /* columns of a tile of gemm_wide.cl */
-	WIDE_TERMS = 128,   /* in gemm_wide.cl K is a multiple of WIDE_TERMS */
-	STEP_ROWS = 8,	    /* the most rows of a step of nvidia/decode_step.cl */
-	STEP_LANES = 512,   /* lanes of a group of nvidia/decode_step.cl */
-	STEP_HALF = 256,    /* lanes of half such a group */
+	SPLIT_ROWS = 128,	/* rows up to which gemm_split is faster */
+	WIDE_COLUMNS = 128,	/* columns of a tile of gemm_wide.cl */
+	WIDE_TERMS = 128,	/* in gemm_wide.cl K is a multiple of WIDE_TERMS */
+	STEP_ROWS = 8,		/* the most rows of a step of nvidia/decode_step.cl */
+	STEP_LANES = 512,	/* lanes of a group of nvidia/decode_step.cl */
+	STEP_HALF = 256,	/* lanes of half such a group */
 	WIDE_FROM = 8, /* rows up to which gemm.cl and moe_gemm.cl are faster than gemm_wide.cl */
 };
 

@@ -187,12 +187,18 @@ void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem
 	note_place(k, &p);
 }
 
+/* Returns how many tiles gemm_wide_parts and gemm_split have. */
+static uint64_t part_tiles(uint32_t rows, uint32_t N)
+{
+	return (uint64_t)CEIL_DIV(rows, (uint32_t)WIDE_PART_ROWS) *
+	       CEIL_DIV(N, (uint32_t)WIDE_COLUMNS);
+}
+
 /* Computes rows first .. M - 1 of C = A W, or of C += A W with `add`, by gemm_wide_parts. */
 static void gemm_wide_parts(struct kernels *k, bool add, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
 			    uint32_t ldc, uint32_t first, uint32_t M, uint32_t N, uint32_t K)
 {
-	uint64_t tiles = (uint64_t)CEIL_DIV(M - first, (uint32_t)WIDE_PART_ROWS) *
-			 CEIL_DIV(N, (uint32_t)WIDE_COLUMNS);
+	uint64_t tiles = part_tiles(M - first, N);
 
 	for (cl_uint k0 = 0; k0 < K; k0 += CHAIN_TERMS) {
 		cl_uint adds = add || k0;
@@ -222,11 +228,9 @@ static void gemm_split(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_m
 		       uint32_t first, uint32_t M, uint32_t N, uint32_t K, cl_mem parts)
 {
 	uint32_t rows = M - first;
-	uint64_t tiles = (uint64_t)CEIL_DIV(rows, (uint32_t)WIDE_PART_ROWS) *
-			 CEIL_DIV(N, (uint32_t)WIDE_COLUMNS);
 
-	LAUNCH(k, K_GEMM_SPLIT, tiles, parts_of(K), ARG(A), ARG(lda), ARG(W), ARG(parts),
-	       ARG(first), ARG(M), ARG(N), ARG(K));
+	LAUNCH(k, K_GEMM_SPLIT, part_tiles(rows, N), parts_of(K), ARG(A), ARG(lda), ARG(W),
+	       ARG(parts), ARG(first), ARG(M), ARG(N), ARG(K));
 	note_product(k, rows, N, K);
 	LAUNCH(k, K_GEMM_SUM_PARTS, CEIL_DIV(N, 4u * WIDE_LANES), rows, ARG(parts), ARG(C),
 	       ARG(ldc), ARG(first), ARG(M), ARG(N), ARG(K));
@@ -246,12 +250,11 @@ void kernel_project(struct kernels *k, bool add, cl_mem A, uint32_t lda, cl_mem 
 		kernel_gemm_store(k, false, A, lda, W, C, ldc, first, N, K);
 	if (first == M)
 		return;
-	if (add && parts && M - first <= SPLIT_ROWS && is_wide(k, M - first, K) && !k->shape.dump) {
-		gemm_split(k, A, lda, W, C, ldc, first, M, N, K, parts);
-		return;
-	}
 	if (is_wide(k, M - first, K) && !(add && k->shape.dump)) {
-		gemm_wide_parts(k, add, A, lda, W, C, ldc, first, M, N, K);
+		if (add && parts && M - first <= SPLIT_ROWS)
+			gemm_split(k, A, lda, W, C, ldc, first, M, N, K, parts);
+		else
+			gemm_wide_parts(k, add, A, lda, W, C, ldc, first, M, N, K);
 		return;
 	}
 	if (add)

@@ -12,10 +12,10 @@
  *
  * Environment: FAKE_STEP_US, FAKE_TOKEN_US, FAKE_LOAD_MS (delays of a step, of a prompt token and of engine_open),
  * FAKE_SLOW (a file: while it exists steps take a hundred times as long), FAKE_PAGES (size of the KV pool), FAKE_SLOTS
- * (of the state pool), FAKE_FAIL_STEP (that step, counted from 1, and all later ones fail as if the device were lost), FAKE_LOAD_FAILS (if set, engine_open
- * fails), FAKE_FAIL_PIECES (that copy of pieces, counted from 1, fails, and so does every later step), FAKE_NAN_SEED (a
- * draw with that seed + n fails at position n, as if logits were NaN), FAKE_NAN_SCORE (each score of that token id
- * fails in the same way). */
+ * (of the state pool), FAKE_FAIL_STEP (that step, counted from 1, and all later ones fail as if the device were lost),
+ * FAKE_LOAD_FAILS (if set, engine_open fails), FAKE_FAIL_PIECES (that copy of pieces, counted from 1, fails, and so
+ * does every later step), FAKE_NAN_SEED (a draw with that seed + n fails at position n, as if logits were NaN),
+ * FAKE_NAN_SCORE (each score of that token id fails in the same way). */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>

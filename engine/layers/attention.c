@@ -43,12 +43,13 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 					(uint64_t)T * kernels_attention_ld(s) * 4};
 	ret[1] = (struct layer_scratch){AT_MIXED, "mixer outputs", query * (s->bf16 ? 2 : 4)};
 	ret[2] = (struct layer_scratch){AT_Q, "queries", query * 4};
-	ret[3] = (struct layer_scratch){AT_PARTIAL, "attention splits",
-					MAX(heads * s->head_dim * 4,
-					    kernels_parts_bytes(k, KERNEL_LD(s->hidden),
-								s->heads * s->head_dim, rows))};
+	ret[3] = (struct layer_scratch){AT_PARTIAL, "attention splits", heads * s->head_dim * 4};
 	ret[4] = (struct layer_scratch){AT_STATS, "attention splits", heads * 2 * 4};
-	return 5;
+	/* the same buffer: the splits have been added up by then */
+	ret[5] = (struct layer_scratch){AT_PARTIAL, "parts of a product",
+					kernels_parts_bytes(k, KERNEL_LD(s->hidden),
+							    s->heads * s->head_dim, rows)};
+	return 6;
 }
 
 /* The parts of a page: keys [kv_heads, head_dim, page_tokens], values [kv_heads, page_tokens, head_dim]. */

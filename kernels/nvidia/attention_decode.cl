@@ -45,6 +45,14 @@ static inline uint second_of(uint x, uint y)
 	return v;
 }
 
+/* Sets the lane's rows of four tiles to 0. */
+GROUP_FUNCTION void clear(float acc[4][4])
+{
+#pragma unroll
+	for (uint m = 0; m < 4; m++)
+		acc[m][0] = acc[m][1] = acc[m][2] = acc[m][3] = 0;
+}
+
 /* Adds 16 terms to four tiles, 64 rows of A. Lane l has the eight rows from l / 4 * 8 on: rows 2 m and 2 m + 1 of these
  * are those of the lane in tile m. x[j] has the eight rows at term l % 4 * 4 + j, and b the four terms from l % 4 * 4
  * on in column l / 4 of B. acc[m][0] and [1] are row 2 m in columns l % 4 * 2 and the next, [2] and [3] row 2 m + 1. */
@@ -111,9 +119,7 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 	const float scale = 1.0f / sqrt((float)HD);
 	float acc[4][4];
 
-#pragma unroll
-	for (uint m = 0; m < 4; m++)
-		acc[m][0] = acc[m][1] = acc[m][2] = acc[m][3] = 0;
+	clear(acc);
 	if (block < keys) {
 		__global const elem_t *k = k_pages + ((ulong)pages[at / PAGE] * KV_HEADS + g) * HD * PAGE +
 					   term * PAGE + at % PAGE + LANE % 32 / 4 * 8;
@@ -157,9 +163,7 @@ GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, 
 	const uint row = warp % COLUMN_BLOCKS * 64 + LANE % 32 / 4 * 8, term = LANE % 4 * 4;
 	float acc[4][4];
 
-#pragma unroll
-	for (uint m = 0; m < 4; m++)
-		acc[m][0] = acc[m][1] = acc[m][2] = acc[m][3] = 0;
+	clear(acc);
 	if (side < 2 && block < keys) {
 		const uint last = MIN_(keys - block, (uint)KEY_BLOCK) - 1; /* weights of the keys past it are 0 */
 		__global const elem_t *v =
@@ -186,7 +190,7 @@ GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, 
 }
 #endif
 #include "generic/attention_decode.cl"
-#if defined(SPLIT_PRODUCTS) && (LANES != 256 || 2 * SPLIT_TOKENS > 4 * LANES || SHARERS * HD > 4 * LANES * CHUNK || \
+#if defined(SPLIT_PRODUCTS) && (LANES != 256 || SHARERS * HD > 4 * LANES * CHUNK || \
 				2 * SHARERS * SPLIT_TOKENS > 4 * LANES * CHUNK)
-#error "the work space of a split is too small"
+#error "a split has 256 lanes, and work space for its sums"
 #endif

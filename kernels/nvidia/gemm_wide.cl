@@ -182,16 +182,20 @@ __kernel WIDE_GROUP void gemm_wide(__global const elem_t *restrict A, uint lda, 
 	WIDE_ROWS(n, MIN_(K - k0, (uint)CHAIN_TERMS), A_PLAIN, PUT_OR_ADD)
 }
 
+/* Computes the group's tile of rows that generate, over `terms` terms. */
+#define PART_ROWS(terms)                                                                           \
+	if (n <= 32)                                                                               \
+		WIDE_TILE(wide_parts_32, 32, n, terms, A_PLAIN, PUT_OR_ADD)                        \
+	else                                                                                       \
+		WIDE_TILE(wide_parts_64, 64, n, terms, A_PLAIN, PUT_OR_ADD)
+
 __kernel WIDE_GROUP void gemm_wide_parts(__global const elem_t *restrict A, uint lda,
 					 __global const elem_t *restrict W, __global float *C, uint ldc, uint M, uint N,
 					 uint K, uint k0, uint add, uint first)
 {
 	GEMM_TILE(first, PART_TOKENS);
 
-	if (n <= 32)
-		WIDE_TILE(wide_parts_32, 32, n, MIN_(K - k0, (uint)CHAIN_TERMS), A_PLAIN, PUT_OR_ADD)
-	else
-		WIDE_TILE(wide_parts_64, 64, n, MIN_(K - k0, (uint)CHAIN_TERMS), A_PLAIN, PUT_OR_ADD)
+	PART_ROWS(MIN_(K - k0, (uint)CHAIN_TERMS))
 }
 
 __kernel WIDE_GROUP void gemm_split(__global const elem_t *restrict A, uint lda, __global const elem_t *restrict W,
@@ -201,10 +205,7 @@ __kernel WIDE_GROUP void gemm_split(__global const elem_t *restrict A, uint lda,
 	__global float *C = parts + ((long)get_group_id(1) * (M - first) - first) * N;
 	GEMM_TILE(first, PART_TOKENS);
 
-	if (n <= 32)
-		WIDE_TILE(wide_parts_32, 32, n, MIN_(K - k0, (uint)PART_TERMS), A_PLAIN, PUT_OR_ADD)
-	else
-		WIDE_TILE(wide_parts_64, 64, n, MIN_(K - k0, (uint)PART_TERMS), A_PLAIN, PUT_OR_ADD)
+	PART_ROWS(MIN_(K - k0, (uint)PART_TERMS))
 }
 #undef OUT_ROW
 

@@ -345,9 +345,10 @@ if zmq:
     zmq.send(s, LIST)
     answer = zmq.receive(s)
     model = answer[28 + 16:28 + 32]
-    zmq.send(s, announcement(b"tcp://127.0.0.1:9", model=model, ttl=int(6 * BEAT * 1000)))
-    zmq.send(s, announcement(b"tcp://192.0.2.1:9", model=model, ttl=int(6 * BEAT * 1000)))
-    zmq.send(s, announcement(b"tcp://127.0.0.1:10", model=b"m" * 16, ttl=int(6 * BEAT * 1000)))
+    ttl = int(6 * BEAT * 1000)
+    zmq.send(s, announcement(b"tcp://127.0.0.1:9", model=model, ttl=ttl))
+    zmq.send(s, announcement(b"tcp://192.0.2.1:9", model=model, ttl=ttl))
+    zmq.send(s, announcement(b"tcp://127.0.0.1:10", model=b"m" * 16, ttl=ttl))
     says(decode, "knows of tcp://127.0.0.1:9\n", "a worker that is announced is called")
     says(decode, "tcp://192.0.2.1:9: it is not loopback", "beyond this machine it is not, without keys")
     says(decode, "disconnecting from tcp://127.0.0.1:9", "what never answers is forgotten")
