@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -106,36 +107,54 @@ static size_t line_head(enum log_level level, char *line, size_t size)
 				    levels[level].name);
 }
 
-/* Returns the descriptor for lines: that of standard error, unless it is a terminal. A terminal that is writable may have
- * room for one byte, and a write of more would wait. So it is opened anew, without waiting; other programs that have
- * the terminal still wait. Call with the lock held. */
-static int output(void)
+/* Opens the pipe or the terminal of standard error anew, with O_NONBLOCK, unless it is open already. Set for descriptor
+ * 2 itself, that flag would also apply to every other process that has the pipe or the terminal from the same parent.
+ * Returns the new descriptor, which stays open. So no other pipe or terminal can get the inode number by which this one
+ * is known again. -1: it cannot be opened. Call with the lock held. */
+static int open_anew(const struct stat *st)
 {
-	static dev_t terminal; /* the terminal that was opened; 0: none */
 	static int opened = -1;
-	struct stat st;
+	static dev_t device;
+	static ino_t inode;
 
-	if (!isatty(STDERR_FILENO) || fstat(STDERR_FILENO, &st) < 0)
-		return STDERR_FILENO;
-	if (st.st_rdev != terminal) {
-		if (opened >= 0)
-			close(opened);
-		opened = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-		terminal = st.st_rdev;
-	}
-	return opened >= 0 ? opened : STDERR_FILENO;
+	if (opened >= 0 && st->st_dev == device && st->st_ino == inode)
+		return opened;
+	if (opened >= 0)
+		close(opened);
+	opened = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	device = st->st_dev;
+	inode = st->st_ino;
+	return opened;
 }
 
-/* Writes text to standard error. Returns how many bytes were written. Does not wait for a reader: when poll says that a
- * pipe is writable, the pipe has room for PIPE_BUF bytes (4096), and a line is shorter. A socket then has room for a
- * large part of its buffer. */
+/* Writes to standard error as write(2) does, but does not wait for a reader: -1 if there is no room. To ask poll before
+ * the write is not enough, because other processes that write to the same pipe may fill it in between. poll is the
+ * fallback for what cannot be opened anew: a pipe of another user, or a named pipe that no process reads. Call with the
+ * lock held. */
+static ssize_t write_now(const char *text, size_t n)
+{
+	struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+	struct stat st;
+	int opened;
+
+	if (fstat(STDERR_FILENO, &st) < 0)
+		return -1;
+	if (S_ISSOCK(st.st_mode))
+		return send(STDERR_FILENO, text, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (!S_ISFIFO(st.st_mode) && !isatty(STDERR_FILENO))
+		return write(STDERR_FILENO, text, n);
+	opened = open_anew(&st);
+	if (opened >= 0)
+		return write(opened, text, n);
+	return poll(&fd, 1, 0) == 1 && fd.revents & POLLOUT ? write(STDERR_FILENO, text, n) : -1;
+}
+
+/* Writes text to standard error. Returns how many bytes were written; 0: there is no room. A pipe takes all or none of
+ * up to PIPE_BUF bytes (4096), and a line is shorter. A socket and a terminal may take a part. */
 static size_t put(const char *text, size_t n)
 {
-	struct pollfd fd = {.fd = output(), .events = POLLOUT};
-	ssize_t r = -1;
+	ssize_t r = write_now(text, n);
 
-	if (poll(&fd, 1, 0) == 1 && fd.revents & POLLOUT)
-		r = write(fd.fd, text, n);
 	if (r > 0)
 		cut = (size_t)r < n;
 	return r > 0 ? (size_t)r : 0;

@@ -2,6 +2,8 @@
  *
  * Logging never waits for a reader. A line for which there is no room (a pipe that nobody reads, a terminal that was
  * stopped) is dropped and counted. The next line that finds room is preceded by one that says how many were dropped.
+ * This holds for a pipe that other processes write to as well, unless the pipe belongs to another user and so cannot be
+ * opened anew (write_now in log.c): a line may wait there if another process fills the pipe at that very moment.
  *
  * Under systemd (JOURNAL_STREAM is set) a line begins with its <priority>, which journald reads; elsewhere with the
  * time of day and the level's name. log_set_level is to be called before other threads start; without it the level

@@ -1,9 +1,11 @@
-/* base/log: a log that nobody reads takes the lines that it has room for and drops the others. Only log_last waits for
- * a reader, and not for ever. Lines about progress. */
+/* base/log: a log that nobody reads, or that another process fills, takes the lines that it has room for and drops the
+ * others. Only log_last waits for a reader, and not for ever. Lines about progress. */
 #include "base/log.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -85,6 +87,73 @@ TEST(nobody_reads)
 	if (!ok(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds), "a socket"))
 		return;
 	unread("a socket", fds[0], fds[1]);
+}
+
+static _Atomic int n_logged;
+static _Atomic bool logged_enough;
+
+/* Stands for another process with the same standard error: writes until the reader has gone. */
+static void *write_on(void *arg)
+{
+	static const char block[64 << 10];
+
+	while (write(*(int *)arg, block, sizeof(block)) > 0)
+		;
+	return NULL;
+}
+
+static void *log_on(void *arg)
+{
+	while (!atomic_load(&logged_enough)) {
+		log_info("a line of a log that another process fills");
+		atomic_fetch_add(&n_logged, 1);
+	}
+	return NULL;
+}
+
+/* Another process takes all the room there is. In each round the reader reads a little and then stops. At that moment
+ * the log may have seen room that is gone when it writes. It must not wait for it. */
+static void shared(const char *name, int reader, int writer)
+{
+	enum { ROUNDS = 200, READS = 20, MORE = 1000 };
+	pthread_t other, logging;
+	int round, more = MORE;
+
+	log_into(writer);
+	atomic_store(&logged_enough, false);
+	pthread_create(&other, NULL, write_on, &writer);
+	pthread_create(&logging, NULL, log_on, NULL);
+	for (round = 0; round < ROUNDS && more >= MORE; round++) {
+		int before;
+
+		for (int i = 0; i < READS; i++)
+			check(read(reader, text, 4096) > 0);
+		before = atomic_load(&n_logged);
+		more = 0;
+		for (int ms = 0; ms < 10000 && more < MORE; ms++) {
+			usleep(1000);
+			more = atomic_load(&n_logged) - before;
+		}
+	}
+	ok(more >= MORE, "%s that another process fills: no line is waited for (round %d)", name,
+	   round);
+	atomic_store(&logged_enough, true);
+	close(reader);
+	pthread_join(logging, NULL);
+	pthread_join(other, NULL);
+	close(writer);
+}
+
+TEST(another_process_writes)
+{
+	int fds[2];
+
+	if (!ok(!pipe(fds), "a pipe"))
+		return;
+	shared("a pipe", fds[0], fds[1]);
+	if (!ok(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds), "a socket"))
+		return;
+	shared("a socket", fds[0], fds[1]);
 }
 
 TEST(last)
