@@ -43,11 +43,12 @@ const struct err *lifecycle_error(const struct lifecycle *l);
  * answered in every state (endpoint.h). */
 void lifecycle_drain(struct lifecycle *l);
 
-/* Any thread: ends main's lifecycle_wait, because something that main may wait for has changed. */
+/* Any thread: ends the lifecycle_wait of main, or of the guard, because something that it may wait for has changed. */
 void lifecycle_notify(struct lifecycle *l);
 
-/* main: waits for a signal or a lifecycle_notify, at most timeout_ns, and at most an hour. True: a signal came. SIGHUP
- * counts only while the state is LOADING or READY, so that it never ends what drains. */
+/* main, and at the end the guard (main.c): waits for a signal or a lifecycle_notify, at most timeout_ns, and at most an
+ * hour. True: a signal came. SIGHUP counts only while the state is LOADING or READY, so that it never ends what
+ * drains. */
 bool lifecycle_wait(struct lifecycle *l, uint64_t timeout_ns);
 
 /* Sends systemd a message ("READY=1", "STOPPING=1", "STATUS=…"). Does nothing if the program runs without systemd. */

@@ -1,7 +1,7 @@
 /*
  * tigond: start and stop, in order.
  *
- *     options ─> sockets ─> signals ─> watch, engine, text threads ─> http ─> wait ─> drain ─> stop
+ *     options ─> sockets ─> signals ─> guard, watch, engine, text threads ─> http ─> wait ─> drain ─> stop
  *
  * The sockets exist before anything slow begins: while the model is being loaded, a valid request gets 503 with
  * Retry-After (or its answer, from /livez, /metrics and /version), not "connection refused". The threads are stopped
@@ -11,6 +11,7 @@
 #include <jansson.h>
 #include <limits.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,22 +41,24 @@
 static const uint64_t farewell_ns = 2 * SECOND;
 /* The longest wait for the threads to end. The engine thread may use 5 s of it to write the cache's files. */
 static const uint64_t stop_ns = 8 * SECOND;
-/* For the rest, such as giving back a large model's memory. */
+/* The longest time for all that follows: main frees what is left, and exit handlers of libraries run. */
 static const uint64_t exit_ns = 5 * SECOND;
 
 /* The main port, and that of --admin-port. */
 enum { LISTENERS = 2 };
 
-/* The arguments of stop_threads, which ends all other threads, and the thread in which it runs. */
-struct stop {
+/* The guard: a thread that bounds the time in which the process ends, and takes signals meanwhile. Main may hang while
+ * it joins a thread, which may be within a step, encode a long text or still load the model. It may also hang within an
+ * exit handler of a library, such as an OpenCL driver's. The guard starts before all other threads, so that it is there
+ * if memory is short at the end. It never ends, so nobody frees what it uses: this struct and the lifecycle. */
+static struct guard {
 	struct server *server;
-	struct http **http; /* [LISTENERS] */
-	struct watch *watch;
-	pthread_t thread;
-	_Atomic(const char *)
-		busy; /* the name of the thread that stop_threads waits for ("http" stands for watch as well);
-			 NULL: all have ended */
-};
+	sem_t ending; /* posted when main begins to end the threads */
+	/* When the guard ends the process. main sets it for each part of the end, and calls lifecycle_notify. */
+	_Atomic uint64_t until_ns;
+	/* the name of the thread that main waits for ("http" stands for watch as well); NULL: all have ended */
+	_Atomic(const char *) busy;
+} guard;
 
 static int complain(const struct err *e)
 {
@@ -233,49 +236,65 @@ static void drain(struct server *s)
 	wait_for_calls(s, farewell_ns);
 }
 
-/* Ends the threads, one after the other. Runs in a thread of its own if possible, so that main can wait for a signal
- * meanwhile. */
-static void *stop_threads(void *arg)
+/* Waits until the end has begun and is overdue. Then ends the process; a signal ends it at once. */
+static void *guard_main(void *arg)
 {
-	struct stop *p = arg;
+	struct guard *g = arg;
+	struct lifecycle *l = g->server->lifecycle;
+	const char *busy;
+	uint64_t now, until;
+	bool failed;
 
-	for (size_t i = 0; i < LISTENERS; i++)
-		http_stop(p->http[i]);
-	watch_free(p->watch);
-	atomic_store(&p->busy, "text");
-	text_free(p->server->text);
-	atomic_store(&p->busy, "engine");
-	loop_free(p->server->loop);
-	atomic_store(&p->busy, NULL);
-	lifecycle_notify(p->server->lifecycle);
-	return NULL;
+	pthread_setname_np(pthread_self(), "guard");
+	while (sem_wait(&g->ending) < 0)
+		;
+	while ((now = clock_now_ns()) < (until = atomic_load(&g->until_ns)))
+		if (lifecycle_wait(l, until - now))
+			end_at_once();
+	busy = atomic_load(&g->busy);
+	failed = lifecycle_state(l) == LIFECYCLE_FAILED;
+	if (busy)
+		log_warning("the %s thread is still busy: exiting without it", busy);
+	else
+		log_warning("an exit handler is still busy: exiting without it");
+	/* Before exit handlers run, main itself says why it failed. */
+	if (failed && busy)
+		complain(lifecycle_error(l));
+	_exit(failed ? EXIT_FAILURE : EXIT_SUCCESS);
 }
 
-/* Ends the threads. One of them may be within a step, be encoding a long text, or still be loading the model. If they
- * have not all ended within stop_ns, or another signal comes, the process exits without waiting for them. */
+static int guard_start(struct server *s, struct err *e)
+{
+	pthread_t thread;
+	int r;
+
+	guard.server = s;
+	sem_init(&guard.ending, 0, 0);
+	r = pthread_create(&thread, NULL, guard_main, &guard);
+	if (r)
+		return err_set(e, r, "cannot start the guard thread: %s", strerror(r));
+	pthread_detach(thread);
+	return 0;
+}
+
+/* Ends the threads, one after the other. If that takes more than stop_ns, or the rest of the process then more than
+ * exit_ns, the guard ends the process. */
 static void stop(struct server *s, struct http **h, struct watch *w)
 {
-	struct stop p = {.server = s, .http = h, .watch = w, .busy = "http"};
-	uint64_t now = clock_now_ns(), until = now + stop_ns;
-	const char *busy;
-
 	log_info("ending the threads");
-	if (pthread_create(&p.thread, NULL, stop_threads, &p)) {
-		stop_threads(&p);
-		return;
-	}
-	while ((busy = atomic_load(&p.busy))) {
-		if (now >= until) {
-			log_warning("the %s thread is still busy: exiting without it", busy);
-			if (lifecycle_state(s->lifecycle) != LIFECYCLE_FAILED)
-				_exit(EXIT_SUCCESS);
-			_exit(complain(lifecycle_error(s->lifecycle)));
-		}
-		if (lifecycle_wait(s->lifecycle, until - now))
-			end_at_once();
-		now = clock_now_ns();
-	}
-	pthread_join(p.thread, NULL);
+	atomic_store(&guard.busy, "http");
+	atomic_store(&guard.until_ns, clock_now_ns() + stop_ns);
+	sem_post(&guard.ending);
+	for (size_t i = 0; i < LISTENERS; i++)
+		http_stop(h[i]);
+	watch_free(w);
+	atomic_store(&guard.busy, "text");
+	text_free(s->text);
+	atomic_store(&guard.busy, "engine");
+	loop_free(s->loop);
+	atomic_store(&guard.busy, NULL);
+	atomic_store(&guard.until_ns, clock_now_ns() + exit_ns);
+	lifecycle_notify(s->lifecycle);
 }
 
 static int start_and_serve(struct server *s, struct http_listener *l, const uint16_t *ports,
@@ -301,7 +320,7 @@ static int start_and_serve(struct server *s, struct http_listener *l, const uint
 		serve(s, ports[0]);
 		drain(s);
 	}
-	/* The start has failed. If a thread does not end in time, stop itself writes this error to the log. */
+	/* The start has failed. If a thread does not end in time, the guard writes this error to the log. */
 	if (r < 0)
 		lifecycle_fail(s->lifecycle, e);
 	stop(s, http, watch);
@@ -394,6 +413,8 @@ static int run_server(struct server *s, struct err *e)
 	if (!r)
 		r = lifecycle_new(&s->lifecycle, e);
 	if (!r)
+		r = guard_start(s, e);
+	if (!r)
 		r = start_and_serve(s, l, ports, e);
 	for (size_t i = 0; i < LISTENERS; i++) {
 		if (l[i].fd >= 0)
@@ -404,7 +425,6 @@ static int run_server(struct server *s, struct err *e)
 	transfer_keys_release(&transfer_keys);
 	template_free(s->template);
 	tokenizer_free(s->tokenizer);
-	lifecycle_free(s->lifecycle);
 	tuning_free(s->tuning);
 	return r;
 }

@@ -1,7 +1,6 @@
-/* The threads of tigond, and the queues between them. Four kinds are not in this list: the two threads of the cache's
+/* The threads of tigond, and the queues between them. Three kinds are not in this list: the two threads of the cache's
  * files (engine/store/state.h), threads that share one computation and end with it (base/parallel.h,
- * engine/cache_identity.c), threads of libraries (OpenCL, ZeroMQ), and the thread that ends all others at the end (stop
- * in main.c). Comments call this last thread main, because main does nothing meanwhile but wait for it.
+ * engine/cache_identity.c), and threads of libraries (OpenCL, ZeroMQ).
  *
  *     main      signals, start and stop, the drain. At the end fails the requests that are left, and wakes all
  *               connections before http stops.
@@ -15,6 +14,8 @@
  *     watch     notices a client that leaves while its connection is suspended, which libmicrohttpd does not notice.
  *               Keeps time: cuts slow senders, wakes a stream after 15 s of silence, so that an SSE comment is sent.
  *     transfer  in a prefill or decode worker: ZeroMQ sockets, peers, deliveries.
+ *     guard     sleeps until main ends the other threads. Then takes signals in main's place, and ends the process if
+ *               main, or an exit handler of a library, does not end in time (main.c). It has no role.
  *
  *     queue or event     from               to        carries                               file
  *     text.small, .large http               text      calls whose body is complete          text.c (struct text)
@@ -26,7 +27,8 @@
  *     transfer.parcels   engine, a driver   transfer  data of layers that are computed      transfer/transfer.c
  *     sending.returned   ZeroMQ, transfer   transfer  parcels that were sent or dropped     transfer/sending.c
  *     worker.notes       transfer           engine    prompts, data, ends of attempts       transfer/worker.c
- *     lifecycle.event_fd any                main      new state; calls or threads ended     lifecycle.c
+ *     lifecycle.event_fd any                main      new state; calls ended                lifecycle.c
+ *                        main               guard     all threads have ended                lifecycle.c
  *
  * Locks that are held together, outermost first: watch.lock or text.lock, server.arrived.lock, call.shared.lock, a
  * queue's own lock. No thread blocks while it holds one of these.
@@ -52,7 +54,7 @@ extern struct role role_main, role_http, role_text, role_engine, role_watch, rol
 #define OWNED_BY(role)	ROLE_ATTRIBUTE(guarded_by(role))
 #define POINTS_TO(role) ROLE_ATTRIBUTE(pt_guarded_by(role))
 
-/* Says that the calling function runs in that role. The start routine of each thread in the list above except http
- * begins with this call. So do the callbacks of libmicrohttpd that touch data of the http thread: handle, completed and
- * connected (http.c), and read_answer (send.c). The first call in a thread also names that thread. */
+/* Says that the calling function runs in that role. The start routine of each thread in the list above except http and
+ * guard begins with this call. So do the callbacks of libmicrohttpd that touch data of the http thread: handle,
+ * completed and connected (http.c), and read_answer (send.c). The first call in a thread also names that thread. */
 void role_begin(struct role *r) ROLE_ATTRIBUTE(assert_capability(r));

@@ -15,7 +15,8 @@
  * (of the state pool), FAKE_FAIL_STEP (that step, counted from 1, and all later ones fail as if the device were lost),
  * FAKE_LOAD_FAILS (if set, engine_open fails), FAKE_FAIL_PIECES (that copy of pieces, counted from 1, fails, and so
  * does every later step), FAKE_NAN_SEED (a draw with that seed + n fails at position n, as if logits were NaN),
- * FAKE_NAN_SCORE (each score of that token id fails in the same way). */
+ * FAKE_NAN_SCORE (each score of that token id fails in the same way), FAKE_EXIT_MS (an exit handler takes so long, as
+ * that of an OpenCL driver may). */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -25,6 +26,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/log.h"
 #include "engine/engine.h"
 #include "tests/fake_device.h"
 
@@ -143,6 +145,12 @@ static void share_items(struct engine *g)
 		}
 }
 
+static void exit_slowly(void)
+{
+	log_info("the fake engine's exit handler");
+	usleep((useconds_t)setting("FAKE_EXIT_MS", 0) * 1000);
+}
+
 int engine_open(const struct engine_options *o, struct engine **ret, struct err *e)
 {
 	struct engine *g = calloc(1, sizeof(*g));
@@ -196,6 +204,8 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	g->token_us = setting("FAKE_TOKEN_US", 0);
 	g->slow = getenv("FAKE_SLOW");
 	load_goldens(g, o->model_dir);
+	if (getenv("FAKE_EXIT_MS"))
+		atexit(exit_slowly);
 	*ret = g;
 	return 0;
 }

@@ -1,4 +1,4 @@
-"""Start and end: 503 while loading and draining, SIGTERM, a second signal, a lost device."""
+"""Start and end: 503 while loading and draining, SIGTERM, a second signal, a thread or an exit handler that hangs, a lost device."""
 import json
 import os
 import re
@@ -118,6 +118,22 @@ def hang_up():
 whole, _ = parallel([ask(False), hang_up])
 ok(whole[0] == 200 and json.loads(whole[1])["usage"]["completion_tokens"] == 150, "SIGHUP, twice: a running answer finishes", whole)
 same(s.process.wait(25), 0, "then the server ends with status 0")
+
+# An exit handler of a library hangs: the process ends without it, or at the next signal.
+hung = [Server("--drain-timeout", "0", env={"FAKE_EXIT_MS": "90000"}) for _ in range(2)]
+for x in hung:
+    x.process.send_signal(signal.SIGTERM)
+hung_since = time.time()
+ok(wait_for(lambda: all("exit handler" in x.text() for x in hung), 30), "all threads have ended, and an exit handler hangs")
+begin = time.time()
+hung[0].process.send_signal(signal.SIGTERM)
+ok(wait_for(lambda: hung[0].process.poll() is not None, 15), "a second signal is read even then", hung[0].text()[-2000:])
+same(hung[0].process.poll(), 1, "status 1")
+ok(time.time() - begin < 3 and "second signal" in hung[0].text(), "at once", hung[0].text()[-2000:])
+ok(wait_for(lambda: hung[1].process.poll() is not None, 30), "without a signal the process ends as well", hung[1].text()[-2000:])
+same(hung[1].process.poll(), 0, "with status 0")
+ok(time.time() - hung_since < 15 and "an exit handler is still busy: exiting without it" in hung[1].text(),
+   f"after {time.time() - hung_since:.1f} s, not more than 15", hung[1].text()[-2000:])
 
 # The engine thread is within a step that does not end: the process ends without it, or at the next signal.
 impatient = Server("--drain-timeout", "3", env={"FAKE_STEP_US": "20000"})  # for the next test; its start takes no time behind the signals
