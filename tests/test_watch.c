@@ -253,6 +253,55 @@ TEST(unread)
 	is_int((long long)atomic_load(&server.metrics.unread_bytes), 0, "nothing is left");
 }
 
+/* Answers that take too much memory when nothing is left to compute. Their clients get an error if the answer has not
+ * begun. Only a stream whose end http has taken is cut off. */
+TEST(unread_at_the_end)
+{
+	enum { N = 4, ANSWERED = 1, STREAM = 2, TAKEN = 3 };
+	struct connection *k[N];
+	struct call *c[N];
+	struct buf tokens = {0};
+	struct err e = {0};
+	int fds[N][2];
+
+	for (int i = 0; i < N; i++) {
+		struct call_news news;
+		struct buf body;
+
+		k[i] = open_watched(fds[i]);
+		c[i] = new_call();
+		c[i]->text.ask.stream = i >= STREAM;
+		if (i == ANSWERED) {
+			buf_init(&body, 100);
+			buf_puts(&body, "an answer");
+			call_reply(c[i], &body);
+		} else {
+			call_accept(c[i]);
+			call_end(c[i]);
+		}
+		if (i == TAKEN)
+			call_take(c[i], &tokens, no_resume, &news);
+		watch_answering(watch, k[i], c[i]);
+		call_keep(c[i], 1001);
+	}
+	for (int i = 0; i < N - 1; i++) {
+		struct call_news news;
+
+		ok(aborted_after(c[i], 3000) >= 0 && !is_cut(fds[i][1], 0),
+		   "an answer is ended, its connection is not");
+		call_take(c[i], &tokens, no_resume, &news);
+		is_int(news.failure.code, PROBLEM_UNREAD, "its client gets an error");
+		is_int(news.stage, i == ANSWERED ? CALL_ANSWERED : CALL_ENDED,
+		       "in the stage that it had");
+		ok(!call_begin_answer(c[i], &e) && e.code == PROBLEM_UNREAD,
+		   "also if http had begun to make the answer");
+	}
+	ok(is_cut(fds[TAKEN][1], 3000), "a stream that is at its end is cut off");
+	for (int i = 0; i < N; i++)
+		close_watched(k[i], c[i], fds[i]);
+	buf_release(&tokens);
+}
+
 /* When eight connections of an address wait, each new one cuts the one that has waited longest. A connection waits for
  * the rest of a request, or for a client that does not read its answer. */
 TEST(share)

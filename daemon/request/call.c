@@ -362,15 +362,20 @@ void call_fail(struct call *c, const struct err *e)
 
 bool call_give_up(struct call *c, const struct err *e)
 {
-	bool failed;
+	struct call_shared *s = lock(c);
+	/* http has taken the end of the stream, and does not look at the failure any more. A call that was RUNNING has an
+	 * `ask` that no text thread changes. */
+	const bool ends = s->seen == CALL_ENDED && c->text.ask.stream;
+	const bool told = !ends && !atomic_load(&c->waits_ns);
 
-	lock(c);
-	failed = !atomic_load(&c->waits_ns) && fail_locked(c, e);
+	/* Also when nothing is left to compute, http looks at the failure before it begins the answer. */
+	if (told && !fail_locked(c, e) && !s->failure.code)
+		s->failure = *e;
 	wake_and_unlock(c);
 	/* The error may wait long for a client that does not read. The engine must not go on meanwhile. */
-	if (failed)
+	if (told)
 		call_abort(c);
-	return failed;
+	return told;
 }
 
 bool call_begin_answer(struct call *c, struct err *ret)

@@ -233,8 +233,10 @@ void call_waits(struct call *c, bool waits);
  * failed with PROBLEM_UNREAD (call_give_up, for example); that error is in *ret, and is the answer now. */
 bool call_begin_answer(struct call *c, struct err *ret);
 
-/* watch: fails the call with this error, which becomes the client's answer or ends its stream, and has the engine compute
- * no more of it. False: bytes of the answer wait for the client (call_waits), or the call has ended before. Wakes. */
+/* watch: lets the client have this error, as its answer or as the end of its stream, also if the call has ended and its
+ * answer has not begun. If the call has failed before, that error stays. Has the engine compute no more of the call.
+ * False: nothing was done, because bytes of the answer wait for the client (call_waits), or http is about to write the
+ * end of the stream. Wakes. */
 bool call_give_up(struct call *c, const struct err *e);
 
 /* Frees the body, and subtracts the bytes of a large one from server.body_bytes. Called when a text thread is done with
