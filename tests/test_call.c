@@ -235,6 +235,30 @@ TEST(stages)
 	is_int(atomic_load(&connection.wrong), 0, "never resumed awake, never suspended twice");
 }
 
+/* A body that comes when the call has failed is freed, and not counted. */
+TEST(late_reply)
+{
+	struct connection_double connection = {0};
+	struct call *c = new_call(&connection);
+	struct call_news news;
+	struct buf tokens, body;
+	struct err e = {0};
+
+	buf_init(&tokens, 1 << 20);
+	buf_init(&body, 1 << 20);
+	buf_puts(&body, "an answer");
+	err_set(&e, PROBLEM_ABORTED, "ended");
+	call_accept(c);
+	call_fail(c, &e);
+	call_reply(c, &body);
+	ok(!body.data && !c->shared.reply.data, "a body that comes after a failure is freed");
+	is_int((long long)atomic_load(&c->kept), 0, "and not counted");
+	call_take(c, &tokens, suspend, &news);
+	ok(news.stage == CALL_ENDED && news.failure.code == PROBLEM_ABORTED,
+	   "the error stays, and the stage");
+	call_unref(c);
+}
+
 /* Suspends the connection of a call for which there is no news. */
 static void sleep_call(struct call *c)
 {

@@ -394,11 +394,14 @@ void call_reply(struct call *c, struct buf *body)
 {
 	struct call_shared *s = lock(c);
 
-	count_kept(c, body->len, 0);
-	s->reply = *body;
-	*body = (struct buf){0};
-	s->stage = CALL_ANSWERED;
+	if (!s->failure.code) {
+		count_kept(c, body->len, 0);
+		s->reply = *body;
+		*body = (struct buf){0};
+		s->stage = CALL_ANSWERED;
+	}
 	wake_and_unlock(c);
+	buf_release(body);
 	call_unqueue(c);
 }
 

@@ -254,8 +254,8 @@ void call_count_error(struct call *c, int code);
  * RUNNING one is ENDED, and the error ends its stream or is its answer. Wakes, and calls call_unqueue. */
 void call_fail(struct call *c, const struct err *e);
 
-/* text, engine: makes the call ANSWERED, with this body (moved out of *body) and status 200; but if it has failed
- * before, that error stays the answer. Wakes, and calls call_unqueue. */
+/* text, engine: makes the call ANSWERED, with this body and status 200; but if it has failed before, that error stays
+ * the answer, and the body is freed. The content of *body is taken in either case. Wakes, and calls call_unqueue. */
 void call_reply(struct call *c, struct buf *body);
 
 /* engine: notes how much of a part's prompt was cached. To be called at most once for each part. */
