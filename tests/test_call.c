@@ -235,6 +235,39 @@ TEST(stages)
 	is_int(atomic_load(&connection.wrong), 0, "never resumed awake, never suspended twice");
 }
 
+/* What an answer keeps is counted with all the memory of its buffers, which grow by doubling. */
+TEST(kept)
+{
+	struct connection_double connection = {0};
+	struct call *c = new_call(&connection);
+	struct draw_result draw = {.n_top = TOP_LOGPROBS_MAX};
+	struct call_news news;
+	struct buf tokens, body;
+
+	call_accept(c);
+	for (int i = 0; i < 300; i++) {
+		check(call_push(c, 0, FINISH_NONE, &draw) == 0);
+		check(atomic_load(&c->kept) == c->shared.tokens.cap);
+	}
+	check(c->shared.tokens.cap > c->shared.tokens.len + 10000);
+	ok_all("records count with their buffer");
+	buf_init(&tokens, SIZE_MAX / 2);
+	check(buf_reserve(&tokens, 1000) == 0);
+	call_take(c, &tokens, suspend, &news);
+	is_int((long long)atomic_load(&c->kept), 1001, "once http has them, with its empty one");
+	buf_init(&body, 1 << 20);
+	buf_puts(&body, "an answer");
+	check(buf_reserve(&body, 5000) == 0);
+	call_reply(c, &body);
+	is_int((long long)atomic_load(&c->kept), 1001 + 5010, "and so does a body");
+	call_take_reply(c, &body);
+	is_int((long long)atomic_load(&c->kept), 1001, "until http has it");
+	buf_release(&body);
+	buf_release(&tokens);
+	call_unref(c);
+	is_int((long long)atomic_load(&server.metrics.unread_bytes), 0, "nothing is left");
+}
+
 /* A body that comes when the call has failed is freed, and not counted. */
 TEST(late_reply)
 {

@@ -197,6 +197,7 @@ size_t answer_bytes(const struct answer *a)
 
 	for (uint32_t i = 0; i < a->call->text.n_choices; i++)
 		n += choice_bytes(&a->choices[i]);
+	/* make_scores reserves all that a list will ever need. The system gives memory for what is written there. */
 	for (uint32_t i = 0; a->scores && i < a->call->text.n_parts; i++)
 		n += a->scores[i].list.bytes.len;
 	return n;

@@ -27,7 +27,7 @@ int answer_feed(struct answer *a, const struct buf *tokens, size_t *at, struct b
 /* Returns whether every choice has ended. */
 bool answer_complete(const struct answer *a);
 
-/* Returns how many bytes of texts, ids and log-probabilities the answer keeps to be written. */
+/* Returns how many bytes of memory the answer's texts, ids and log-probabilities take. */
 size_t answer_bytes(const struct answer *a);
 
 /* Appends the end of a complete stream. */

@@ -395,7 +395,7 @@ void call_reply(struct call *c, struct buf *body)
 	struct call_shared *s = lock(c);
 
 	if (!s->failure.code) {
-		count_kept(c, body->len, 0);
+		count_kept(c, body->cap, 0);
 		s->reply = *body;
 		*body = (struct buf){0};
 		s->stage = CALL_ANSWERED;
@@ -421,7 +421,7 @@ static int append_locked(struct call *c, uint32_t of, enum finish_reason finish,
 			 const struct draw_result *draw, uint32_t n_top) ON(role_engine)
 {
 	struct buf *tokens = &c->shared.tokens;
-	size_t before = tokens->len;
+	size_t before = tokens->cap;
 	struct token_record rec = {
 		.of = of,
 		.token = draw->token,
@@ -438,7 +438,7 @@ static int append_locked(struct call *c, uint32_t of, enum finish_reason finish,
 	buf_append(tokens, &rec, sizeof(rec));
 	buf_append(tokens, draw->top_ids, rec.n_top * sizeof(int32_t));
 	buf_append(tokens, draw->top_logprobs, rec.n_top * sizeof(float));
-	count_kept(c, tokens->len, before);
+	count_kept(c, tokens->cap, before);
 	return 0;
 }
 
@@ -517,7 +517,7 @@ void call_take(struct call *c, struct buf *tokens, void (*suspend)(void *connect
 		empty.max = s->tokens.max;
 		*tokens = s->tokens;
 		s->tokens = empty;
-		count_kept(c, 0, tokens->len);
+		count_kept(c, empty.cap, tokens->cap);
 		s->comment_due = false;
 		s->seen = s->stage;
 	} else {
@@ -537,7 +537,7 @@ void call_take_reply(struct call *c, struct buf *ret)
 
 	*ret = s->reply;
 	s->reply = (struct buf){0};
-	count_kept(c, 0, ret->len);
+	count_kept(c, 0, ret->cap);
 	unlock(c);
 }
 

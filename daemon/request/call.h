@@ -191,7 +191,8 @@ struct call {
 	_Atomic uint32_t queued; /* the number that this call adds to server.queued */
 	/* so many bytes of the answer were kept at a time that freeing them is worth a trim (server.trim) */
 	_Atomic bool large;
-	/* bytes of the answer that are kept in memory: records, texts, log-probabilities, JSON, *http.own */
+	/* bytes of memory that the answer takes: buffers, also where they are empty, of records, texts, log-probabilities
+	 * and JSON, and *http.own */
 	_Atomic uint64_t kept;
 	/* the time since which bytes of the answer that are ready wait for the client; 0: none are ready, or the
 	 * answer has not begun */

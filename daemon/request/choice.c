@@ -229,6 +229,6 @@ void choice_clear(struct choice *c)
 
 size_t choice_bytes(const struct choice *c)
 {
-	return c->content.len + c->reasoning.len + c->ready.bytes.len +
-	       c->token_ids.len * sizeof(*c->token_ids.v);
+	return c->content.cap + c->reasoning.cap + c->ready.bytes.cap +
+	       c->token_ids.cap * sizeof(*c->token_ids.v);
 }

@@ -66,5 +66,5 @@ int choice_push(struct choice *c, const struct draw_result *draw,
  * wait for it, stay. */
 void choice_clear(struct choice *c);
 
-/* Returns the bytes of the results that choice_clear would remove. */
+/* Returns the bytes of memory that the results take. choice_clear gives none of it back. */
 size_t choice_bytes(const struct choice *c);
