@@ -23,7 +23,9 @@ enum {
 	ADMIN_CONNECTIONS = 32, /* the most connections at --admin-port, besides CONNECTIONS_MAX */
 	/* bytes that libmicrohttpd has for a connection: for the headers and some of the body */
 	CONNECTION_MEMORY = 64 << 10,
-	/* libmicrohttpd closes a connection that had no traffic for so long, unless the connection is suspended */
+	/* libmicrohttpd closes a connection on which it has received and sent nothing for so long, unless the
+	 * connection is suspended. So a stream ends whose client does not read. One that waits for tokens is
+	 * suspended. */
 	INACTIVE_SECONDS = 120,
 };
 

@@ -16,6 +16,8 @@
  *  - ends answers that clients do not read, while all answers together take more memory than they may
  *    (--answer-memory),
  *  - gives freed memory back to the system, if more than 1 MiB of a body or an answer was freed (every 4 s at most).
+ * libmicrohttpd itself closes a connection, also that of a call, if nothing of a ready answer could be sent for 2
+ * minutes (INACTIVE_SECONDS in http.c).
  *
  * A connection *waits* for its client while it has no call (because its next request is not whole, or is answered
  * without one), and while its call's answer has bytes ready that the client has not taken. Connections that wait give
