@@ -124,14 +124,15 @@ share("clients of a proxy", ("127.0.0.1", "X-Forwarded-For: 10.0.0.2, 10.0.0.3\r
       ("127.0.0.1", "X-Forwarded-For: 10.0.0.3\r\nX-Forwarded-For: 10.0.0.2\r\n"))
 
 # X-Forwarded-For counts only from a trusted proxy.
-s = Server("--max-num-seqs", "1", "--max-queued-requests", "2", "--trusted-proxy", "127.0.0.1", env={"FAKE_STEP_US": "3000"})
-first = Ask(s, ("127.0.0.2", ""))
-first.waits_for(200)
-waiting = [Ask(s, ("127.0.0.2", f"X-Forwarded-For: 10.0.0.{i}\r\n")) for i in range(2)]
-wait_for(lambda: s.metrics()["num_requests_waiting"] == 2)
-ok(Ask(s, ("127.0.0.2", "X-Forwarded-For: 10.0.0.9\r\n")).waits_for(429) and not any(q.status() for q in waiting),
-   "an address that is no trusted proxy is one client, whatever it says")
-s.stop()
+for trusted, address in (("127.0.0.1", "127.0.0.2"), ("", "127.0.0.1")):
+    s = Server("--max-num-seqs", "1", "--max-queued-requests", "2", "--trusted-proxy", trusted, env={"FAKE_STEP_US": "3000"})
+    first = Ask(s, (address, ""))
+    first.waits_for(200)
+    waiting = [Ask(s, (address, f"X-Forwarded-For: 10.0.0.{i}\r\n")) for i in range(2)]
+    wait_for(lambda: s.metrics()["num_requests_waiting"] == 2)
+    ok(Ask(s, (address, "X-Forwarded-For: 10.0.0.9\r\n")).waits_for(429) and not any(q.status() for q in waiting),
+       f"--trusted-proxy '{trusted}': {address} is one client, whatever it says")
+    s.stop()
 
 # The first key of --api-key-file and the first of --admin-key-file are two clients.
 s = Server("--max-num-seqs", "1", "--max-queued-requests", "2", "--api-key-file", keys, "--admin-port", "0",
