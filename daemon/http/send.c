@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -20,34 +21,59 @@ enum {
 };
 
 /* Seconds in Retry-After, with status 503 and 429. */
-#define RETRY_LOADING "2"
-#define RETRY_BUSY    "1"
-
-#define EXPOSED		"Access-Control-Expose-Headers"
-#define EXPOSED_HEADERS "X-Request-Id, X-Tigon-Cache"
+#define RETRY_UNAVAILABLE "2"
+#define RETRY_BUSY	  "1"
 
 static const char type_json[] = "application/json";
 
 /* ---- whole answers ---- */
 
-/* A header of the answer. name NULL: none. */
-struct header {
-	const char *name, *value;
+/* The headers of an answer, but for those of its content and of OPTIONS. */
+struct headers {
+	struct header {
+		const char *name, *value;
+	} v[8];
+	size_t n;
+	char hit[80]; /* the value of X-Tigon-Cache */
 };
 
-/* Returns the header that belongs to the status of an error. */
-static struct header error_header(const struct exchange *x, unsigned status)
+static void add(struct headers *h, const char *name, const char *value)
 {
+	assert(h->n < ARRAY_SIZE(h->v));
+	h->v[h->n++] = (struct header){name, value};
+}
+
+/* Returns whether any web page may read the answer. */
+static bool has_cors(const struct exchange *x)
+{
+	return !x->endpoint || !x->endpoint->guarded;
+}
+
+/* Lists the headers of an answer with this status. Their values are valid as long as *x and *h are. */
+static void list_headers(const struct exchange *x, unsigned status, struct headers *h)
+{
+	const bool ends = lifecycle_state(x->http->server->lifecycle) >= LIFECYCLE_DRAINING;
+
+	h->n = 0;
+	if (has_cors(x)) {
+		add(h, "Access-Control-Allow-Origin", "*");
+		add(h, "Access-Control-Expose-Headers", "X-Request-Id, X-Tigon-Cache");
+	}
+	if (x->access.id[0] || x->call)
+		add(h, "X-Request-Id", x->access.id[0] ? x->access.id : x->call->id);
+	if (x->call && call_describe_hit(x->call, h->hit, sizeof(h->hit)))
+		add(h, "X-Tigon-Cache", h->hit);
+	if (x->close || ends)
+		add(h, "Connection", "close");
 	switch (status) {
 	case MHD_HTTP_METHOD_NOT_ALLOWED:
 		if (x->endpoint)
-			return (struct header){"Allow", exchange_methods(x->endpoint)};
+			add(h, "Allow", exchange_methods(x->endpoint));
 		break;
-	case MHD_HTTP_UNAUTHORIZED: return (struct header){"WWW-Authenticate", "Bearer"};
-	case MHD_HTTP_TOO_MANY_REQUESTS: return (struct header){"Retry-After", RETRY_BUSY};
-	case MHD_HTTP_SERVICE_UNAVAILABLE: return (struct header){"Retry-After", RETRY_LOADING};
+	case MHD_HTTP_UNAUTHORIZED: add(h, "WWW-Authenticate", "Bearer"); break;
+	case MHD_HTTP_TOO_MANY_REQUESTS: add(h, "Retry-After", RETRY_BUSY); break;
+	case MHD_HTTP_SERVICE_UNAVAILABLE: add(h, "Retry-After", RETRY_UNAVAILABLE); break;
 	}
-	return (struct header){0};
 }
 
 /* Returns whether a text has only characters of names of headers, and commas and blanks between them. */
@@ -61,7 +87,7 @@ static bool is_list_of_names(const char *text)
 
 /* Adds the headers of an answer to OPTIONS. */
 static void add_options_headers(struct MHD_Connection *mc, struct MHD_Response *r,
-				const struct exchange *x, bool cors)
+				const struct exchange *x)
 {
 	const char *methods = x->endpoint ? exchange_methods(x->endpoint) : "GET, POST, OPTIONS";
 	const char *wanted = exchange_header(mc, "Access-Control-Request-Headers");
@@ -71,33 +97,13 @@ static void add_options_headers(struct MHD_Connection *mc, struct MHD_Response *
 		wanted = NULL;
 
 	MHD_add_response_header(r, "Allow", methods);
-	if (!cors)
+	if (!has_cors(x))
 		return;
 	MHD_add_response_header(r, "Access-Control-Allow-Methods", methods);
 	/* The value "*" would not include Authorization. */
 	MHD_add_response_header(r, "Access-Control-Allow-Headers",
 				wanted ? wanted : "Authorization, Content-Type");
 	MHD_add_response_header(r, "Access-Control-Max-Age", "86400");
-}
-
-static void add_headers(struct MHD_Connection *mc, struct MHD_Response *r, const struct exchange *x)
-{
-	const bool cors = !x->endpoint || !x->endpoint->guarded;
-	char hit[80];
-
-	if (cors) {
-		MHD_add_response_header(r, "Access-Control-Allow-Origin", "*");
-		MHD_add_response_header(r, EXPOSED, EXPOSED_HEADERS);
-	}
-	if (x->access.id[0] || x->call)
-		MHD_add_response_header(r, "X-Request-Id",
-					x->access.id[0] ? x->access.id : x->call->id);
-	if (x->call && call_describe_hit(x->call, hit, sizeof(hit)))
-		MHD_add_response_header(r, "X-Tigon-Cache", hit);
-	if (x->close || lifecycle_state(x->http->server->lifecycle) >= LIFECYCLE_DRAINING)
-		MHD_add_response_header(r, "Connection", "close");
-	if (x->options)
-		add_options_headers(mc, r, x, cors);
 }
 
 /* Notes that an answer with this status begins, for the log and the metrics, and that its client has to read it. */
@@ -115,12 +121,14 @@ static void begin_answer(struct exchange *x, unsigned status)
 static enum MHD_Result queue_response(struct MHD_Connection *mc, struct exchange *x,
 				      unsigned status, struct MHD_Response *r) ON(role_http)
 {
-	struct header header = error_header(x, status);
+	struct headers h;
 	enum MHD_Result ok;
 
-	add_headers(mc, r, x);
-	if (header.name)
-		MHD_add_response_header(r, header.name, header.value);
+	list_headers(x, status, &h);
+	for (size_t i = 0; i < h.n; i++)
+		MHD_add_response_header(r, h.v[i].name, h.v[i].value);
+	if (x->options)
+		add_options_headers(mc, r, x);
 	begin_answer(x, status);
 	ok = MHD_queue_response(mc, status, r);
 	MHD_destroy_response(r);
@@ -167,24 +175,20 @@ bool send_within_body(struct MHD_Connection *mc, struct exchange *x, const struc
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CONNECTION_FD);
-	struct header header;
+	struct headers h;
 	struct buf body, out;
 	int status;
 
+	x->close = true;
 	buf_init(&body, WITHIN_BODY);
 	buf_init(&out, WITHIN_BODY);
 	status = openai_error(e, &body);
 	buf_printf(&out, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n", status,
 		   MHD_get_reason_phrase_for((unsigned)status), type_json, body.len);
-	header = error_header(x, (unsigned)status);
-	if (header.name)
-		buf_printf(&out, "%s: %s\r\n", header.name, header.value);
-	if (!x->endpoint || !x->endpoint->guarded)
-		buf_puts(&out,
-			 "Access-Control-Allow-Origin: *\r\n" EXPOSED ": " EXPOSED_HEADERS "\r\n");
-	if (x->access.id[0])
-		buf_printf(&out, "X-Request-Id: %s\r\n", x->access.id);
-	buf_puts(&out, "Connection: close\r\n\r\n");
+	list_headers(x, (unsigned)status, &h);
+	for (size_t i = 0; i < h.n; i++)
+		buf_printf(&out, "%s: %s\r\n", h.v[i].name, h.v[i].value);
+	buf_puts(&out, "\r\n");
 	if (strcmp(x->access.method, "HEAD") != 0)
 		buf_append(&out, body.data, body.len);
 	x->told = info && !body.failed && !out.failed &&
@@ -219,7 +223,7 @@ struct MHD_Response *send_make_no_memory(void)
 	}
 	MHD_add_response_header(r, "Content-Type", type_json);
 	MHD_add_response_header(r, "Connection", "close");
-	MHD_add_response_header(r, "Retry-After", RETRY_LOADING);
+	MHD_add_response_header(r, "Retry-After", RETRY_UNAVAILABLE);
 	return r;
 }
 
