@@ -39,6 +39,7 @@ LIVE_EVERY = 0.1  # seconds between two probes of /livez
 RAMP = 15  # seconds, beyond --seconds, until all idle connections are there; they are measured, too
 AFTER = 10  # seconds from the end of the attacks to the count of descriptors and memory
 GIB, MIB = 1 << 30, 1 << 20
+END = b"\r\n0\r\n\r\n"  # of a body in chunks
 
 p = argparse.ArgumentParser()
 p.add_argument("tigond")
@@ -164,7 +165,7 @@ class Load:
         return now >= self.end and not (self.want_all and len(self.answers) < STREAMS)
 
     def ask(self, s):
-        s.data, s.last = [], None
+        s.data, s.last, s.end = [], None, b""
         if s.socket.fileno() not in self.by_fd:
             self.by_fd[s.socket.fileno()] = s
             self.epoll.register(s.socket.fileno(), select.EPOLLIN)
@@ -179,12 +180,10 @@ class Load:
                 self.gaps += [(now - self.begin, 0.0)] * (n - 1)
             s.last = now
         s.data.append(part)
-        if part and not part.endswith(b"0\r\n\r\n"):
+        s.end = (s.end + part)[-len(END):]  # END may be cut in two
+        if part and s.end != END:
             return
-        answer = b"".join(s.data)
-        if part and not answer.endswith(b"\r\n0\r\n\r\n"):
-            return
-        self.judge(s, answer, part)
+        self.judge(s, b"".join(s.data), part)
         if part and not self.over(now):
             self.ask(s)
             return
