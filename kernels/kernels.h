@@ -85,6 +85,10 @@ enum kernel_packing kernels_packing(const struct kernels *k);
  * delta layers. */
 uint64_t kernels_delta_scratch(const struct kernels *k, uint32_t T, uint32_t rows);
 
+/* Returns the bytes of a number of q, k and v between kernel_delta_conv and kernel_delta_prefill: 2 for bf16, 4 for
+ * float. */
+uint32_t kernels_delta_input_bytes(const struct kernels *k);
+
 /* Returns the most splits (kernels/step.h) that one call of kernel_attention_decode takes. The longest sequence does
  * not have more. Returns 0 for a shape without attention layers, and on a CPU, where kernel_attention computes all
  * rows. */

@@ -34,8 +34,10 @@ enum kernel_id {
 	K_DELTA_PREFILL,
 	K_DELTA_CHUNK,
 	K_DELTA_SCAN,
+	K_DELTA_CONV_TENSOR,
 	K_DELTA_CHUNK_TENSOR,
 	K_DELTA_SCAN_TENSOR,
+	K_DELTA_OUT_TENSOR,
 	K_DELTA_NORM,
 	K_DELTA_DECODE,
 	K_SAMPLE,
@@ -69,12 +71,17 @@ enum {
 	ROUTER_ROWS = 64,    /* rows of such a group */
 	ROUTER_FEW_ROWS = 4, /* rows of a group of router.cl's kernel for few rows */
 	ROUTER_FEW = 512,    /* rows up to which the kernel for few rows is faster */
+	WARP_LANES = 32,     /* nvidia/moe_route.cl: lanes that choose a token's experts, */
+	WARP_EXPERTS = 512,  /* up to so many experts */
 	CONV_TOKENS = 8,     /* tokens of a group of delta_conv_gpu.cl */
 	DELTA_CHUNK = 64,    /* tokens of a chunk (delta_chunks.cl) */
 	/* floats that delta_chunks.cl keeps of a chunk for each value head */
 	DELTA_CHUNK_FLOATS = 2 * DELTA_CHUNK * DELTA_CHUNK + DELTA_CHUNK,
 	DELTA_BLOCK = 16,  /* columns of a state that a group of delta_scan computes */
-	SCAN_COLUMNS = 32, /* columns of a state that a group of nvidia/delta_tensor.cl computes */
+	SCAN_COLUMNS = 64, /* columns of a state that a group of delta_scan_tensor computes */
+	SCAN_LANES = 160,  /* lanes of such a group (nvidia/delta_scan.cl) */
+	DELTA_WARPS =
+		8, /* warps of a group of delta_conv_tensor, which have CONV_TOKENS tokens each */
 	SPLIT_SLOTS_MIN = 4096, /* the least number of slots for splits on a GPU */
 	FLASH_QUERIES = 128,	/* the most queries of a tile of attention_flash.cl */
 	FLASH_KEYS = 32,	/* keys of a block of attention_flash.cl */
@@ -91,9 +98,6 @@ enum {
 	STEP_HALF = 256,	/* lanes of half such a group */
 	WIDE_FROM = 8, /* rows up to which gemm.cl and moe_gemm.cl are faster than gemm_wide.cl */
 };
-
-/* Floats that nvidia/delta_tensor.cl keeps of a chunk for each value head. */
-#define DELTA_TENSOR_FLOATS(key_dim) ((3 * (key_dim) / 2 + 64) * 128ull + 32)
 
 #define MLP_KERNEL(id, mlp) ((int)(id) + (int)(mlp) * (K_END_OF_FIRST_MLP - K_COMBINE_NORM))
 

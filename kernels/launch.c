@@ -20,7 +20,7 @@ static cl_event *note_launch(struct kernels *k, int id, uint64_t x, uint64_t y)
 	return profile_launch(k->profile, k->names[id], x, y,
 			      of_mlp >= 0 && !k->shape.mlps[mlp].experts,
 			      id == K_ATTENTION_FLASH || id == K_DELTA_CHUNK_TENSOR ||
-				      id == K_DELTA_SCAN_TENSOR,
+				      id == K_DELTA_SCAN_TENSOR || id == K_DELTA_OUT_TENSOR,
 			      of_mlp == K_MOE_SORT || of_mlp == K_MOE_GATE_UP ||
 				      of_mlp == K_MOE_DOWN || of_mlp == K_GATE_UP_WIDE ||
 				      of_mlp == K_DOWN_WIDE);
@@ -298,15 +298,18 @@ void kernel_gemm_int8_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, c
 void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem experts,
 		      cl_mem weights, cl_mem rows, cl_mem tasks, uint32_t T)
 {
-	if (k->shape.mlps[mlp].experts)
-		LAUNCH(k, MLP_KERNEL(K_MOE_TOPK, mlp), T, 1, ARG(router), ARG(experts),
-		       ARG(weights));
-	LAUNCH(k, MLP_KERNEL(K_MOE_SORT, mlp),
-	       k->tuning->lanes == 1 ? 1 : k->shape.mlps[mlp].experts + 1, 1, ARG(experts), ARG(T),
-	       ARG(rows), ARG(tasks));
+	const struct kernel_mlp *m = &k->shape.mlps[mlp];
+	const bool warp =
+		k->variant == KERNELS_NVIDIA && m->experts <= WARP_EXPERTS && m->topk <= WARP_LANES;
+
+	if (m->experts)
+		LAUNCH_CUT(k, 0, MLP_KERNEL(K_MOE_TOPK, mlp),
+			   warp ? WARP_LANES : k->lanes[MLP_KERNEL(K_MOE_TOPK, mlp)], T, 1,
+			   ARG(router), ARG(experts), ARG(weights));
+	LAUNCH(k, MLP_KERNEL(K_MOE_SORT, mlp), k->tuning->lanes == 1 ? 1 : m->experts + 1, 1,
+	       ARG(experts), ARG(T), ARG(rows), ARG(tasks));
 	if (k->profile && !k->error.code)
-		profile_tasks(k->profile, tasks, kernels_task_ints(&k->shape.mlps[mlp], T),
-			      k->shape.mlps[mlp].experts);
+		profile_tasks(k->profile, tasks, kernels_task_ints(m, T), m->experts);
 }
 
 /* Returns the number of rows that an expert has on average, rounded down, or T for an MLP without experts. */
@@ -404,7 +407,13 @@ void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int to
 {
 	const uint64_t units = 2 * k->shape.key_heads + k->shape.value_heads;
 
-	if (k->tuning->lanes == 1)
+	if (kernels_has_tensor_delta(k))
+		LAUNCH(k, K_DELTA_CONV_TENSOR,
+		       CEIL_DIV(CEIL_DIV(T, (uint32_t)CONV_TOKENS) * units, (uint64_t)DELTA_WARPS),
+		       1, ARG(step), ARG(rows_at), ARG(token_rows_at), ARG(proj), ARG(conv_w),
+		       ARG(neg_a), ARG(dt_bias), ARG(ring), ARG(qs), ARG(ks), ARG(vs), ARG(gates),
+		       ARG(T));
+	else if (k->tuning->lanes == 1)
 		LAUNCH(k, K_DELTA_CONV, T * units, 1, ARG(step), ARG(rows_at), ARG(token_rows_at),
 		       ARG(proj), ARG(conv_w), ARG(neg_a), ARG(dt_bias), ARG(ring), ARG(qs),
 		       ARG(ks), ARG(vs), ARG(gates));
@@ -431,21 +440,24 @@ void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32
 	}
 	if (kernels_has_tensor_delta(k)) {
 		LAUNCH(k, K_DELTA_CHUNK_TENSOR, chunks, k->shape.value_heads, ARG(step),
-		       ARG(rows_at), ARG(first_row), ARG(rows), ARG(qs), ARG(ks), ARG(gates),
-		       ARG(vs), ARG(work));
-		LAUNCH(k, K_DELTA_SCAN_TENSOR,
-		       pairs * CEIL_DIV(k->shape.value_dim, (uint32_t)SCAN_COLUMNS), 1, ARG(step),
-		       ARG(rows_at), ARG(first_row), ARG(proj), ARG(vs), ARG(work), ARG(ring),
-		       ARG(state));
+		       ARG(rows_at), ARG(first_row), ARG(rows), ARG(qs), ARG(ks), ARG(vs),
+		       ARG(gates), ARG(work));
+		LAUNCH_CUT(k, 0, K_DELTA_SCAN_TENSOR, SCAN_LANES,
+			   pairs * CEIL_DIV(k->shape.value_dim, (uint32_t)SCAN_COLUMNS), 1,
+			   ARG(step), ARG(rows_at), ARG(first_row), ARG(work), ARG(state));
+		LAUNCH(k, K_DELTA_OUT_TENSOR, chunks, k->shape.value_heads, ARG(step), ARG(rows_at),
+		       ARG(first_row), ARG(rows), ARG(proj), ARG(work), ARG(norm_w), ARG(ring),
+		       ARG(out));
 	} else {
 		LAUNCH(k, K_DELTA_CHUNK, chunks, k->shape.value_heads, ARG(step), ARG(rows_at),
 		       ARG(first_row), ARG(rows), ARG(qs), ARG(ks), ARG(gates), ARG(work));
 		LAUNCH(k, K_DELTA_SCAN, pairs * CEIL_DIV(k->shape.value_dim, (uint32_t)DELTA_BLOCK),
 		       1, ARG(step), ARG(rows_at), ARG(first_row), ARG(proj), ARG(qs), ARG(ks),
 		       ARG(vs), ARG(gates), ARG(work), ARG(ring), ARG(state));
+		LAUNCH(k, K_DELTA_NORM,
+		       (uint64_t)CEIL_DIV(T, (uint32_t)CONV_TOKENS) * k->shape.value_heads, 1,
+		       ARG(proj), ARG(vs), ARG(norm_w), ARG(out), ARG(T));
 	}
-	LAUNCH(k, K_DELTA_NORM, (uint64_t)CEIL_DIV(T, (uint32_t)CONV_TOKENS) * k->shape.value_heads,
-	       1, ARG(proj), ARG(vs), ARG(norm_w), ARG(out), ARG(T));
 }
 
 void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t first_row,

@@ -64,6 +64,16 @@ static bool has_delta_on_gpu(const struct kernels *k)
 	return has_delta(k) && on_gpu(k);
 }
 
+static bool has_mma_scan(const struct kernels *k)
+{
+	return kernels_has_tensor_delta(k) && !k->wgmma;
+}
+
+static bool has_wgmma_scan(const struct kernels *k)
+{
+	return kernels_has_tensor_delta(k) && k->wgmma;
+}
+
 static bool has_delta_chunks(const struct kernels *k)
 {
 	return has_delta_on_gpu(k) && !kernels_has_tensor_delta(k);
@@ -152,7 +162,7 @@ static const struct program {
 	 .needed = has_delta_on_cpu,
 	 .kernels = {{K_DELTA_CONV, "delta_conv"}}},
 	{.file = "delta_conv_gpu.cl",
-	 .needed = has_delta_on_gpu,
+	 .needed = has_delta_chunks,
 	 .kernels = {{K_DELTA_CONV, "delta_conv"}, {K_DELTA_NORM, "delta_norm"}}},
 	{.file = "delta_prefill.cl",
 	 .needed = has_delta_on_cpu,
@@ -165,9 +175,17 @@ static const struct program {
 	{.file = "delta_tensor.cl",
 	 .needed = kernels_has_tensor_delta,
 	 .gpu_lanes = 256,
-	 .floats = true,
-	 .kernels = {{K_DELTA_CHUNK_TENSOR, "delta_chunk_tensor", .shown = "delta_chunk"},
-		     {K_DELTA_SCAN_TENSOR, "delta_scan_tensor", .shown = "delta_scan"}}},
+	 .kernels = {{K_DELTA_CONV_TENSOR, "delta_conv_tensor", .shown = "delta_conv"},
+		     {K_DELTA_CHUNK_TENSOR, "delta_chunk_tensor", .shown = "delta_chunk"},
+		     {K_DELTA_OUT_TENSOR, "delta_out_tensor", .shown = "delta_out"}}},
+	{.file = "delta_scan.cl",
+	 .needed = has_mma_scan,
+	 .gpu_lanes = 256,
+	 .kernels = {{K_DELTA_SCAN_TENSOR, "delta_scan_tensor", .shown = "delta_scan"}}},
+	{.file = "delta_scan_wide.cl",
+	 .needed = has_wgmma_scan,
+	 .gpu_lanes = 256,
+	 .kernels = {{K_DELTA_SCAN_TENSOR, "delta_scan_tensor", .shown = "delta_scan"}}},
 	{.file = "delta_decode.cl",
 	 .needed = has_delta_on_cpu,
 	 .kernels = {{K_DELTA_DECODE, "delta_decode"}}},

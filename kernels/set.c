@@ -47,6 +47,16 @@ uint64_t kernels_delta_chunks(uint32_t T, uint32_t rows)
 	return T / DELTA_CHUNK + rows;
 }
 
+/* Returns the floats that nvidia/delta_tensor.cl keeps of a chunk. */
+static uint64_t tensor_chunk_floats(const struct kernel_shape *s)
+{
+	const uint64_t C = DELTA_CHUNK, dk = s->key_dim, dv = s->value_dim;
+	const uint64_t factors = 96; /* of which C + 1 are used */
+
+	return s->key_heads * C * dk / 2 +
+	       s->value_heads * (C * dk + C * C / 2 + factors + (C * dv + dk * dv) / 2);
+}
+
 uint64_t kernels_delta_scratch(const struct kernels *k, uint32_t T, uint32_t rows)
 {
 	uint64_t HV = k->shape.value_heads;
@@ -54,10 +64,15 @@ uint64_t kernels_delta_scratch(const struct kernels *k, uint32_t T, uint32_t row
 	if (!k->shape.key_heads)
 		return 0;
 	if (kernels_has_tensor_delta(k))
-		return kernels_delta_chunks(T, rows) * HV * DELTA_TENSOR_FLOATS(k->shape.key_dim);
+		return kernels_delta_chunks(T, rows) * tensor_chunk_floats(&k->shape);
 	if (k->tuning->lanes > 1)
 		return kernels_delta_chunks(T, rows) * HV * DELTA_CHUNK_FLOATS;
 	return (uint64_t)kernels_delta_groups(k) * kernels_delta_group_floats(&k->shape);
+}
+
+uint32_t kernels_delta_input_bytes(const struct kernels *k)
+{
+	return kernels_has_tensor_delta(k) ? 2 : 4;
 }
 
 uint32_t kernels_split_slots(const struct kernels *k)
@@ -131,7 +146,8 @@ bool kernels_has_tensor_delta(const struct kernels *k)
 	const struct kernel_shape *s = &k->shape;
 
 	return kernels_on_tensor_cores(k) && s->key_heads &&
-	       (s->key_dim == 64 || s->key_dim == 128) && s->value_dim % 16 == 0;
+	       (s->key_dim == 64 || s->key_dim == 128) && s->value_dim % 16 == 0 &&
+	       s->value_dim <= 128;
 }
 
 bool kernels_tuned(const struct kernels *k, const struct tuning_place *p)

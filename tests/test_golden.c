@@ -6,8 +6,9 @@
  *
  * The margin of a step is its best log-probability less the second. float32: the same tokens up to the end or to a step
  * with a margin below 4e-4, and every listed log-probability up to there within 2e-4. bfloat16: the same tokens up to
- * the end or to a step with a margin below 0.2; up to there the first token's log-probability within 0.02, and those of
- * 99 of 100 tokens within 0.1. */
+ * the end or to a step with a margin below 0.2; up to there the log-probabilities of 99 of 100 tokens within 0.1. The
+ * first token's log-probability is within 0.05, and within 0.01 in the root mean square of all cases: in one of them it
+ * changes by as much as 0.03 with the last bit of any sum. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -32,6 +33,7 @@ static void test_float32(const struct golden *g, const struct run *runs)
 static void test_bfloat16(const struct golden *g, const struct run *runs)
 {
 	size_t steps = 0, near = 0;
+	double first = 0, all = 0;
 
 	for (size_t i = 0; i < g->n; i++) {
 		const struct golden_case *c = &g->cases[i];
@@ -43,15 +45,23 @@ static void test_bfloat16(const struct golden *g, const struct run *runs)
 			float diff = fabsf(runs[i].draws[0][0].logprob - c->steps[0].logprobs[0]);
 
 			worst = fmaxf(worst, diff);
-			if (diff > 0.02f)
+			first += (double)diff * (double)diff;
+			if (diff > 0.05f)
 				printf("# %s: first step off by %g\n", c->name, (double)diff);
-			check(diff <= 0.02f);
+			check(diff <= 0.05f);
 		}
-		for (size_t k = 0; k < n; k++, steps++)
-			near += fabsf(runs[i].draws[0][k].logprob - c->steps[k].logprobs[0]) <=
-				0.1f;
+		for (size_t k = 0; k < n; k++, steps++) {
+			float diff = fabsf(runs[i].draws[0][k].logprob - c->steps[k].logprobs[0]);
+
+			near += diff <= 0.1f;
+			all += (double)diff * (double)diff;
+		}
 	}
-	ok_all("first steps within 0.02 (%.3g)", (double)worst);
+	first = sqrt(first / (double)g->n);
+	printf("# root mean square of the differences: first steps %.3g, all %.3g\n", first,
+	       sqrt(all / (double)steps));
+	check(first <= 0.01);
+	ok_all("first steps within 0.05 (%.3g)", (double)worst);
 	ok((double)near >= 0.99 * (double)steps, "%zu of %zu steps within 0.1", near, steps);
 }
 

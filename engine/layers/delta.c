@@ -51,12 +51,13 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 	const struct kernel_shape *s = kernels_shape(k);
 	uint64_t key = (uint64_t)T * s->key_heads * s->key_dim;
 	uint64_t value = (uint64_t)T * s->value_heads * s->value_dim;
+	const uint64_t input = kernels_delta_input_bytes(k);
 	const struct layer_scratch all[] = {
 		{AT_PROJ, "projections", (uint64_t)T * kernels_delta_ld(s) * 4},
 		{AT_MIXED, "mixer outputs", value * (s->bf16 ? 2 : 4)},
-		{BUFFER_Q, "delta q", key * 4},
-		{BUFFER_K, "delta k", key * 4},
-		{BUFFER_V, "delta v", value * 4},
+		{BUFFER_Q, "delta q", key * input},
+		{BUFFER_K, "delta k", key * input},
+		{BUFFER_V, "delta v", value * input},
 		{BUFFER_GATES, "delta gates", (uint64_t)T * s->value_heads * 2 * 4},
 		{BUFFER_CHUNKS, "delta chunks", kernels_delta_scratch(k, T, rows) * 4},
 		/* the buffer that attention has for its splits */
@@ -180,10 +181,14 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 		ret->bytes = recurrence_bytes(c, s, rows, rows, s->resumed - s->prefill_resumed);
 		ret->flops = flops(c, &(struct cost_step){.tokens = rows});
 	} else if (!strcmp(l->kernel, "delta_conv")) {
-		ret->bytes = s->prefill_tokens * (channels(c) * 8 + c->n_value_heads * 16.0);
+		ret->bytes = s->prefill_tokens *
+			     (channels(c) * (4 + s->element) + c->n_value_heads * 16.0);
 	} else if (!strcmp(l->kernel, "delta_norm")) {
 		ret->bytes = s->prefill_tokens * c->n_value_heads * c->value_head_dim *
 			     (4 + 4 + s->element);
+	} else if (!strcmp(l->kernel, "delta_out")) {
+		ret->bytes =
+			s->prefill_tokens * c->n_value_heads * c->value_head_dim * (4 + s->element);
 	} else {
 		return false;
 	}

@@ -260,7 +260,10 @@ GROUP_FUNCTION void moe_sort_group(uint own, __global const int *experts, uint T
 #endif
 
 #ifndef STEP
-#if EXPERTS > 0
+#ifndef WARP_TOPK
+#define WARP_TOPK 0 /* nvidia/moe_route.cl has a moe_topk of its own */
+#endif
+#if EXPERTS > 0 && !WARP_TOPK
 __kernel GROUP_SIZE void moe_topk(__global const float *restrict router, __global int *restrict experts,
 				  __global float *restrict weights)
 {

@@ -21,6 +21,7 @@
  */
 #include "attention.clh"
 #include "mma.clh"
+#include "warp.clh"
 
 #define FLASH_WARPS   8
 #define FLASH_LANES   (FLASH_WARPS * 32)
@@ -62,15 +63,6 @@
 #define WRITTEN()
 #endif
 #define MMA(d, a, b0, b1) MMA_BF16(d, (a)[0], (a)[1], (a)[2], (a)[3], b0, b1)
-
-/* Returns the v of the lane whose number is this lane's number ^ bits. */
-static inline float other_lane(float v, uint bits)
-{
-	float w;
-
-	__asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(w) : "f"(v), "r"(bits));
-	return w;
-}
 
 __kernel __attribute__((reqd_work_group_size(FLASH_LANES, 1, 1))) void
 attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __global const float *restrict proj,

@@ -1,128 +1,192 @@
 /*
- * generic/delta_chunks.cl on tensor cores (delta_prefill.cl has the formulas). The values that do not depend on the
- * state are computed for all chunks at once, and are stored as the products need them:
+ * The steps of delta_tensor.clh that compute all chunks at once, delta_chunk_tensor and delta_out_tensor, and
+ * delta_conv_tensor, which is delta_conv (generic/delta_conv.cl) with q, k and v rounded to bf16.
  *
- *     delta_chunk_tensor   for each chunk and value head: T = (I + A)^-1, P, B = -beta e^G K, Q' = e^G Q,
- *                          K' = e^(G_C - G) K, and beta V in place of V
- *     delta_scan_tensor    for each row, value head and SCAN_COLUMNS columns of the state S, chunk after chunk:
+ *     step, proj, conv_w, neg_a, dt_bias, gates, ring, first_row, n_rows   as in generic/delta_conv.cl and
+ *              generic/delta_chunks.cl
+ *     qs, ks   [T, HK * DK] bf16; out of delta_conv_tensor, into delta_chunk_tensor
+ *     vs       [T, HV * DV] bf16; the same
+ *     work     as in delta_tensor.clh; out of delta_chunk_tensor, into delta_out_tensor
+ *     norm_w   [DV] float; in
+ *     out      [T, HV * DV] bf16; out
  *
- *                              V' = T (beta V + B S),  O = Q' S + P V',  S <- e^G_C S + K'^T V'
+ * delta_out_tensor also keeps the inputs that the convolution needs next, for the row and its snapshots.
  *
- *                          O takes the place of beta V. The state of a row and the states of its snapshots go to
- *                          their slots.
- *
- * An operand of a product is the sum of two bf16 numbers, an upper and a lower half. Of the four products of two such
- * sums the least is left out: results are right to about 16 bits. States, gates, A and (I + A)^-1 are computed as
- * floats.
- *
- * delta_scan_tensor computes everything transposed, with 16 columns of the state as the rows of mma.sync m16n8k16:
- *
- *     V'^T = ((beta V)^T + S^T B^T) T^T     O^T = S^T Q'^T + V'^T P^T     S^T <- e^G_C S^T + V'^T K'
- *
- * Then a result of mma.sync is the A operand of the next one as it lies (mma.clh). Four warps have the same 16
- * columns. Two of them compute V' and S: each has half of the tokens, then half of the state's dimensions, which stay
- * in its registers. The other two compute O, of half of the tokens each. All four meet when S is in local memory as A
- * operands, and again when V' is. In between, the two warps of V' and S meet when the sums in brackets are there. B, T,
- * K', Q' and P are the other operands. They lie in work as fragments: a warp loads a fragment, [32 lanes] uint4, in one
- * access. A lane's uint4 has two pairs of upper halves, then the two pairs of lower halves.
- *
- *     step, proj, qs, ks, gates, ring, state, first_row, n_rows   as in generic/delta_chunks.cl
- *     vs     [T, HV * DV] float: v, which becomes beta v, then O; in and out
- *     work   [chunks, HV, WORK] float: fragments of B [steps of 16 dimensions][token tiles] | T [steps of 16
- *            tokens][token tiles] | K' [steps of 16 tokens][DK / 8] | Q' like B | P like T, then e^G_C; out of
- *            delta_chunk_tensor, into delta_scan_tensor
- *
- * Every sum has one order, whatever the row and the step. Global size: delta_chunk_tensor n x HV groups, where n is at
- * least the number of chunks; delta_scan_tensor rows * HV * CEIL(DV / SCAN_COLUMNS) groups. Options: delta.clh, of the
- * sizes that the check below takes; LANES 256. Reference: reference_delta_step.
+ * Groups: of delta_conv_tensor one for each 8 of the pairs of 8 tokens and a head of q, k or v; of the others n x HV, where
+ * n is at least the number of chunks. Options:
+ * delta_tensor.clh. Reference: reference_delta_step.
  */
-#include "delta_chunk.clh"
-#include "mma.clh"
+#include "delta_tensor.clh"
 
-#define SCAN_COLUMNS 32
-#define TOKEN_TILES  (C / 8)	/* tiles of 8 tokens */
-#define TOKEN_STEPS  (C / 16)	/* steps of 16 terms of a sum over tokens */
-#define STEPS	     (DK / 16)	/* steps of 16 terms of a sum over dimensions */
-#define DIM_TILES    (DK / 8)
+/* ---- delta_conv_tensor ---- */
 
-#define OF_B	  0
-#define OF_T	  (STEPS * TOKEN_TILES)
-#define OF_K	  (OF_T + TOKEN_STEPS * TOKEN_TILES)
-#define OF_Q	  (OF_K + TOKEN_STEPS * DIM_TILES)
-#define OF_P	  (OF_Q + STEPS * TOKEN_TILES)
-#define FRAGMENTS (OF_P + TOKEN_STEPS * TOKEN_TILES)
-#define WORK	  (FRAGMENTS * 128 + 32)
+#define UNITS (2 * HK + HV)
+#define TOKENS 8 /* of a warp */
+#define FOR_TOKENS(j) _Pragma("unroll") for (uint j = 0; j < TOKENS; j++)
 
-#if (DK != 64 && DK != 128) || DV % 16 || LANES != 256
-#error "no room for such a state"
-#endif
-
-typedef struct {
-	uint upper[4], lower[4];
-} operand; /* A [16, 16] */
-
-/* Returns a lane's part of a fragment from x0 and x1, neighbours in k, and x8 and x9, which are eight terms on. */
-static inline uint4 fragment(float x0, float x1, float x8, float x9)
+/* Returns silu(x), right to more bits than bf16 has. */
+static inline float quick_silu(float x)
 {
-	uint4 v;
-
-	v.x = pair(x0, x1);
-	v.y = pair(x8, x9);
-	v.z = pair_rest(x0, x1, v.x);
-	v.w = pair_rest(x8, x9, v.y);
-	return v;
+	return native_divide(x, 1.0f + native_exp(-x));
 }
 
-/* Returns the A operand whose rows are the columns of two neighbouring fragments. */
-static inline operand operand_of(uint4 above, uint4 below)
+static inline float square_of(float4 x)
 {
-	return (operand){{above.x, below.x, above.y, below.y}, {above.z, below.z, above.w, below.w}};
+	return fma(x.x, x.x, x.y * x.y) + fma(x.z, x.z, x.w * x.w);
 }
 
-/* Returns the A operand of 16 terms from two neighbouring results. */
-static inline operand operand_of_results(const float *left, const float *right)
+/* A warp has TOKENS neighbouring tokens of one head of q, k or v, and a lane four columns of it. The tokens may be of
+ * several rows. */
+__kernel GROUP_SIZE void delta_conv_tensor(__global const int *restrict step, int rows_at, int token_rows_at,
+					   __global const float *restrict proj, __global const float *restrict conv_w,
+					   __global const float *restrict neg_a, __global const float *restrict dt_bias,
+					   __global const float *restrict ring, __global ushort *restrict qs,
+					   __global ushort *restrict ks, __global ushort *restrict vs,
+					   __global float *restrict gates, uint n_tokens)
 {
-	return operand_of(fragment(left[0], left[1], right[0], right[1]), fragment(left[2], left[3], right[2], right[3]));
-}
+	const uint warp = GROUP_X * (LANES / 32) + LANE / 32, lane = LANE % 32;
+	/* Neighbouring warps have neighbouring heads of the same tokens, so that memory is read in its order. */
+	const uint first = warp / UNITS * TOKENS, unit = warp % UNITS;
+	const bool is_v = unit >= 2 * HK, query = unit < HK; /* v has no norm */
+	const uint h = unit - (is_v ? 2 * HK : query ? 0 : HK), heads = is_v ? HV : HK, dims = is_v ? DV : DK;
+	const uint c = MIN_(lane * 4, dims - 4), channel = (is_v ? V_AT + h * DV : unit * DK) + c;
+	__global const int *row_of = step + token_rows_at + first, *row;
+	__global ushort *out = (is_v ? vs : query ? qs : ks) + ((ulong)first * heads + h) * dims + c;
+	float4 x[TOKENS], w[CONV];
+	uint n;
 
-/* d[i] += A b[i] for four tiles, the smallest products first. The tiles take turns, since the next product of a tile
- * waits for the one before. */
-GROUP_FUNCTION void multiply_4(float (*d)[4], const operand *a, const uint4 *b)
-{
+	if (first >= n_tokens)
+		return;
+	n = MIN_(n_tokens - first, (uint)TOKENS);
 #pragma unroll
-	for (uint i = 0; i < 4; i++)
-		MMA_BF16(d[i], a->lower[0], a->lower[1], a->lower[2], a->lower[3], b[i].x, b[i].y);
-#pragma unroll
-	for (uint i = 0; i < 4; i++)
-		MMA_BF16(d[i], a->upper[0], a->upper[1], a->upper[2], a->upper[3], b[i].z, b[i].w);
-#pragma unroll
-	for (uint i = 0; i < 4; i++)
-		MMA_BF16(d[i], a->upper[0], a->upper[1], a->upper[2], a->upper[3], b[i].x, b[i].y);
-}
+	for (uint k = 0; k < CONV; k++)
+		w[k] = GLOBAL_4(conv_w + k * CHANNELS + channel);
+	row = step + rows_at + row_of[0] * ROW_INTS;
+	if (n == TOKENS && row_of[TOKENS - 1] == row_of[0] && first >= (uint)row[ROW_TOKEN] + CONV - 1) {
+		/* the rule: all inputs are of this step and this row */
+		__global const float *from = proj + (ulong)(first - (CONV - 1)) * DELTA_LD + channel;
+		float4 in[TOKENS + CONV - 1];
 
-#define GLOBAL_2(p) (*(__global const float2 *)(p))
+#pragma unroll
+		for (uint j = 0; j < TOKENS + CONV - 1; j++)
+			in[j] = GLOBAL_4(from + (ulong)j * DELTA_LD);
+		FOR_TOKENS (j) {
+			x[j] = 0;
+#pragma unroll
+			for (uint k = 0; k < CONV; k++)
+				x[j] = fma(in[j + k], w[k], x[j]);
+		}
+	} else {
+		FOR_TOKENS (j) {
+			const uint t = first + MIN_(j, n - 1);
+			__global const int *of = step + rows_at + row_of[MIN_(j, n - 1)] * ROW_INTS;
+			const uint t0 = (uint)of[ROW_TOKEN], start = (uint)of[ROW_START];
+			const int src = of[ROW_STATE_SRC];
+
+			x[j] = 0;
+#pragma unroll
+			for (uint k = 0; k < CONV; k++) {
+				uint back = CONV - 1 - k;
+				float4 v = 0; /* before the sequence */
+
+				if (t - t0 >= back)
+					v = GLOBAL_4(proj + (ulong)(t - back) * DELTA_LD + channel);
+				else if (src != ROW_STATE_ZERO)
+					v = GLOBAL_4(ring + channel +
+						     ((ulong)src * CONV + (start + t - t0 + CONV - back) % CONV) * CHANNELS);
+				x[j] = fma(v, w[k], x[j]);
+			}
+		}
+	}
+	FOR_TOKENS (j) {
+		float scale = 1;
+
+		x[j] = (float4)(quick_silu(x[j].x), quick_silu(x[j].y), quick_silu(x[j].z), quick_silu(x[j].w));
+		if (!is_v) {
+			float sum = lane * 4 < dims ? square_of(x[j]) : 0.0f;
+
+#pragma unroll
+			for (uint d = 16; d; d /= 2)
+				sum = add_other(sum, d);
+			scale = native_rsqrt(sum + 1e-6f) * (query ? 1.0f / sqrt((float)DK) : 1.0f);
+		}
+		if (j < n && lane * 4 < dims)
+			*(__global uint2 *)(out + (ulong)j * heads * dims) =
+				(uint2)(pair(x[j].x * scale, x[j].y * scale), pair(x[j].z * scale, x[j].w * scale));
+	}
+	if (is_v && lane < n) { /* the gates of this value head */
+		__global const float *in = proj + (ulong)(first + lane) * DELTA_LD;
+		__global float *to = gates + ((ulong)(first + lane) * HV + h) * 2;
+
+		to[0] = delta_beta(in, h);
+		to[1] = delta_gate(in, neg_a, dt_bias, h);
+	}
+}
 
 /* ---- delta_chunk_tensor ---- */
 
-/* Warps 0 to 3 compute K K^T and write T, warps 4 to 7 compute Q K^T and write P, each for 16 rows. All eight compute
- * the inverse. */
-__kernel GROUP_SIZE void delta_chunk_tensor(__global const int *restrict step, int rows_at, int first_row, int n_rows,
-					    __global const float *restrict qs, __global const float *restrict ks,
-					    __global const float *restrict gates, __global float *vs,
-					    __global float *restrict work)
+/* Starts this lane's copies of C rows of `columns` elements, `stride` apart, as tiles of 64 columns each. Rows from n on
+ * become zeros. */
+GROUP_FUNCTION void copy_rows(uint to, __global const ushort *from, uint stride, uint columns, uint n)
 {
-	__local float A[C * C_LD] QUADS_ALIGNED, G[C], beta[C];
-	__local uint4 tile[TOKEN_STEPS * TOKEN_TILES * 32]; /* fragments of K, for 64 dimensions */
+	FOR_ITEMS (i, C * columns / 8) {
+		uint row = i / (columns / 8), c = i % (columns / 8);
+
+		COPY_16(to + c / 8 * TILE_BYTES + TILE_CHUNK(row, c % 8), from + MIN_(row, n - 1) * stride + c * 8,
+			row < n ? 16 : 0);
+	}
+}
+
+/* Loads the A operand of rows 16 i .. 16 i + 15 of a tile at terms 16 k .. 16 k + 15, and that of its columns
+ * 16 i .. 16 i + 15 at terms that are rows. */
+#define LOAD_OPERAND(load, a, tile, i, k)                                                          \
+	do {                                                                                       \
+		uint m_[4];                                                                        \
+                                                                                                   \
+		load(m_, tile, i, k);                                                              \
+		(a) = (uint4)(m_[0], m_[2], m_[1], m_[3]);                                          \
+	} while (0)
+
+/* Returns two neighbouring bf16 numbers times two floats. */
+static inline uint scaled_pair(uint v, float first, float second)
+{
+	return pair(as_float(v << 16) * first, as_float(v & 0xffff0000) * second);
+}
+
+#define ZERO_TILES(d, n)                                                                           \
+	_Pragma("unroll") for (uint i_ = 0; i_ < (n); i_++)                                        \
+		_Pragma("unroll") for (uint e_ = 0; e_ < 4; e_++) (d)[i_][e_] = 0
+
+/* Returns e^x, by one instruction behind the product. */
+static inline float quick_exp(float x)
+{
+	float r;
+
+	__asm__("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * 1.4426950408889634f));
+	return r;
+}
+
+/* Warps 0 to 3 compute K K^T, and A from it. Warps 4 to 7 compute Q K^T, and P. A warp has 16 rows. Then all eight warps
+ * compute T, W and U. The value heads of a key head compute K K^T and Q K^T each for itself, which is the least part. */
+__kernel GROUP_SIZE void delta_chunk_tensor(__global const int *restrict step, int rows_at, int first_row, int n_rows,
+					    __global const ushort *restrict qs, __global const ushort *restrict ks,
+					    __global const ushort *restrict vs, __global const float *restrict gates,
+					    __global uint4 *restrict work)
+{
+	__local uint4 keys_[K_QUADS] __attribute__((aligned(1024)));
+	__local uint4 inverse_[TILE_BYTES / 16] __attribute__((aligned(1024))); /* T, and work space of `invert` */
+	__local float A[C * C_LD] __attribute__((aligned(1024))); /* Q is here before A, and V after it */
+	__local float G[C] QUADS_ALIGNED, beta[C] QUADS_ALIGNED, grown[C] QUADS_ALIGNED; /* grown: beta e^G */
 	__global const int *rows = step + rows_at + first_row * ROW_INTS;
-	const uint h = GROUP_Y, kh = h / REPEAT, warp = LANE / 32 % 4, lane = LANE % 32;
-	const uint first = lane % 4 * 2, row = warp * 16 + lane / 4; /* the lane's first term, and its first row */
-	const bool of_q = LANE >= 128;
+	const uint h = GROUP_Y, kh = h / REPEAT, warp = LANE / 32 % 4, half_ = LANE / 128, lane = LANE % 32;
+	const uint keys = (uint)(ulong)keys_, inverse = (uint)(ulong)inverse_, many = (uint)(ulong)A;
+	const uint first = lane % 4 * 2, row = warp * 16 + lane / 4; /* the lane's first column, and its first row */
+	const bool of_q = half_;
 	uint chunk = GROUP_X, r = row_of_chunk(rows, (uint)n_rows, &chunk), n;
-	__global float *own = work + ((ulong)GROUP_X * HV + h) * WORK;
-	__global uint4 *out = (__global uint4 *)own + lane;
-	__global const float *k, *from[2];
-	__global float *v;
-	float scale[2], sum[TOKEN_TILES][4], last;
+	__global uint4 *own = VALUE_WORK(GROUP_X, h);
+	__global float *factors = (__global float *)(own + OF_FACTORS);
+	float sum[TOKEN_TILES][4], last;
+	uint4 a[TOKEN_STEPS];
 	ulong t;
 
 	if (r == (uint)n_rows)
@@ -130,298 +194,266 @@ __kernel GROUP_SIZE void delta_chunk_tensor(__global const int *restrict step, i
 	rows += r * ROW_INTS;
 	t = (uint)rows[ROW_TOKEN] + chunk * C;
 	n = MIN_((uint)rows[ROW_COUNT] - chunk * C, (uint)C);
-	k = ks + (t * HK + kh) * DK;
-	v = vs + (t * HV + h) * DV;
-	chunk_gates(gates + (t * HV + h) * 2, n, G, beta);
-	last = G[C - 1];
-	if (LANE == 0)
-		own[FRAGMENTS * 128] = exp(last);
-#pragma unroll
-	for (uint i = 0; i < 2; i++) { /* rows from n on are the last token's: their beta is 0 */
-		from[i] = (of_q ? qs + (t * HK + kh) * DK : k) + MIN_(row + i * 8, n - 1) * (HK * DK) + first;
-		scale[i] = (of_q ? 1.0f : -beta[row + i * 8]) * exp(G[row + i * 8]);
-	}
-#pragma unroll
-	for (uint i = 0; i < TOKEN_TILES; i++)
-#pragma unroll
-		for (uint e = 0; e < 4; e++)
-			sum[i][e] = 0;
-#pragma unroll
-	for (uint s0 = 0; s0 < STEPS; s0 += TOKEN_STEPS) {
-		uint4 x[TOKEN_STEPS][2];
+	copy_rows(keys, ks + (t * HK + kh) * DK, HK * DK, DK, n);
+	copy_rows(many, qs + (t * HK + kh) * DK, HK * DK, DK, n);
+	COPY_END();
+	ZERO_TILES(sum, TOKEN_TILES);
+	COPY_WAIT(0);
+	BARRIER();
+#pragma unroll 2
+	for (uint s = 0; s < STEPS; s++) {
+		uint4 x;
 
+		LOAD_OPERAND(LOAD_ROWS, x, (of_q ? many : keys) + s / 4 * TILE_BYTES, warp, s % 4);
+		if (of_q && h % REPEAT == 0)
+			KEY_WORK(GROUP_X, kh)[(s * TOKEN_STEPS + warp) * 32 + lane] = x;
 #pragma unroll
-		for (uint s = 0; s < TOKEN_STEPS; s++)
-#pragma unroll
-			for (uint i = 0; i < 2; i++) {
-				float2 u = GLOBAL_2(from[i] + (s0 + s) * 16), w = GLOBAL_2(from[i] + (s0 + s) * 16 + 8);
+		for (uint i = 0; i < TOKEN_TILES / 2; i++)
+			if (i <= warp) { /* tiles above the diagonal are not needed */
+				uint b[4];
 
-				x[s][i] = fragment(u.x, u.y, w.x, w.y);
-				out[((of_q ? OF_Q : OF_B) + (s0 + s) * TOKEN_TILES + warp * 2 + i) * 32] =
-					fragment(scale[i] * u.x, scale[i] * u.y, scale[i] * w.x, scale[i] * w.y);
+				LOAD_ROWS(b, keys + s / 4 * TILE_BYTES, i, s % 4);
+				MMA(sum[2 * i], x, b[0], b[1]);
+				MMA(sum[2 * i + 1], x, b[2], b[3]);
 			}
-		BARRIER();
-		if (!of_q)
-#pragma unroll
-			for (uint s = 0; s < TOKEN_STEPS; s++)
-#pragma unroll
-				for (uint i = 0; i < 2; i++)
-					tile[(s * TOKEN_TILES + warp * 2 + i) * 32 + lane] = x[s][i];
-		BARRIER();
-#pragma unroll
-		for (uint s = 0; s < TOKEN_STEPS; s++) {
-			LOCAL const uint4 *in = tile + s * TOKEN_TILES * 32 + lane;
-			operand a = operand_of(x[s][0], x[s][1]);
-
-#pragma unroll
-			for (uint i = 0; i < TOKEN_TILES; i += 4)
-				if (i < warp * 2 + 2) { /* tiles above the diagonal are not needed */
-					uint4 b[4] = {in[i * 32], in[i * 32 + 32], in[i * 32 + 64], in[i * 32 + 96]};
-
-					multiply_4(sum + i, &a, b);
-				}
-		}
 	}
-#pragma unroll
-	for (uint i = 0; i < TOKEN_TILES; i++)
-#pragma unroll
-		for (uint e = 0; e < 4; e++) {
-			uint m = row + e / 2 * 8, c = i * 8 + first + e % 2;
+	chunk_gates(gates + (t * HV + h) * 2, n, G, beta); /* with barriers: nobody reads `many` any more */
+	last = G[C - 1];
+	FOR_ITEMS (i, C) {
+		factors[i] = quick_exp(G[i]);
+		grown[i] = quick_exp(G[i]) * beta[i];
+	}
+	if (LANE == 0)
+		factors[C] = exp(last);
+	{
+		const float own_G[2] = {G[row], G[row + 8]}, own_beta[2] = {beta[row], beta[row + 8]};
 
-			sum[i][e] *= c <= m ? exp(G[m] - G[c]) : 0.0f;
-			if (!of_q)
-				A[m * C_LD + c] = c < m ? beta[m] * sum[i][e] : 0.0f;
-		}
-	for (uint j = LANE / 128; j < DIM_TILES; j += 2) { /* K' */
-		__global const float *p = k + j * 8 + lane / 4;
-		uint m = warp * 16 + first, s = HK * DK;
+#pragma unroll
+		for (uint m = 0; m < TOKEN_STEPS; m++)
+			if (m <= warp) { /* above the diagonal all is zero, and not read */
+				float p[8];
 
-		out[(OF_K + warp * DIM_TILES + j) * 32] = fragment(
-			p[MIN_(m, n - 1) * s] * exp(last - G[m]), p[MIN_(m + 1, n - 1) * s] * exp(last - G[m + 1]),
-			p[MIN_(m + 8, n - 1) * s] * exp(last - G[m + 8]), p[MIN_(m + 9, n - 1) * s] * exp(last - G[m + 9]));
+#pragma unroll
+				for (uint i = 0; i < 2; i++) {
+					const uint c = m * 16 + i * 8 + first;
+					float2 g = *(LOCAL const float2 *)(G + c);
+
+#pragma unroll
+					for (uint e = 0; e < 4; e++) {
+						const uint at = c + e % 2, j = row + e / 2 * 8;
+						float v = sum[2 * m + i][e] * quick_exp(own_G[e / 2] - (e % 2 ? g.y : g.x));
+
+						p[i * 4 + e] = at <= j ? v : 0.0f;
+						if (!of_q)
+							A[j * C_LD + at] = at < j ? own_beta[e / 2] * v : 0.0f;
+					}
+				}
+				if (of_q)
+					own[OF_P + (warp * TOKEN_STEPS + m) * 32 + lane] = operand_of(p);
+			}
 	}
 	BARRIER();
-	invert(A, (LOCAL float *)tile);
-#pragma unroll
-	for (uint m = 0; m < TOKEN_STEPS; m++)
-#pragma unroll
-		for (uint i = 0; i < 2; i++) {
-			LOCAL const float *p = A + (row + i * 8) * C_LD + m * 16 + first;
-			uint at = (m * TOKEN_TILES + warp * 2 + i) * 32;
+	invert(A, (LOCAL float *)inverse_);
+	FOR_ITEMS (i, TILE_BYTES / 16) { /* T, without the blocks above the diagonal */
+		uint j = i / 8, c = i % 8 * 8;
 
-			if (of_q)
-				out[OF_P * 32 + at] = fragment(sum[2 * m][2 * i], sum[2 * m][2 * i + 1], sum[2 * m + 1][2 * i],
-							       sum[2 * m + 1][2 * i + 1]);
-			else
-				out[OF_T * 32 + at] = fragment(p[0], p[1], p[8], p[9]);
+		if (c / 16 > j / 16)
+			continue;
+
+		float4 x = LOCAL_4(A + j * C_LD + c) * LOCAL_4(beta + c);
+		float4 y = LOCAL_4(A + j * C_LD + c + 4) * LOCAL_4(beta + c + 4);
+
+		inverse_[TILE_CHUNK(j, i % 8) / 16] =
+			(uint4)(pair(x.x, x.y), pair(x.z, x.w), pair(y.x, y.y), pair(y.z, y.w));
+	}
+#pragma unroll
+	for (uint m = 0; m < TOKEN_STEPS; m++) { /* e^G T; not used above the diagonal */
+		float x[8];
+
+#pragma unroll
+		for (uint i = 0; i < 4; i++) {
+			const uint c = m * 16 + i / 2 * 8 + first;
+			float2 t_ = *(LOCAL const float2 *)(A + (row + i % 2 * 8) * C_LD + c);
+			float2 g = *(LOCAL const float2 *)(grown + c);
+
+			x[i * 2] = t_.x * g.x;
+			x[i * 2 + 1] = t_.y * g.y;
 		}
-	FOR_ITEMS (i, n * (DV / 4)) {
-		__global float4 *p = (__global float4 *)(v + i / (DV / 4) * (HV * DV)) + i % (DV / 4);
+		a[m] = operand_of(x);
+	}
+	BARRIER(); /* T is there, and nobody reads A any more */
+	copy_rows(many, vs + (t * HV + h) * DV, HV * DV, DV, n);
+	COPY_END();
+#pragma unroll
+	FOR_ITEMS (i, K_QUADS) { /* K' */
+		uint j = i / 8 % C;
+		float f = quick_exp(last - G[j]);
+		uint4 x = keys_[i];
 
-		*p *= beta[i / (DV / 4)];
+		own[OF_K + i] = (uint4)(scaled_pair(x.x, f, f), scaled_pair(x.y, f, f), scaled_pair(x.z, f, f),
+					scaled_pair(x.w, f, f));
+	}
+	/* W: the warp has 16 tokens, and half of the dimensions */
+#pragma unroll 2
+	for (uint i = 0; i < STEPS / 2; i++) { /* 16 dimensions at a time */
+		const uint d = half_ * (STEPS / 2) + i;
+		float w[2][4];
+		__global uint *to = (__global uint *)(own + OF_W) + d / 4 * (TILE_BYTES / 4) + lane % 4;
+
+		ZERO_TILES(w, 2);
+#pragma unroll
+		for (uint m = 0; m < TOKEN_STEPS; m++)
+			if (m <= warp) {
+				uint b[4];
+
+				LOAD_TERMS(b, keys + d / 4 * TILE_BYTES, d % 4, m);
+				MMA(w[0], a[m], b[0], b[1]);
+				MMA(w[1], a[m], b[2], b[3]);
+			}
+#pragma unroll
+		for (uint e = 0; e < 4; e++) /* rows `row` and row + 8 of two chunks of 16 bytes */
+			to[TILE_CHUNK(row + e / 2 * 8, d % 4 * 2 + e % 2) / 4] =
+				pair(w[e % 2][e / 2 * 2], w[e % 2][e / 2 * 2 + 1]);
+	}
+	COPY_WAIT(0);
+	BARRIER(); /* V is there */
+	/* U^T: the warp has 16 columns */
+#pragma unroll 1
+	for (uint block = LANE / 32; block < BLOCKS; block += LANES / 32) {
+		float u[TOKEN_TILES][4];
+
+		ZERO_TILES(u, TOKEN_TILES);
+#pragma unroll
+		for (uint m = 0; m < TOKEN_STEPS; m++) {
+			uint4 v;
+
+			LOAD_OPERAND(LOAD_TERMS, v, many + block / 4 * TILE_BYTES, block % 4, m);
+#pragma unroll
+			for (uint i = m; i < TOKEN_STEPS; i++) { /* above the diagonal T is zero */
+				uint b[4];
+
+				LOAD_ROWS(b, inverse, i, m);
+				MMA(u[2 * i], v, b[0], b[1]);
+				MMA(u[2 * i + 1], v, b[2], b[3]);
+			}
+		}
+#pragma unroll
+		for (uint m = 0; m < TOKEN_STEPS; m++)
+			own[OF_V + (block * TOKEN_STEPS + m) * 32 + lane] = operand_of(u[2 * m]);
 	}
 }
 
-/* ---- delta_scan_tensor ---- */
+/* ---- delta_out_tensor ---- */
 
-#define DEPTH	     3 /* groups of four fragments that are loaded before their use */
-#define STATE_GROUPS (2 * STEPS + 4) /* groups of a chunk for a warp of the state: B, T, K'; a multiple of 4 */
-#define OUT_GROUPS   (STEPS + 4)     /* groups of a chunk for a warp of the output: Q', P */
+#define O_LD (DV + 4) /* rows of O begin in different banks of local memory */
+#define QP_QUADS (K_QUADS + TOKEN_STEPS * TOKEN_STEPS * 32)
+#define OUT_QUADS MAX_(QP_QUADS, C * O_LD / 4)
 
-/* Waits for the other `warps` - 1 warps, and makes their writes to local memory visible. */
-#define MEET(id, warps) __asm__ volatile("bar.sync %0, %1;" ::"r"(id), "n"((warps) * 32) : "memory")
-
-/* Prefetches the work-group's share of chunk c's fragments: all work-groups of a head read them, and not all of work is
- * in the L2 cache. */
-#define PREFETCH(c)                                                                                \
-	for (uint line_ = block * LANES + LANE; (c) < chunks && line_ < FRAGMENTS * 4; line_ += blocks * LANES) \
-		__asm__ volatile("prefetch.global.L2 [%0];" ::"l"(work + ((ulong)(first + (c)) * HV + h) * WORK + line_ * 32))
-
-/* The offset, in groups of four fragments, of the warp's g-th group. A warp has every other group of B, T, Q' and P,
- * and half `side` of each step of K'. */
-#define STATE_GROUP(g)                                                                             \
-	((g) < STEPS + 4 ? 2 * (g) + side                                                          \
-			 : 2 * STEPS + 8 + ((g) - STEPS - 4) / (STEPS / 4) * (STEPS / 2) + side * (STEPS / 4) + \
-				   ((g) - STEPS - 4) % (STEPS / 4))
-#define OUT_GROUP(g) (2 * (g) + side)
-
-/* Loads the warp's group g of four fragments. After the last group of the chunk follow those of the next chunk. */
-#define LOAD_GROUP(g, groups, group)                                                               \
-	do {                                                                                       \
-		__global const uint4 *from_ =                                                      \
-			(g) < (groups) ? from + group((g)) * 128 : next + group((g) - (groups)) * 128; \
-                                                                                                   \
-		_Pragma("unroll") for (uint j_ = 0; j_ < 4; j_++) b[(g) % 4][j_] = from_[j_ * 32];  \
-	} while (0)
-#define LOAD_STATE(g) LOAD_GROUP(g, STATE_GROUPS, STATE_GROUP)
-#define LOAD_OUT(g)   LOAD_GROUP(g, OUT_GROUPS, OUT_GROUP)
-
-static inline void put_operand(LOCAL uint4 *to, const operand *a)
+/* A warp computes 16 columns of O^T at a time, of all tokens. Q and P are the other operands: an A operand is two B
+ * operands, those of its first eight tokens, and of its last eight. Then a warp has 8 tokens of O, and a lane four columns
+ * of them. */
+__kernel GROUP_SIZE void delta_out_tensor(__global const int *restrict step, int rows_at, int first_row, int n_rows,
+					  __global const float *restrict proj, __global const uint4 *restrict work,
+					  __global const float *restrict norm_w, __global float *ring,
+					  __global ushort *restrict out)
 {
-	to[0] = (uint4)(a->upper[0], a->upper[1], a->upper[2], a->upper[3]);
-	to[32] = (uint4)(a->lower[0], a->lower[1], a->lower[2], a->lower[3]);
-}
+	__local uint4 memory_[OUT_QUADS]; /* Q and P, then O, [C][O_LD] float */
+	LOCAL float *O = (LOCAL float *)memory_;
+	__global const int *row = step + rows_at + first_row * ROW_INTS;
+	const uint h = GROUP_Y, lane = LANE % 32, warp = LANE / 32, memory = (uint)(ulong)memory_;
+	const uint first = lane % 4 * 2;			/* the lane's first token of O^T */
+	const uint column = MIN_(lane * 4, (uint)DV - 4); /* its columns of O */
+	uint chunk = GROUP_X, r = row_of_chunk(row, (uint)n_rows, &chunk), n, done;
+	__global const uint4 *own = VALUE_WORK(GROUP_X, h);
+	__global const float *z;
+	float4 gates[TOKENS], w;
+	ulong t;
 
-static inline operand get_operand(LOCAL const uint4 *from)
-{
-	uint4 u = from[0], l = from[32];
+	if (r == (uint)n_rows)
+		return;
+	FOR_ITEMS (i, K_QUADS)
+		COPY_16(memory + i * 16, KEY_WORK(GROUP_X, h / REPEAT) + i, 16);
+	FOR_ITEMS (i, QP_QUADS - K_QUADS)
+		COPY_16(memory + (K_QUADS + i) * 16, own + OF_P + i, 16);
+	COPY_END();
+	row += r * ROW_INTS;
+	t = (uint)row[ROW_TOKEN] + chunk * C;
+	n = MIN_((uint)row[ROW_COUNT] - chunk * C, (uint)C);
+	done = chunk * C + n;
+	z = proj + t * DELTA_LD + Z_AT + h * DV + column;
+	FOR_TOKENS (j) /* on their way while O is computed */
+		gates[j] = GLOBAL_4(z + (ulong)MIN_(warp * TOKENS + j, n - 1) * DELTA_LD);
+	w = GLOBAL_4(norm_w + column);
+	/* The inputs that the convolution needs next. */
+	for (int i = 0; i < row[ROW_SNAPSHOTS]; i++)
+		if ((uint)row[ROW_SNAPSHOT_TOKENS(i)] == done)
+			carry_head(proj, ring, row, (uint)row[ROW_SNAPSHOT_SLOT(i)], done, h);
+	if (done == (uint)row[ROW_COUNT])
+		carry_head(proj, ring, row, (uint)row[ROW_STATE_DST], done, h);
+	{
+		float o[TOKEN_TILES][4];
+		const uint block = MIN_(warp, (uint)BLOCKS - 1); /* warps past the last block keep nothing */
+		__global const uint4 *states = own + OF_S + block * STEPS * 32 + lane;
+		__global const uint4 *values = own + OF_V + block * TOKEN_STEPS * 32 + lane;
+		__global const float *factors = (__global const float *)(own + OF_FACTORS) + first;
+		LOCAL const uint4 *q = memory_ + lane, *p = memory_ + K_QUADS + lane;
 
-	return (operand){{u.x, u.y, u.z, u.w}, {l.x, l.y, l.z, l.w}};
-}
-
-/* The token of element e of the warp's tile i, counted in the chunk, and the element's offset from the chunk's first
- * token in v. The lane's columns are lane / 4 and lane / 4 + 8. */
-#define TOKEN(i, e) (side * 32 + (i) * 8 + lane % 4 * 2 + (e) % 2)
-#define V_OFFSET(i, e) (TOKEN(i, e) * (HV * DV) + lane / 4 + (e) / 2 * 8)
-#define FOR_TOKENS(i, e)                                                                           \
-	_Pragma("unroll") for (uint i = 0; i < TOKEN_TILES / 2; i++)                               \
-		_Pragma("unroll") for (uint e = 0; e < 4; e++)
-/* Loops over the lane's elements of the warp's half of S^T [16, DK]; the address of such an element in a slot. */
-#define FOR_STATE(j, e)                                                                            \
-	_Pragma("unroll") for (uint j = 0; j < DIM_TILES / 2; j++)                                 \
-		_Pragma("unroll") for (uint e = 0; e < 4; e++)
-#define STATE(slot, j, e)                                                                          \
-	(state + ((ulong)(slot) * HV + h) * DK * DV +                                              \
-	 (side * (DK / 2) + (j) * 8 + lane % 4 * 2 + (e) % 2) * DV + column0 + lane / 4 + (e) / 2 * 8)
-
-__kernel GROUP_SIZE void delta_scan_tensor(__global const int *restrict step, int rows_at, int first_row,
-					   __global const float *restrict proj, __global float *vs,
-					   __global const float *restrict work, __global float *ring,
-					   __global float *state)
-{
-	__local uint4 S_parts[2][STEPS * 64], R_parts[2][TOKEN_STEPS * 64], V_parts[2][TOKEN_STEPS * 64];
-	const uint blocks = CEIL_(DV, SCAN_COLUMNS), lane = LANE % 32, side = LANE / 32 % 2, four = LANE / 64 % 2;
-	__global const int *rows = step + rows_at + first_row * ROW_INTS;
-	__global const int *row = rows + GROUP_X / (HV * blocks) * ROW_INTS;
-	const uint h = GROUP_X / blocks % HV, block = GROUP_X % blocks, wanted = block * SCAN_COLUMNS + four * 16;
-	/* warps past the last column compute the last columns again, and keep nothing */
-	const uint column0 = MIN_(wanted, (uint)DV - 16);
-	const bool mine = wanted < DV, of_state = LANE < 128;
-	const uint count = (uint)row[ROW_COUNT], chunks = CEIL_(count, C);
-	const int src = row[ROW_STATE_SRC];
-	LOCAL uint4 *S_part = S_parts[four] + lane, *R_part = R_parts[four] + lane, *V_part = V_parts[four] + lane;
-	__global float *v = vs + ((ulong)(uint)row[ROW_TOKEN] * HV + h) * DV + column0;
-	__global const uint4 *from, *next;
-	__global const float *decays;
-	uint4 b[DEPTH + 1][4];
-	const uint first = first_chunk_of_row(rows, row);
-
-	/* The inputs that the convolution needs next are written by the group of the first block alone. */
-	for (int i = 0; i < row[ROW_SNAPSHOTS] && block == 0; i++)
-		carry_head(proj, ring, row, (uint)row[ROW_SNAPSHOT_SLOT(i)], (uint)row[ROW_SNAPSHOT_TOKENS(i)], h);
-	if (block == 0)
-		carry_head(proj, ring, row, (uint)row[ROW_STATE_DST], count, h);
-	decays = work + ((ulong)first * HV + h) * WORK + FRAGMENTS * 128;
-	next = from = (__global const uint4 *)(work + ((ulong)first * HV + h) * WORK) + (of_state ? OF_B : OF_Q) * 32 + lane;
-	PREFETCH(0);
-	PREFETCH(1);
-	if (of_state) {
-		float S[DIM_TILES / 2][4], x[TOKEN_TILES / 2][4];
+		ZERO_TILES(o, TOKEN_TILES);
+		COPY_WAIT(0);
+		BARRIER();
+#pragma unroll
+		for (uint s = 0; s < STEPS; s++) {
+			uint4 a = states[s * 32];
 
 #pragma unroll
-		for (uint g = 0; g < DEPTH; g++)
-			LOAD_STATE(g);
-		FOR_STATE (j, e)
-			S[j][e] = src != ROW_STATE_ZERO ? *STATE(MAX_(src, 0), j, e) : 0.0f;
-		FOR_TOKENS (i, e)
-			x[i][e] = TOKEN(i, e) < count ? v[V_OFFSET(i, e)] : 0.0f;
-		for (uint chunk = 0; chunk < chunks; chunk++) {
-			const uint done = MIN_((chunk + 1) * C, count);
-			const float decay = decays[(ulong)chunk * HV * WORK];
-			operand a;
+			for (uint i = 0; i < TOKEN_STEPS; i++) {
+				uint4 b = q[(s * TOKEN_STEPS + i) * 32];
 
-			next = from + (chunk + 1 < chunks ? HV * WORK / 4 : 0);
-			PREFETCH(chunk + 2);
-#pragma unroll
-			for (uint s = 0; s < STEPS / 2; s++) {
-				a = operand_of_results(S[2 * s], S[2 * s + 1]);
-				put_operand(S_part + (side * (STEPS / 2) + s) * 64, &a);
+				MMA(o[2 * i], a, b.x, b.z);
+				MMA(o[2 * i + 1], a, b.y, b.w);
 			}
-			MEET(four + 1, 4);
-#pragma unroll
-			for (uint s = 0; s < STEPS; s++) { /* R = beta V + B S */
-				LOAD_STATE(s + DEPTH);
-				a = get_operand(S_part + s * 64);
-				multiply_4(x, &a, b[s % 4]);
-			}
-#pragma unroll
-			for (uint m = 0; m < 2; m++) {
-				a = operand_of_results(x[2 * m], x[2 * m + 1]);
-				put_operand(R_part + (side * 2 + m) * 64, &a);
-			}
-			FOR_TOKENS (i, e)
-				x[i][e] = 0;
-			MEET(four + 3, 2);
-#pragma unroll
-			for (uint m = 0; m < TOKEN_STEPS; m++) { /* V' = T R */
-				LOAD_STATE(STEPS + m + DEPTH);
-				if (m < 2 || side) { /* above the diagonal T is zero */
-					a = get_operand(R_part + m * 64);
-					multiply_4(x, &a, b[(STEPS + m) % 4]);
-				}
-			}
-#pragma unroll
-			for (uint m = 0; m < 2; m++) {
-				a = operand_of_results(x[2 * m], x[2 * m + 1]);
-				put_operand(V_part + (side * 2 + m) * 64, &a);
-			}
-			MEET(four + 1, 4);
-			FOR_TOKENS (i, e) /* the next chunk's beta V */
-				x[i][e] = (chunk + 1) * C + TOKEN(i, e) < count
-						  ? v[(ulong)(chunk + 1) * C * (HV * DV) + V_OFFSET(i, e)]
-						  : 0.0f;
-			FOR_STATE (j, e)
-				S[j][e] *= decay;
-#pragma unroll
-			for (uint m = 0; m < TOKEN_STEPS; m++) {
-				a = get_operand(V_part + m * 64);
-#pragma unroll
-				for (uint j = 0; j < STEPS / 4; j++) {
-					const uint g = STEPS + 4 + m * (STEPS / 4) + j;
-
-					LOAD_STATE(g + DEPTH);
-					multiply_4(S + j * 4, &a, b[g % 4]);
-				}
-			}
-			for (int i = 0; i < row[ROW_SNAPSHOTS] && mine; i++)
-				if ((uint)row[ROW_SNAPSHOT_TOKENS(i)] == done)
-					FOR_STATE (j, e)
-						*STATE(row[ROW_SNAPSHOT_SLOT(i)], j, e) = S[j][e];
-			from = next;
 		}
-		if (mine)
-			FOR_STATE (j, e)
-				*STATE(row[ROW_STATE_DST], j, e) = S[j][e];
-	} else {
 #pragma unroll
-		for (uint g = 0; g < DEPTH; g++)
-			LOAD_OUT(g);
-		for (uint chunk = 0; chunk < chunks; chunk++) {
-			float out[TOKEN_TILES / 2][4] = {{0}};
-			operand a;
+		for (uint i = 0; i < TOKEN_TILES; i++) {
+			float2 g = GLOBAL_2(factors + i * 8);
 
-			next = from + (chunk + 1 < chunks ? HV * WORK / 4 : 0);
-			PREFETCH(chunk + 2);
-			MEET(four + 1, 4);
 #pragma unroll
-			for (uint s = 0; s < STEPS; s++) {
-				LOAD_OUT(s + DEPTH);
-				a = get_operand(S_part + s * 64);
-				multiply_4(out, &a, b[s % 4]);
-			}
-			MEET(four + 1, 4);
-#pragma unroll
-			for (uint m = 0; m < TOKEN_STEPS; m++) {
-				LOAD_OUT(STEPS + m + DEPTH);
-				if (m < 2 || side) {
-					a = get_operand(V_part + m * 64);
-					multiply_4(out, &a, b[(STEPS + m) % 4]);
-				}
-			}
-			FOR_TOKENS (i, e)
-				if (mine && chunk * C + TOKEN(i, e) < count)
-					v[(ulong)chunk * C * (HV * DV) + V_OFFSET(i, e)] = out[i][e];
-			from = next;
+			for (uint e = 0; e < 4; e++)
+				o[i][e] *= e % 2 ? g.y : g.x;
 		}
+#pragma unroll
+		for (uint m = 0; m < TOKEN_STEPS; m++) {
+			uint4 a = values[m * 32];
+
+#pragma unroll
+			for (uint i = m; i < TOKEN_STEPS; i++) {
+				uint4 b = p[(i * TOKEN_STEPS + m) * 32];
+
+				MMA(o[2 * i], a, b.x, b.z);
+				MMA(o[2 * i + 1], a, b.y, b.w);
+			}
+		}
+		BARRIER(); /* nobody reads Q or P any more */
+		if (warp < BLOCKS)
+#pragma unroll
+			for (uint i = 0; i < TOKEN_TILES; i++)
+#pragma unroll
+				for (uint e = 0; e < 4; e++)
+					O[(i * 8 + first + e % 2) * O_LD + block * 16 + lane / 4 + e / 2 * 8] = o[i][e];
+	}
+	BARRIER();
+	FOR_TOKENS (j) {
+		const uint token = warp * TOKENS + j;
+		float4 x = LOCAL_4(O + token * O_LD + column), g = gates[j];
+		float sum = lane * 4 < DV ? square_of(x) : 0.0f;
+
+#pragma unroll
+		for (uint d = 16; d; d /= 2)
+			sum = add_other(sum, d);
+		x *= native_rsqrt(sum / DV + EPS) * w;
+		if (token < n && lane * 4 < DV)
+			*(__global uint2 *)(out + ((t + token) * HV + h) * DV + column) =
+				(uint2)(pair(x.x * quick_silu(g.x), x.y * quick_silu(g.y)),
+					pair(x.z * quick_silu(g.z), x.w * quick_silu(g.w)));
 	}
 }
