@@ -7,9 +7,8 @@
  * Keys past a query's own position weigh exactly 0, so a query's bits do not depend on the tile.
  *
  * Both products are by mma.sync m16n8k16, with sums in float; attention_wide.cl includes this file and has them by
- * wgmma, which gives the same bits (tensor.clh says why). Queries and softmax weights are floats: each goes in as
- * the sum of two bf16 numbers, an upper and a lower half, so that the results are close to those of float arithmetic.
- * (With one bf16 number each the kernel took 47 % of the time, and log-probabilities were off by twice as much.)
+ * wgmma, which gives the same bits (tensor.clh says why). Queries and softmax weights are rounded to bf16, as in other
+ * engines (docs/measurements.md says what the sum of two bf16 numbers in place of each would give).
  *
  * While the scores of a block are computed, cp.async brings its values. While these values are summed, it brings the
  * keys of the next block.
@@ -82,7 +81,7 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 	 * the row of q and out, both [T * HEADS, HD]; own: the position of the token. In place of queries past the
 	 * tile's last one, the last one is computed again, and not stored. */
 	uint query[2], head[2], own[2];
-	uint upper[TERM_STEPS][4];
+	uint queries[TERM_STEPS][4];
 	float o[CHUNKS][4], most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
 
 /* Start this lane's cp.async of the keys or values of the block that begins at position b. Values past the tile's last
@@ -116,13 +115,13 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 	for (uint k = 0; k < TERM_STEPS; k++)
 #pragma unroll
 		for (uint e = 0; e < 4; e++)
-			upper[k][e] = pair(QUERY(k, e).x, QUERY(k, e).y);
+			queries[k][e] = pair(QUERY(k, e).x, QUERY(k, e).y);
 #pragma unroll
 	for (uint i = 0; i < CHUNKS; i++)
 		o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
 	for (uint b = 0; b <= last; b += KEYS) {
 		float s[KEYS / 8][4], best[2] = {-INFINITY, -INFINITY}, shrink[2];
-		uint p[KEYS / 16][4], p_lower[KEYS / 16][4];
+		uint p[KEYS / 16][4];
 		uint next = MIN_(b + KEYS, last / KEYS * KEYS);
 
 		COPY_WAIT(1);
@@ -135,25 +134,15 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 		WIDE_SCORES();
 #else
 #pragma unroll
-		for (uint k = 0; k < TERM_STEPS; k++) {
-			uint lower[4];
-
-			/* The lower halves of the queries have no room in registers. They are computed again from q,
-			 * which is in the L1 cache. */
-#pragma unroll
-			for (uint e = 0; e < 4; e++)
-				lower[e] = pair_rest(QUERY(k, e).x, QUERY(k, e).y, upper[k][e]);
+		for (uint k = 0; k < TERM_STEPS; k++)
 #pragma unroll
 			for (uint j = 0; j < KEYS / 16; j++) {
 				uint m[4];
 
 				LOAD_MATRICES(m, memory + KEY_CHUNK(k * 16 + lane % 16, j * 2 + lane / 16));
-				MMA(s[2 * j], lower, m[0], m[1]);
-				MMA(s[2 * j + 1], lower, m[2], m[3]);
-				MMA(s[2 * j], upper[k], m[0], m[1]);
-				MMA(s[2 * j + 1], upper[k], m[2], m[3]);
+				MMA(s[2 * j], queries[k], m[0], m[1]);
+				MMA(s[2 * j + 1], queries[k], m[2], m[3]);
 			}
-		}
 #endif
 		barrier(CLK_LOCAL_MEM_FENCE); /* no warp needs the keys any more */
 		LOAD_KEYS(next);
@@ -188,12 +177,8 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 #pragma unroll
 		for (uint j = 0; j < KEYS / 16; j++)
 #pragma unroll
-			for (uint e = 0; e < 4; e++) {
-				float x = s[2 * j + e / 2][e % 2 * 2], y = s[2 * j + e / 2][e % 2 * 2 + 1];
-
-				p[j][e] = pair(x, y);
-				p_lower[j][e] = pair_rest(x, y, p[j][e]);
-			}
+			for (uint e = 0; e < 4; e++)
+				p[j][e] = pair(s[2 * j + e / 2][e % 2 * 2], s[2 * j + e / 2][e % 2 * 2 + 1]);
 #pragma unroll
 		for (uint i = 0; i < CHUNKS; i++) {
 			o[i][0] *= shrink[0];
@@ -214,8 +199,6 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 				uint m[4];
 
 				LOAD_MATRICES(m, memory + VALUE_CHUNK(j * 16 + lane % 16, c * 2 + lane / 16));
-				MMA(o[2 * c], p_lower[j], m[0], m[1]);
-				MMA(o[2 * c + 1], p_lower[j], m[2], m[3]);
 				MMA(o[2 * c], p[j], m[0], m[1]);
 				MMA(o[2 * c + 1], p[j], m[2], m[3]);
 			}

@@ -3,8 +3,7 @@
  *
  * wgmma takes keys and values transposed, as they lie in the pages: keys with the 64-byte swizzle, which is the order
  * that attention_flash.cl gives them anyway, values with the 128-byte swizzle, in blocks of 64 dimensions, one behind
- * the other. The upper and lower halves of the queries and of the softmax weights (attention_flash.cl) are the A
- * operands, in registers.
+ * the other. The queries and the softmax weights are the A operands, in registers.
  *
  * Source of the layouts: the PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout". Options and
  * reference: attention_flash.cl.
@@ -49,22 +48,13 @@
 #define READ_TILES(d, n)                                                                           \
 	_Pragma("unroll") for (uint i_ = 0; i_ < (n); i_++) __asm__ volatile("" : TILE_((d)[i_]))
 
-/* s += the products of the queries and the block's keys. The lower halves of the queries are computed from q, one step
- * ahead of wgmma. */
+/* s += the products of the queries and the block's keys. */
 #define WIDE_SCORES()                                                                              \
 	do {                                                                                       \
-		uint lower_[2][4];                                                                 \
-                                                                                                   \
+		WGMMA_BEGIN();                                                                     \
 		_Pragma("unroll") for (uint k_ = 0; k_ < TERM_STEPS; k_++)                         \
-		{                                                                                  \
-			_Pragma("unroll") for (uint e_ = 0; e_ < 4; e_++) lower_[k_ % 2][e_] =     \
-				pair_rest(QUERY(k_, e_).x, QUERY(k_, e_).y, upper[k_][e_]);         \
-			WGMMA_BEGIN();                                                             \
-			WGMMA_KEYS(s, lower_[k_ % 2], KEY_TERMS(k_));                              \
-			WGMMA_KEYS(s, upper[k_], KEY_TERMS(k_));                                   \
-			WGMMA_END();                                                               \
-			WGMMA_WAIT(1);                                                             \
-		}                                                                                  \
+			WGMMA_KEYS(s, queries[k_], KEY_TERMS(k_));                                 \
+		WGMMA_END();                                                                       \
 		WGMMA_WAIT(0);                                                                     \
 		READ_TILES(s, KEYS / 8);                                                           \
 	} while (0)
@@ -74,12 +64,8 @@
 	do {                                                                                       \
 		WGMMA_BEGIN();                                                                     \
 		_Pragma("unroll") for (uint j_ = 0; j_ < KEYS / 16; j_++)                          \
-		{                                                                                  \
-			_Pragma("unroll") for (uint c_ = 0; c_ < HD / 64; c_++)                    \
-				WGMMA_VALUES(o + c_ * 8, p_lower[j_], VALUE_TERMS(j_, c_));        \
 			_Pragma("unroll") for (uint c_ = 0; c_ < HD / 64; c_++)                    \
 				WGMMA_VALUES(o + c_ * 8, p[j_], VALUE_TERMS(j_, c_));              \
-		}                                                                                  \
 		WGMMA_END();                                                                       \
 		WGMMA_WAIT(0);                                                                     \
 		READ_TILES(o, CHUNKS);                                                             \
