@@ -115,8 +115,9 @@ def content(answer):
     head, _, rest = answer.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):
         return None
-    # also without the sizes of HTTP's chunks, which have lines of their own
-    body = re.sub(rb'\r\n[0-9A-Fa-f]+\r\n|"id":"[^"]*"|"created":\d+', b"", b"\r\n" + rest)
+    # also without the sizes of HTTP's chunks, which have lines of their own, and without what keeps a connection alive while
+    # no token comes
+    body = re.sub(rb'\r\n[0-9A-Fa-f]+\r\n|"id":"[^"]*"|"created":\d+', b"", b"\r\n" + rest).replace(b": keep-alive\n\n", b"")
     return hashlib.sha256(body).hexdigest() if b'"error"' not in body else None
 
 
