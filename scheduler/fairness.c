@@ -1,5 +1,7 @@
 #include "scheduler/fairness.h"
 
+#include "base/majority.h"
+
 static uint32_t half_of_seats(const struct scheduler *s)
 {
 	return CEIL_DIV(s->config.max_seqs, 2u);
@@ -49,19 +51,14 @@ struct request *fairness_first(const struct scheduler *s)
 	return other ? other : first;
 }
 
-/* Returns the owner of more than half of the seats, if there is one; else any owner or 0 (Boyer and Moore's majority
- * vote). */
+/* Returns the owner of more than half of the seats, if there is one; else any owner, or 0. */
 static uint64_t owner_of_most(const struct scheduler *s)
 {
-	uint64_t owner = 0;
-	uint32_t lead = 0;
+	struct majority m = {0};
 
-	for (uint32_t i = 0; i < s->config.max_seqs; i++) {
-		if (!lead)
-			owner = s->seat_owners[i];
-		lead += s->seat_owners[i] == owner ? 1 : -1;
-	}
-	return owner;
+	for (uint32_t i = 0; i < s->config.max_seqs; i++)
+		majority_vote(&m, s->seat_owners[i], 1);
+	return m.leader;
 }
 
 /* Whether a is the better one of two requests to retract: fewer tokens may have to be computed again, or, of equally

@@ -1,4 +1,4 @@
-/* base/: buf, arena, err, ids, array, hash, list, map, mix, queue, parallel and the limit of log lines. */
+/* base/: buf, arena, err, ids, array, hash, list, majority, map, mix, queue, parallel and the limit of log lines. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -13,10 +13,12 @@
 #include "base/ids.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/majority.h"
 #include "base/map.h"
 #include "base/mix.h"
 #include "base/parallel.h"
 #include "base/queue.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 TEST(buf)
@@ -183,6 +185,31 @@ static void drain(void *arg, struct map_node *n)
 }
 
 /* The keys 2 k and 2 k + 1 have the same hash, k. */
+TEST(majority)
+{
+	int found = 0;
+
+	for (int round = 0; round < 2000; round++) {
+		uint64_t votes[4] = {0}, all = 0;
+		struct majority m = {0};
+
+		for (int i = 0; i < 10; i++) {
+			/* One of the candidates gets more votes than the others. */
+			uint64_t candidate = random_below(4), n = random_below(candidate ? 4 : 16);
+
+			majority_vote(&m, candidate, n);
+			votes[candidate] += n;
+			all += n;
+		}
+		for (uint64_t i = 0; i < 4; i++) {
+			check(2 * votes[i] <= all || m.leader == i);
+			found += 2 * votes[i] > all;
+		}
+	}
+	ok_all("whoever has more than half of the votes leads");
+	ok(found > 500 && found < 1900, "%d of 2000 votes had a majority", found);
+}
+
 TEST(map)
 {
 	enum { N = 1000 };

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/majority.h"
 #include "base/problem.h"
 #include "daemon/request/call.h"
 
@@ -69,23 +70,14 @@ static uint64_t queued_of(const struct server *s, uint64_t owner)
 }
 
 /* Returns the owner that has more than half of the prompts in the queue, if there is one; else any owner with prompts
- * there, or 0 if the queue is empty. Call with arrived.lock held. Source: Boyer and Moore, MJRTY: A Fast Majority Vote
- * Algorithm, 1991. */
+ * there, or 0 if the queue is empty. Call with arrived.lock held. */
 static uint64_t greediest(const struct server *s)
 {
-	uint64_t owner = 0, votes = 0;
+	struct majority m = {0};
 
-	for (const struct call *c = s->arrived.newest; c; c = c->older) {
-		uint64_t n = atomic_load(&c->queued);
-
-		if (c->owner == owner || n <= votes) {
-			votes = c->owner == owner ? votes + n : votes - n;
-		} else {
-			owner = c->owner;
-			votes = n - votes;
-		}
-	}
-	return owner;
+	for (const struct call *c = s->arrived.newest; c; c = c->older)
+		majority_vote(&m, c->owner, atomic_load(&c->queued));
+	return m.leader;
 }
 
 /* Finds the owner that has more than `half` prompts in the queue, and returns the newest of its calls there, a new
