@@ -47,6 +47,7 @@ static void resume(void *connection)
 static struct call *new_call(struct connection_double *connection)
 {
 	struct call *c = call_new(&server, &endpoint);
+	struct err e = {0};
 
 	sem_init(&connection->resumed, 0, 0);
 	c->http.connection = connection;
@@ -56,7 +57,7 @@ static struct call *new_call(struct connection_double *connection)
 	c->text.ask.sampling.want_logprobs = true;
 	c->shared.stop_wanted =
 		arena_array(&c->text.arena, CHOICES, sizeof(*c->shared.stop_wanted));
-	call_arrive(c);
+	check(call_arrive(c, &e) == 0);
 	return c;
 }
 
@@ -693,6 +694,7 @@ int main(void)
 	check(lifecycle_new(&server.lifecycle, &e) == 0);
 	server.options = (struct options){.model = "/nowhere",
 					  .max_num_seqs = 4,
+					  .max_queued_requests = 100,
 					  .page_size = 64,
 					  .max_batched_tokens = 64};
 	check(loop_start(&server, &e) == 0);

@@ -393,7 +393,7 @@ static void attempt_call(void *arg, unsigned long n)
 		return;
 	c->text.ask.sampling.want_logprobs = true;
 	c->text.ask.stream = true;
-	call_arrive(c);
+	check(call_arrive(c, &e) == 0);
 	call_accept(c);
 	for (draw.token = 0; r == 0 && draw.token < TOKENS; draw.token += r == 0)
 		r = call_push(c, 0, FINISH_NONE, &draw);

@@ -25,9 +25,10 @@ static void no_resume(void *connection)
 static struct call *new_call(void)
 {
 	struct call *c = call_new(&server, &endpoint);
+	struct err e = {0};
 
 	c->http.resume = no_resume;
-	call_arrive(c);
+	check(call_arrive(c, &e) == 0);
 	return c;
 }
 
@@ -532,6 +533,7 @@ int main(void)
 	check(lifecycle_new(&server.lifecycle, &e) == 0);
 	server.options = (struct options){.model = "/nowhere",
 					  .max_num_seqs = 4,
+					  .max_queued_requests = 100,
 					  .page_size = 64,
 					  .max_batched_tokens = 64,
 					  .answer_memory = 1000};

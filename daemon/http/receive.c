@@ -172,7 +172,7 @@ static int check_body(struct MHD_Connection *mc, const struct exchange *x, struc
 			       (unsigned long long)x->length, (unsigned long long)max);
 	if (check_memory(x->http->server, x->owner, 0, x->length, e) < 0)
 		return -e->code;
-	return call_check_queue(x->http->server, x->owner, 1, false, e);
+	return call_check_queue(x->http->server, x->owner, e);
 }
 
 static int ask(struct MHD_Connection *mc, struct exchange *x, struct err *e)
@@ -353,16 +353,19 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 
 	if (!c)
 		return send_no_memory(mc, h, x);
-	x->call = c;
 	c->owner = x->owner;
 	memcpy(c->client_id, x->access.id, sizeof(c->client_id));
-	c->http.own = x->own;
-	x->own = NULL;
 	c->http.connection = mc;
 	c->http.resume = resume;
+	if (call_arrive(c, &x->error) < 0) {
+		call_unref(c);
+		return send_error(mc, x, &x->error);
+	}
+	x->call = c;
+	c->http.own = x->own;
+	x->own = NULL;
 	c->text.body = x->body; /* its bytes stay counted in server.body_bytes */
 	x->body = (struct buf){0};
-	call_arrive(c);
 	watch_answering(h->watch, x->connection, c);
 	/* Either http_stop finds the call in the watch's table, or this thread sees here that the server closes. */
 	if (atomic_load(&h->closing))
@@ -408,8 +411,6 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 		/* The daemon's state, which was checked with the headers, may have changed while the body arrived. */
 		int r = p->while_loading ? 0 : check_state(s, &x->error);
 
-		if (!r && has_body(p))
-			r = call_check_queue(s, x->owner, 1, true, &x->error);
 		if (!r && !p->get)
 			return start_call(mc, x);
 	}

@@ -183,16 +183,13 @@ void call_unref(struct call *c)
 		atomic_store(&s->trim, true);
 }
 
-void call_arrive(struct call *c)
+int call_arrive(struct call *c, struct err *e)
 {
 	c->arrived_ns = clock_now_ns();
 	atomic_fetch_add(&c->server->calls, 1);
 	call_enter(c);
 	/* A visit takes no place in the queue: it waits neither for a text thread nor for the scheduler. */
-	if (c->endpoint->visit)
-		return;
-	atomic_store(&c->queued, 1);
-	atomic_fetch_add(&c->server->queued, 1);
+	return c->endpoint->visit ? 0 : call_queue(c, 1, e);
 }
 
 void call_submit(struct call *c)

@@ -28,7 +28,7 @@
  * completed. The work's lasts from text_submit (of a visit: call_submit) until a text thread or the engine thread is
  * done with the call, or the call is dropped while it waits for a text thread (text.h). A control message in the inbox
  * has one of its own, and so has a place in a chain (call_wake_all). So have the watch thread while it handles a
- * hang-up, a text thread while it works on the call, each caller of call_find, and call_check_queue while it cancels the
+ * hang-up, a text thread while it works on the call, each caller of call_find, and call_queue while it cancels the
  * call. The last call_unref frees everything, on the thread that calls it. Before that it writes the request's line in
  * the log, if http has copied http.access by then.
  *
@@ -212,8 +212,9 @@ struct call *call_ref(struct call *c);
 void call_unref(struct call *c);
 
 /* http: to be called when the body has arrived. Sets the arrival time, puts the call into server.arrived, and counts
- * it in server.calls. Also counts it once in server.queued, unless its endpoint has `visit`. */
-void call_arrive(struct call *c);
+ * it in server.calls. Also counts it once in the queue (call_queue), unless its endpoint has `visit`. 0, or
+ * -PROBLEM_QUEUE_FULL with a sentence: drop the call. */
+int call_arrive(struct call *c, struct err *e) MUST_CHECK;
 
 /* Hands the call to the engine thread, together with the work's reference. */
 void call_submit(struct call *c);
@@ -357,12 +358,11 @@ void call_leave(struct call *c);
  * visits. Returns a new reference; NULL: there is no such call. */
 struct call *call_find(struct server *s, const char *id);
 
-/* http, text: checks whether `more` prompts of this owner may join the queue. If calls of another owner have to give
- * way for these prompts, make_room tells whether those calls are cancelled now or left alone. Returns 0, or
- * -PROBLEM_QUEUE_FULL with a sentence. */
-int call_check_queue(struct server *s, uint64_t owner, uint32_t more, bool make_room,
-		     struct err *e) MUST_CHECK;
+/* http: checks whether a request of this owner would find room in the queue. 0, or -PROBLEM_QUEUE_FULL with a
+ * sentence. */
+int call_check_queue(struct server *s, uint64_t owner, struct err *e) MUST_CHECK;
 
-/* text: counts all n prompts of the call in server.queued, in place of the one that call_arrive counted. 0, or
- * -PROBLEM_QUEUE_FULL with a sentence. */
-int call_queue_prompts(struct call *c, uint32_t n, struct err *e) MUST_CHECK;
+/* http, text: counts `more` prompts of the call in server.queued, if there is room for all of them. Calls of another
+ * owner that have to give way for them are cancelled. 0, or -PROBLEM_QUEUE_FULL with a sentence; then nothing was
+ * counted or cancelled. */
+int call_queue(struct call *c, uint32_t more, struct err *e) MUST_CHECK;

@@ -326,7 +326,9 @@ static int make_parts(struct call *c, struct err *e)
 		return err_param(e, EINVAL, "prompt",
 				 "%zu prompts are more than may wait at the same time, %" PRIu64,
 				 n_parts, c->server->options.max_queued_requests);
-	r = call_queue_prompts(c, (uint32_t)n_parts, e);
+	/* The first prompt was counted when the call arrived. */
+	if (n_parts > 1)
+		r = call_queue(c, (uint32_t)n_parts - 1, e);
 	if (r < 0)
 		return r;
 	c->text.n = ask->n;

@@ -80,77 +80,116 @@ static uint64_t greediest(const struct server *s)
 	return m.leader;
 }
 
-/* Finds the owner that has more than `half` prompts in the queue, and returns the newest of its calls there, a new
- * reference. NULL: no owner has so many, or only the owner `but` has. Call with arrived.lock held. */
-static struct call *newest_of_greediest(const struct server *s, uint64_t but, uint64_t half)
+/* Returns how many prompts leave the queue if the newest calls of this owner give way, until these prompts are `need`
+ * or the owner has no more than `half` left. Call with arrived.lock held. */
+static uint64_t may_give_way(const struct server *s, uint64_t owner, uint64_t half, uint64_t need)
 {
-	uint64_t owner = greediest(s);
+	uint64_t left = queued_of(s, owner), n = 0;
 
-	if (owner == but || queued_of(s, owner) <= half)
-		return NULL;
-	for (struct call *c = s->arrived.newest; c; c = c->older)
-		if (c->owner == owner && atomic_load(&c->queued) && hold(c))
-			return c;
-	return NULL;
+	for (const struct call *c = s->arrived.newest; c && left > half && n < need; c = c->older)
+		if (c->owner == owner) {
+			/* It may be less than queued_of has counted, but never more. */
+			uint64_t queued = atomic_load(&c->queued);
+
+			left -= queued;
+			n += queued;
+		}
+	return n;
 }
 
-/* Checks whether `more` prompts of this owner fit: 0, or -PROBLEM_QUEUE_FULL. *ret_victim: a call that has to give
- * way first, a new reference; NULL: none has to. */
-static int look(struct server *s, uint64_t owner, uint32_t more, struct call **ret_victim,
-		struct err *e)
+static uint64_t half_of_queue(const struct server *s)
 {
-	const uint64_t max = s->options.max_queued_requests, half = CEIL_DIV(max, 2u);
-	uint64_t n = atomic_load(&s->queued), mine;
-	int r = 0;
+	return CEIL_DIV(s->options.max_queued_requests, 2u);
+}
 
-	*ret_victim = NULL;
+/* Checks whether `more` prompts of this owner fit, if need be because enough prompts of another owner give way. 0, or
+ * -PROBLEM_QUEUE_FULL. Call with arrived.lock held. */
+static int check_room(const struct server *s, uint64_t owner, uint64_t more, struct err *e)
+{
+	const uint64_t max = s->options.max_queued_requests, half = half_of_queue(s);
+	uint64_t n = atomic_load(&s->queued), mine, need, greedy;
+
 	if (n + more <= half)
 		return 0;
-	pthread_mutex_lock(&s->arrived.lock);
 	mine = queued_of(s, owner);
 	if (n > mine && mine + more > half)
-		r = err_set(e, PROBLEM_QUEUE_FULL,
-			    "%" PRIu64 " requests of this client are waiting already, and while "
-			    "others wait it may have %" PRIu64 "; try again later",
-			    mine, half);
-	else if (n + more > max && !(*ret_victim = newest_of_greediest(s, owner, half)))
-		r = err_set(e, PROBLEM_QUEUE_FULL,
-			    "%" PRIu64 " requests are waiting already; try again later", n);
+		return err_set(e, PROBLEM_QUEUE_FULL,
+			       "%" PRIu64 " requests of this client are waiting already, and while "
+			       "others wait it may have %" PRIu64 "; try again later",
+			       mine, half);
+	if (n + more <= max)
+		return 0;
+	need = n + more - max;
+	greedy = greediest(s);
+	if (greedy != owner && may_give_way(s, greedy, half, need) >= need)
+		return 0;
+	return err_set(e, PROBLEM_QUEUE_FULL,
+		       "%" PRIu64 " requests are waiting already; try again later", n);
+}
+
+/* If the queue has more prompts than it has room for, takes the newest call of the owner with more than half of it out
+ * of the queue. Returns that call, a new reference; NULL: none has to give way. */
+static struct call *take_victim(struct server *s)
+{
+	const uint64_t max = s->options.max_queued_requests;
+	struct call *c = NULL;
+	uint64_t owner;
+
+	if (atomic_load(&s->queued) <= max)
+		return NULL;
+	pthread_mutex_lock(&s->arrived.lock);
+	owner = greediest(s);
+	if (atomic_load(&s->queued) > max && queued_of(s, owner) > half_of_queue(s))
+		c = s->arrived.newest;
+	while (c && !(c->owner == owner && atomic_load(&c->queued) && hold(c)))
+		c = c->older;
+	if (c)
+		call_unqueue(c);
+	pthread_mutex_unlock(&s->arrived.lock);
+	return c;
+}
+
+int call_check_queue(struct server *s, uint64_t owner, struct err *e)
+{
+	int r;
+
+	pthread_mutex_lock(&s->arrived.lock);
+	r = check_room(s, owner, 1, e);
 	pthread_mutex_unlock(&s->arrived.lock);
 	return r;
 }
 
-int call_check_queue(struct server *s, uint64_t owner, uint32_t more, bool make_room, struct err *e)
+/* Counts `more` prompts of the call. A call that was cancelled meanwhile has left the queue, and is not counted there
+ * again. Call with arrived.lock held. */
+static void count_prompts(struct call *c, uint32_t more)
 {
+	pthread_mutex_lock(&c->shared.lock);
+	if (!c->shared.failure.code) {
+		atomic_fetch_add(&c->queued, more);
+		atomic_fetch_add(&c->server->queued, more);
+	}
+	pthread_mutex_unlock(&c->shared.lock);
+}
+
+int call_queue(struct call *c, uint32_t more, struct err *e)
+{
+	struct server *s = c->server;
 	struct call *victim;
 	struct err why;
 	int r;
 
-	while (!(r = look(s, owner, more, &victim, e)) && victim) {
+	/* Check and count are one step, so that all threads together never exceed the room, or an owner its half. */
+	pthread_mutex_lock(&s->arrived.lock);
+	r = check_room(s, c->owner, more, e);
+	if (!r)
+		count_prompts(c, more);
+	pthread_mutex_unlock(&s->arrived.lock);
+	while (!r && (victim = take_victim(s))) {
 		err_set(&why, PROBLEM_QUEUE_FULL,
 			"the queue is full, and this client had more than half of it; try again "
 			"later");
-		if (make_room)
-			call_cancel(victim, &why);
+		call_cancel(victim, &why);
 		call_unref(victim);
-		if (!make_room)
-			break;
 	}
 	return r;
-}
-
-int call_queue_prompts(struct call *c, uint32_t n, struct err *e)
-{
-	int r = n > 1 ? call_check_queue(c->server, c->owner, n - 1, true, e) : 0;
-
-	if (r < 0 || n <= 1)
-		return r;
-	/* A call that was cancelled meanwhile has left the queue, and must not be counted there again. */
-	pthread_mutex_lock(&c->shared.lock);
-	if (!c->shared.failure.code) {
-		atomic_fetch_add(&c->queued, n - 1);
-		atomic_fetch_add(&c->server->queued, n - 1);
-	}
-	pthread_mutex_unlock(&c->shared.lock);
-	return 0;
 }
