@@ -80,7 +80,8 @@ TEST(tokenize)
 	is_str(err.param, "prompt", "names prompt");
 	is_int(tokenize("{'prompt':[1]}", &t), -EINVAL, "not a string");
 	is_int(detokenize("{'tokens':[0,9],'model':'m'}", 10, &d), 0, "tokens");
-	ok(d.n_ids == 2 && d.ids[1] == 9 && !strcmp(d.model, "m"), "are read");
+	ok(d.ids.len == 2 && d.ids.v[1] == 9 && !strcmp(d.model, "m"), "are read");
+	openai_detokenize_release(&d);
 	is_int(detokenize("{'tokens':[0,9],'model':'m'}", 9, &d), -EINVAL,
 	       "an id outside of the vocabulary");
 	is_str(err.param, "tokens[1]", "is named");

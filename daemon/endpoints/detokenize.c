@@ -11,10 +11,12 @@ static int detokenize(struct call *c, struct buf *out, struct err *e)
 	int r = openai_parse_detokenize(buf_str(&c->text.body), c->text.body.len, &pace,
 					s->limits.vocab_size, &c->text.arena, &ask, e);
 
+	if (r < 0)
+		return r;
+	r = prepare_model(s, ask.model, e);
 	if (!r)
-		r = prepare_model(s, ask.model, e);
-	if (!r)
-		openai_body_detokenize(s->tokenizer, ask.ids, ask.n_ids, out);
+		openai_body_detokenize(s->tokenizer, ask.ids.v, ask.ids.len, out);
+	openai_detokenize_release(&ask);
 	return r;
 }
 

@@ -99,12 +99,15 @@ int prepare_chat_prompt(const struct call *c, const json_t *context, size_t max_
 	return r;
 }
 
-static int encode_prompt(const struct call *c, const struct openai_prompt *p, bool add_special,
+/* Makes *out the ids of a prompt. If the client gave them, they are moved there. */
+static int encode_prompt(const struct call *c, struct openai_prompt *p, bool add_special,
 			 size_t max_ids, struct ids *out, struct err *e)
 {
 	if (p->text)
 		return prepare_encode(c, p->text, p->text_len, add_special, max_ids, out, e);
-	return ids_append(out, p->ids, p->n_ids) < 0 ? err_no_memory(e) : 0;
+	*out = p->ids;
+	p->ids = (struct ids){0};
+	return 0;
 }
 
 /* Returns the most KV pages that a request of n choices can have: all pages, or, if --cache-memory is given in bytes,
@@ -183,15 +186,16 @@ static int draw_seed(uint64_t *ret, struct err *e)
 static int collect_end_tokens(struct call *c, struct err *e)
 {
 	const struct model_config *m = &c->server->info.model;
-	size_t n = c->text.ask.n_stop_token_ids + (c->text.ask.ignore_eos ? 0 : m->n_end_tokens);
+	const struct ids *stops = &c->text.ask.stop_token_ids;
+	size_t n = stops->len + (c->text.ask.ignore_eos ? 0 : m->n_end_tokens);
 	int32_t *ids = arena_array(&c->text.arena, MAX(n, (size_t)1), sizeof(*ids));
 
 	if (!ids)
 		return err_no_memory(e);
 	c->text.end_tokens = ids;
 	c->text.n_end_tokens = (uint32_t)n;
-	for (size_t i = 0; i < c->text.ask.n_stop_token_ids; i++)
-		*ids++ = c->text.ask.stop_token_ids[i];
+	for (size_t i = 0; i < stops->len; i++)
+		*ids++ = stops->v[i];
 	for (uint32_t i = 0; !c->text.ask.ignore_eos && i < m->n_end_tokens; i++)
 		*ids++ = m->end_tokens[i];
 	return 0;
@@ -256,11 +260,11 @@ static int make_echo(struct call *c, struct openai_prompt *prompt, struct call_p
 	struct buf text;
 
 	buf_init(&text, SIZE_MAX / 2);
-	for (size_t i = 0; !prompt->text && i < prompt->n_ids; i++) {
+	for (size_t i = 0; !prompt->text && i < p->prompt.len; i++) {
 		size_t len;
-		const char *bytes = tokenizer_bytes(t, prompt->ids[i], &len);
+		const char *bytes = tokenizer_bytes(t, p->prompt.v[i], &len);
 
-		if (!tokenizer_is_special(t, prompt->ids[i]))
+		if (!tokenizer_is_special(t, p->prompt.v[i]))
 			buf_append(&text, bytes, len);
 	}
 	p->echo_len = prompt->text ? prompt->text_len : text.len;

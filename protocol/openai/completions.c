@@ -20,12 +20,12 @@ static int text_prompt(const json_t *v, const char *path, struct openai_prompt *
 	return 0;
 }
 
-static int ids_prompt(const json_t *v, const char *path, uint32_t vocab, struct arena *arena,
-		      struct openai_prompt *ret, struct err *e)
+static int ids_prompt(const json_t *v, const char *path, uint32_t vocab, struct openai_prompt *ret,
+		      struct err *e)
 {
-	int r = field_ids(v, path, vocab, SIZE_MAX, arena, &ret->ids, &ret->n_ids, e);
+	int r = field_ids(v, path, vocab, SIZE_MAX, &ret->ids, e);
 
-	if (r == 0 && !ret->n_ids)
+	if (r == 0 && !ret->ids.len)
 		return err_param(e, EINVAL, path, "%s is empty, but must have at least one token",
 				 path);
 	return r;
@@ -83,7 +83,7 @@ static int completion_prompts(const json_t *body, const struct openai_limits *li
 		if (texts)
 			ret = text_prompt(v, path, &r->prompts[i], e);
 		else
-			ret = ids_prompt(v, path, limits->vocab_size, arena, &r->prompts[i], e);
+			ret = ids_prompt(v, path, limits->vocab_size, &r->prompts[i], e);
 		if (ret < 0)
 			return ret;
 	}

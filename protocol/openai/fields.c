@@ -338,12 +338,11 @@ int field_string(const json_t *object, const char *where, const char *name, cons
 	return 0;
 }
 
-int field_ids(const json_t *array, const char *path, uint32_t vocab, size_t max,
-	      struct arena *arena, const int32_t **ret, size_t *ret_n, struct err *e)
+int field_ids(const json_t *array, const char *path, uint32_t vocab, size_t max, struct ids *ret,
+	      struct err *e)
 {
 	size_t n = json_array_size(array);
 	char name[32], want[64];
-	int32_t *ids;
 	int64_t id;
 
 	if (!json_is_array(array))
@@ -351,8 +350,7 @@ int field_ids(const json_t *array, const char *path, uint32_t vocab, size_t max,
 	if (n > max)
 		return err_param(e, EINVAL, path, "%s has %zu token ids, but may have at most %zu",
 				 path, n, max);
-	ids = arena_array(arena, n, sizeof(*ids));
-	if (!ids)
+	if (ids_reserve(ret, n) < 0)
 		return err_no_memory(e);
 	for (size_t i = 0; i < n; i++) {
 		const json_t *v = json_array_get(array, i);
@@ -364,9 +362,7 @@ int field_ids(const json_t *array, const char *path, uint32_t vocab, size_t max,
 				 vocab ? vocab - 1 : 0);
 			return field_wrong(e, path, name, v, want);
 		}
-		ids[i] = (int32_t)id;
+		ret->v[ret->len++] = (int32_t)id;
 	}
-	*ret = ids;
-	*ret_n = n;
 	return 0;
 }

@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/ids.h"
 #include "base/pace.h"
 
 /* Parses JSON text to an object, new. Depth and number of values are bounded and checked before anything is allocated.
@@ -61,7 +62,7 @@ int field_number(const json_t *object, const char *where, const char *name, doub
 int field_string(const json_t *object, const char *where, const char *name, const json_t **ret,
 		 struct err *e) MUST_CHECK;
 
-/* Copies a list of at most `max` token ids, each below `vocab`, into the arena. `path` is the list's own path.
- * -EINVAL; -ENOMEM. */
-int field_ids(const json_t *array, const char *path, uint32_t vocab, size_t max,
-	      struct arena *arena, const int32_t **ret, size_t *ret_n, struct err *e) MUST_CHECK;
+/* Appends a list of at most `max` token ids, each below `vocab`. `path` is the list's own path. -EINVAL; -ENOMEM.
+ * After an error some ids may have been appended. */
+int field_ids(const json_t *array, const char *path, uint32_t vocab, size_t max, struct ids *ret,
+	      struct err *e) MUST_CHECK;

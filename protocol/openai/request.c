@@ -243,9 +243,10 @@ int request_parse(const char *text, size_t len, const struct pace *pace,
 	r = parse_object(body, kind, limits, arena, &request, e);
 	json_decref(body);
 	if (r < 0)
-		return r;
-	*ret = request;
-	return 0;
+		openai_request_release(&request);
+	else
+		*ret = request;
+	return r;
 }
 
 void openai_request_release(struct openai_request *r)
@@ -253,4 +254,7 @@ void openai_request_release(struct openai_request *r)
 	json_decref(r->context);
 	json_decref(r->texts);
 	r->context = r->texts = NULL;
+	for (size_t i = 0; i < r->n_prompts; i++)
+		ids_release(&r->prompts[i].ids);
+	ids_release(&r->stop_token_ids);
 }

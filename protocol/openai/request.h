@@ -34,6 +34,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/ids.h"
 #include "base/pace.h"
 #include "base/macros.h"
 #include "scheduler/plan.h"
@@ -59,8 +60,7 @@ struct openai_limits {
 struct openai_prompt {
 	const char *text; /* NULL when ids were given */
 	size_t text_len;
-	const int32_t *ids;
-	size_t n_ids;
+	struct ids ids; /* owned */
 };
 
 struct openai_request {
@@ -95,8 +95,7 @@ struct openai_request {
 	uint32_t max_tokens; /* 0: absent, as many as fit into the context and the KV cache */
 	uint32_t min_tokens, n;
 	bool ignore_eos;
-	const int32_t *stop_token_ids;
-	size_t n_stop_token_ids;
+	struct ids stop_token_ids;    /* owned */
 	const char *stops[STOPS_MAX]; /* 1 to STOP_BYTES_MAX bytes each */
 	size_t n_stops;
 	bool stream, include_usage;
@@ -121,8 +120,8 @@ static inline bool openai_wants_scores(const struct openai_request *r, uint32_t 
 	return echoed || r->prompt_logprobs;
 }
 
-/* Parse a body. Texts and ids of the body are copied into the arena, except the texts of context and prompts: these are
- * not copied, since they can be as long as the body, and are there until openai_request_release. -EINVAL and
+/* Parse a body. Texts of the body are copied into the arena, except those of context and prompts: these are not copied,
+ * since they can be as long as the body, and are there until openai_request_release, as are lists of ids. -EINVAL and
  * -PROBLEM_UNSUPPORTED name the param at fault, unless the body as a whole is wrong; -ECANCELED: pace_gives_up (pace
  * NULL: never); -ENOMEM. On failure *ret is unchanged and there is nothing to release. */
 int openai_parse_chat(const char *body, size_t len, const struct pace *pace,
@@ -131,4 +130,6 @@ int openai_parse_chat(const char *body, size_t len, const struct pace *pace,
 int openai_parse_completion(const char *body, size_t len, const struct pace *pace,
 			    const struct openai_limits *limits, struct arena *arena,
 			    struct openai_request *ret, struct err *e) MUST_CHECK;
+
+/* Frees what is owned. A second call does nothing. */
 void openai_request_release(struct openai_request *r);

@@ -205,6 +205,6 @@ int sampling_parse(const json_t *body, const struct request_kind *kind,
 		ret = parse_stops(body, arena, r, e);
 	if (ret == 0 && ids)
 		ret = field_ids(ids, "stop_token_ids", limits->vocab_size, STOP_TOKEN_IDS_MAX,
-				arena, &r->stop_token_ids, &r->n_stop_token_ids, e);
+				&r->stop_token_ids, e);
 	return ret;
 }

@@ -80,12 +80,18 @@ int openai_parse_detokenize(const char *body, size_t len, const struct pace *pac
 	if (r == 0 && !tokens)
 		r = field_wrong(e, "", "tokens", NULL, "an array of token ids");
 	if (r == 0)
-		r = field_ids(tokens, "tokens", vocab_size, SIZE_MAX, arena, &d.ids, &d.n_ids, e);
+		r = field_ids(tokens, "tokens", vocab_size, SIZE_MAX, &d.ids, e);
 	json_decref(root);
 	if (r < 0)
-		return r;
-	*ret = d;
-	return 0;
+		openai_detokenize_release(&d);
+	else
+		*ret = d;
+	return r;
+}
+
+void openai_detokenize_release(struct openai_detokenize *d)
+{
+	ids_release(&d->ids);
 }
 
 /* Writes the letter that stands for a byte in byte-level vocabularies. A byte that is a visible Latin-1 character

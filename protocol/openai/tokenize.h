@@ -29,8 +29,7 @@ struct openai_tokenize {
 
 struct openai_detokenize {
 	const char *model;
-	const int32_t *ids; /* [n_ids] in the arena, all in the vocabulary */
-	size_t n_ids;
+	struct ids ids; /* owned; all are in the vocabulary */
 };
 
 /* Parse the bodies, like openai_parse_chat. */
@@ -41,6 +40,7 @@ void openai_tokenize_release(struct openai_tokenize *t);
 int openai_parse_detokenize(const char *body, size_t len, const struct pace *pace,
 			    uint32_t vocab_size, struct arena *arena, struct openai_detokenize *ret,
 			    struct err *e) MUST_CHECK;
+void openai_detokenize_release(struct openai_detokenize *d);
 
 /* Writes the answer of /tokenize. with_strs: token_strs are the tokens as the vocabulary spells them, a letter for each
  * byte (" a" is "Ġa"); without it token_strs is null. -ECANCELED: pace_gives_up (pace NULL: never). */

@@ -20,10 +20,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { VOCABULARY = 1000, CHOICES = 8 };
 
-static bool ids_fit(const int32_t *ids, size_t n)
+static bool ids_fit(const struct ids *ids)
 {
-	for (size_t i = 0; i < n; i++)
-		if (ids[i] < 0 || ids[i] >= VOCABULARY)
+	for (size_t i = 0; i < ids->len; i++)
+		if (ids->v[i] < 0 || ids->v[i] >= VOCABULARY)
 			return false;
 	return true;
 }
@@ -66,7 +66,7 @@ static void check_request(const struct openai_request *r)
 	CHECK(!r->cache_salt == !r->cache_salt_len && r->cache_salt_len <= CACHE_SALT_MAX);
 	for (size_t i = 0; i < r->n_stops; i++)
 		CHECK(r->stops[i][0]);
-	CHECK(ids_fit(r->stop_token_ids, r->n_stop_token_ids));
+	CHECK(ids_fit(&r->stop_token_ids));
 	if (r->context) {
 		check_context(r->context);
 		return;
@@ -75,8 +75,8 @@ static void check_request(const struct openai_request *r)
 	for (size_t i = 0; i < r->n_prompts; i++) {
 		const struct openai_prompt *p = &r->prompts[i];
 
-		CHECK(p->text ? p->text_len && !p->text[p->text_len] : p->n_ids > 0);
-		CHECK(ids_fit(p->ids, p->n_ids));
+		CHECK(p->text ? p->text_len && !p->text[p->text_len] : p->ids.len > 0);
+		CHECK(ids_fit(&p->ids));
 	}
 }
 
@@ -150,8 +150,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	default:
 		r = openai_parse_detokenize(body, size, NULL, VOCABULARY, &arena, &detokenize, &e);
-		if (r == 0)
-			CHECK(ids_fit(detokenize.ids, detokenize.n_ids));
+		if (r == 0) {
+			CHECK(ids_fit(&detokenize.ids));
+			openai_detokenize_release(&detokenize);
+		}
 	}
 	if (r < 0)
 		check_error(r, &e);
