@@ -332,6 +332,13 @@ void call_wake_others(struct call *c)
 	}
 }
 
+bool call_shows_ids(const struct call *c)
+{
+	uint32_t n_top;
+
+	return c->text.ask.return_token_ids || openai_wants_scores(&c->text.ask, &n_top);
+}
+
 bool call_wants_tokens(const struct call *c)
 {
 	return c->text.ask.stream || c->text.ask.n_stops || c->engine.plenty;

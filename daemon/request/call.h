@@ -58,8 +58,10 @@ enum call_stage { CALL_WORKING, CALL_RUNNING, CALL_ENDED, CALL_ANSWERED };
 
 /* A part: one prompt of a call, which is one request of the scheduler. */
 struct call_part {
-	/* The text thread writes all members but `run`; then they are constant. */
-	struct ids prompt;   /* owned */
+	/* The text thread writes all members but `run`; then they are constant, but for the ids. */
+	/* owned; the engine thread frees them when the scheduler has copied them, unless call_shows_ids */
+	struct ids prompt;
+	uint32_t n_prompt;   /* number of its ids, also when they are freed */
 	uint64_t seed;	     /* for drawing its tokens */
 	uint32_t max_tokens; /* tokens to generate: as requested, or as many as fit */
 	/* Names for the cache below the device (engine/store/key.h): root_key is the key of the space, page_keys (in
@@ -297,6 +299,9 @@ void call_wake_all(struct call *const *calls, uint32_t n);
 /* http: wakes the calls that call_wake_all left to this one. To be called first whenever libmicrohttpd calls back for
  * the call's connection. */
 void call_wake_others(struct call *c);
+
+/* Returns whether the answer has the ids of the prompts or their log-probabilities. */
+bool call_shows_ids(const struct call *c);
 
 /* Returns whether http must be woken after each step that drew tokens of this call: because they are sent at once (a
  * stream), may complete a stop string, or have become many. */

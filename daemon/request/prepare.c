@@ -308,7 +308,8 @@ static int make_part(struct call *c, uint32_t i, struct err *e)
 	p->seed = ask->sampling.seed;
 	if (!r && !ask->has_seed)
 		r = draw_seed(&p->seed, e);
-	c->text.n_prompt += (uint32_t)p->prompt.len;
+	p->n_prompt = (uint32_t)p->prompt.len;
+	c->text.n_prompt += p->n_prompt;
 	return r;
 }
 

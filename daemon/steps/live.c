@@ -47,7 +47,7 @@ static void end_choice(struct live *l, struct call *c, uint32_t choice, enum met
 	if (p->run.n_running)
 		return;
 	handoff_forget(l->handoff, p->run.id);
-	metrics_observe(m, METRICS_PROMPT_TOKENS, p->prompt.len);
+	metrics_observe(m, METRICS_PROMPT_TOKENS, p->n_prompt);
 	metrics_observe(m, METRICS_MOST_TOKENS, p->run.most_tokens);
 	metrics_observe(m, METRICS_N, c->text.n);
 	metrics_observe(m, METRICS_MAX_TOKENS, p->max_tokens);
@@ -92,7 +92,7 @@ static int submit_part(struct live *l, struct call *c, struct call_part *p, stru
 {
 	struct scheduler_request q = {
 		.prompt = p->prompt.v,
-		.n_prompt = (uint32_t)p->prompt.len,
+		.n_prompt = p->n_prompt,
 		.max_tokens = p->max_tokens,
 		.min_tokens = c->text.ask.min_tokens,
 		.n_choices = c->text.n,
@@ -106,7 +106,7 @@ static int submit_part(struct live *l, struct call *c, struct call_part *p, stru
 		.root_key = p->root_key,
 		.page_keys = p->page_keys,
 		.cache_disabled = !c->text.ask.cache_prompt,
-		.handoff = handoff_of(l->handoff, (uint32_t)p->prompt.len),
+		.handoff = handoff_of(l->handoff, p->n_prompt),
 		.sampling = c->text.ask.sampling,
 		.user = p,
 	};
@@ -141,6 +141,8 @@ void live_submit(struct live *l, struct call *c)
 		live_refuse(l, c, &e);
 		return;
 	}
+	for (uint32_t i = 0; !call_shows_ids(c) && i < c->text.n_parts; i++)
+		ids_release(&c->text.parts[i].prompt);
 	c->engine.n_running = c->text.n_choices;
 	list_append(&l->calls, &c->engine.live);
 	call_accept(c);
