@@ -29,6 +29,15 @@ enum {
 	OWNER_SHARES = 4096, /* counters by owner (server_share) */
 };
 
+/* What is counted of the calls that wait. daemon/request/queue.c bounds both. */
+enum queue_measure {
+	/* prompts that wait for their first token (one for a call whose body is not parsed yet), and other calls that
+	 * wait for their answer; a visit (endpoint.h) is not counted */
+	QUEUE_PROMPTS,
+	QUEUE_BYTES, /* memory of these prompts: ids, echoed texts and the like, but not bodies */
+	QUEUE_MEASURES,
+};
+
 struct server {
 	/* main writes these members, before the http thread starts */
 	struct options options;
@@ -71,9 +80,7 @@ struct server {
 	} arrived;
 	/* the number of these calls and of the prompts that are computed for other workers */
 	_Atomic uint32_t calls;
-	/* prompts that wait for their first token (one for a call whose body is not parsed yet), and other calls that
-	 * wait for their answer; a visit (endpoint.h) is not counted */
-	_Atomic uint32_t queued;
+	_Atomic uint64_t queued[QUEUE_MEASURES]; /* the queue: sums of call.queued */
 	/* Bytes of the large bodies that are in memory (server_count_body). body_bytes: of all owners together;
 	 * body_bytes_of: by owner (server_share). */
 	_Atomic uint64_t body_bytes, body_bytes_of[OWNER_SHARES];

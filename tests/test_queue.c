@@ -21,7 +21,7 @@ static struct call *arrive(uint64_t owner, uint32_t n)
 	struct err e = {0};
 
 	c->owner = owner;
-	if (call_arrive(c, &e) == 0 && (n == 1 || call_queue(c, n - 1, &e) == 0))
+	if (call_arrive(c, &e) == 0 && (n == 1 || call_queue(c, QUEUE_PROMPTS, n - 1, &e) == 0))
 		return c;
 	check(e.code == PROBLEM_QUEUE_FULL);
 	call_unref(c);
@@ -30,7 +30,7 @@ static struct call *arrive(uint64_t owner, uint32_t n)
 
 static bool waits(struct call *c)
 {
-	return atomic_load(&c->queued) && !c->shared.failure.code;
+	return atomic_load(&c->queued[QUEUE_PROMPTS]) && !c->shared.failure.code;
 }
 
 /* Drops the calls, NULL among them, and the messages to the engine thread, which have references. */
@@ -42,7 +42,9 @@ static void leave(struct call **calls, size_t n)
 		call_unref(calls[i]);
 	while ((node = queue_pop(&server.inbox)))
 		call_unref(container_of(node, struct call_message, node)->call);
-	check(!atomic_load(&server.queued) && !atomic_load(&server.calls));
+	for (size_t i = 0; i < QUEUE_MEASURES; i++)
+		check(!atomic_load(&server.queued[i]));
+	check(!atomic_load(&server.calls));
 	check(!server.arrived.oldest);
 }
 
@@ -59,7 +61,8 @@ TEST(giving_way)
 	c[6] = arrive(2, 4);
 	ok(c[6] && waits(c[2]) && !waits(c[3]) && !waits(c[4]),
 	   "for four prompts of the other one two calls give way, the newest");
-	is_int((long long)atomic_load(&server.queued), 14, "the queue has what waits");
+	is_int((long long)atomic_load(&server.queued[QUEUE_PROMPTS]), 14,
+	       "the queue has what waits");
 	ok(c[4]->shared.failure.code == PROBLEM_QUEUE_FULL && atomic_load(&c[4]->aborted),
 	   "the clients of those get the error");
 	c[7] = arrive(3, 2);
@@ -88,6 +91,42 @@ TEST(giving_way_in_vain)
 	ok_all("nothing is left");
 }
 
+/* The memory of prompts is bounded and shared like their number. */
+TEST(memory)
+{
+	const uint64_t room = call_queue_room(&server, QUEUE_BYTES), half = room / 2;
+	struct call *c[4];
+	struct err e = {0};
+
+	ok(room >= 64 << 20 && room < 65 << 20, "a small queue has room for %.1f MiB of prompts",
+	   (double)room / (1 << 20));
+	server.options.max_queued_requests = 1024;
+	is_int((long long)call_queue_room(&server, QUEUE_BYTES), 256 << 20,
+	       "one of 1,024 for 256 MiB");
+	server.options.max_queued_requests = ROOM;
+	for (int i = 0; i < 4; i++)
+		c[i] = arrive(i < 2 ? 1 : (uint64_t)i, 1);
+	check(call_queue(c[0], QUEUE_BYTES, half, &e) == 0);
+	check(call_queue(c[1], QUEUE_BYTES, half, &e) == 0);
+	ok_all("an owner whose prompts alone take memory may have all of it");
+	ok(call_queue(c[1], QUEUE_BYTES, 1, &e) == -PROBLEM_QUEUE_FULL, "and no more");
+	ok(call_queue(c[2], QUEUE_BYTES, 5, &e) == 0 && !waits(c[1]) && waits(c[0]),
+	   "its newest call gives way to a prompt of another owner");
+	ok(call_queue(c[0], QUEUE_BYTES, 1, &e) == -PROBLEM_QUEUE_FULL, "it has its half now");
+	ok(call_queue(c[3], QUEUE_BYTES, half - 4, &e) == -PROBLEM_QUEUE_FULL && waits(c[0]),
+	   "a third owner gets no more than what is left");
+	is_int(call_queue(c[3], QUEUE_BYTES, half - 5, &e), 0, "and all of that");
+	check(call_queue(c[0], QUEUE_PROMPTS, 1, &e) == 0);
+	call_unqueue_one(c[0]);
+	is_int((long long)atomic_load(&server.queued[QUEUE_BYTES]), (long long)room,
+	       "while one of its prompts waits, the call's memory counts");
+	call_unqueue_one(c[0]);
+	is_int((long long)atomic_load(&server.queued[QUEUE_BYTES]), (long long)half,
+	       "with the last one it leaves the queue");
+	leave(c, 4);
+	ok_all("nothing is left");
+}
+
 /* Two threads, this one and another, begin each round at about the same time. */
 static struct call *racing[2];
 static _Atomic int begun, ended, n_queued;
@@ -96,7 +135,7 @@ static void queue_half(struct call *c)
 {
 	struct err e = {0};
 
-	if (call_queue(c, ROOM / 2, &e) == 0)
+	if (call_queue(c, QUEUE_PROMPTS, ROOM / 2, &e) == 0)
 		atomic_fetch_add(&n_queued, 1);
 }
 
@@ -137,7 +176,8 @@ TEST(threads)
 		queue_half(racing[0]);
 		while (atomic_load(&ended) < round)
 			sched_yield();
-		exceeded += atomic_load(&server.queued) > ROOM || atomic_load(&n_queued) != 1;
+		exceeded += atomic_load(&server.queued[QUEUE_PROMPTS]) > ROOM ||
+			    atomic_load(&n_queued) != 1;
 		call_unref(other);
 		leave(racing, 2);
 	}

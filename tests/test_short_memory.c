@@ -408,7 +408,7 @@ static void attempt_call(void *arg, unsigned long n)
 	check(count_records(&tokens) == (uint32_t)draw.token);
 	buf_release(&tokens);
 	call_unref(c);
-	check(atomic_load(&server.calls) == 0 && atomic_load(&server.queued) == 0);
+	check(atomic_load(&server.calls) == 0 && atomic_load(&server.queued[QUEUE_PROMPTS]) == 0);
 }
 
 TEST(call)

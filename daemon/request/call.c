@@ -189,7 +189,7 @@ int call_arrive(struct call *c, struct err *e)
 	atomic_fetch_add(&c->server->calls, 1);
 	call_enter(c);
 	/* A visit takes no place in the queue: it waits neither for a text thread nor for the scheduler. */
-	return c->endpoint->visit ? 0 : call_queue(c, 1, e);
+	return c->endpoint->visit ? 0 : call_queue(c, QUEUE_PROMPTS, 1, e);
 }
 
 void call_submit(struct call *c)
@@ -199,17 +199,20 @@ void call_submit(struct call *c)
 
 void call_unqueue(struct call *c)
 {
-	atomic_fetch_sub(&c->server->queued, atomic_exchange(&c->queued, 0));
+	for (size_t i = 0; i < QUEUE_MEASURES; i++)
+		atomic_fetch_sub(&c->server->queued[i], atomic_exchange(&c->queued[i], 0));
 }
 
 void call_unqueue_one(struct call *c)
 {
-	uint32_t n = atomic_load(&c->queued);
+	uint64_t n = atomic_load(&c->queued[QUEUE_PROMPTS]);
 
-	while (n && !atomic_compare_exchange_weak(&c->queued, &n, n - 1))
+	while (n > 1 && !atomic_compare_exchange_weak(&c->queued[QUEUE_PROMPTS], &n, n - 1))
 		;
-	if (n)
-		atomic_fetch_sub(&c->server->queued, 1);
+	if (n > 1)
+		atomic_fetch_sub(&c->server->queued[QUEUE_PROMPTS], 1);
+	else
+		call_unqueue(c);
 }
 
 void call_drop_body(struct call *c)

@@ -190,7 +190,8 @@ struct call {
 	char client_id[REQUEST_ID_MAX + 1];
 	/* number of the client: of its key or its address. http sets it before call_arrive. 0: none */
 	uint64_t owner;
-	_Atomic uint32_t queued; /* the number that this call adds to server.queued */
+	/* what this call adds to server.queued; 0 and 0: it does not wait any more */
+	_Atomic uint64_t queued[QUEUE_MEASURES];
 	/* so many bytes of the answer were kept at a time that freeing them is worth a trim (server.trim) */
 	_Atomic bool large;
 	/* bytes of memory that the answer takes: buffers, also where they are empty, of records, texts, log-probabilities
@@ -221,8 +222,8 @@ int call_arrive(struct call *c, struct err *e) MUST_CHECK;
 /* Hands the call to the engine thread, together with the work's reference. */
 void call_submit(struct call *c);
 
-/* call_unqueue takes all prompts of the call out of the count server.queued, and call_unqueue_one takes out one.
- * Neither does anything if none is counted. */
+/* call_unqueue takes all prompts of the call and their memory out of server.queued, and call_unqueue_one takes out one
+ * prompt, and the memory with the last. Neither does anything if none is counted. */
 void call_unqueue(struct call *c);
 void call_unqueue_one(struct call *c);
 
@@ -367,7 +368,10 @@ struct call *call_find(struct server *s, const char *id);
  * sentence. */
 int call_check_queue(struct server *s, uint64_t owner, struct err *e) MUST_CHECK;
 
-/* http, text: counts `more` prompts of the call in server.queued, if there is room for all of them. Calls of another
- * owner that have to give way for them are cancelled. 0, or -PROBLEM_QUEUE_FULL with a sentence; then nothing was
- * counted or cancelled. */
-int call_queue(struct call *c, uint32_t more, struct err *e) MUST_CHECK;
+/* http, text: counts `more` prompts, or bytes of prompts, of the call in server.queued, if there is room for all of
+ * them. Calls of another owner that have to give way for them are cancelled. 0, or -PROBLEM_QUEUE_FULL with a sentence;
+ * then nothing was counted or cancelled. */
+int call_queue(struct call *c, enum queue_measure what, uint64_t more, struct err *e) MUST_CHECK;
+
+/* Returns the most that the queue may have. */
+uint64_t call_queue_room(const struct server *s, enum queue_measure what);

@@ -313,6 +313,23 @@ static int make_part(struct call *c, uint32_t i, struct err *e)
 	return r;
 }
 
+/* Counts the memory of the call's prompts in the queue, as far as they are made. */
+static int queue_memory(struct call *c, struct err *e)
+{
+	const uint64_t max = call_queue_room(c->server, QUEUE_BYTES);
+	/* The scheduler copies the ids, and those of the call may be freed then. */
+	uint64_t copies = call_shows_ids(c) ? 2 : 1;
+	uint64_t bytes = c->text.arena.used + c->text.n_prompt * copies * sizeof(int32_t);
+
+	if (bytes > max)
+		return err_param(e, EINVAL, c->text.ask.source,
+				 "the prompts take %" PRIu64
+				 " bytes of memory, and at most %" PRIu64
+				 " may wait at the same time",
+				 bytes, max);
+	return call_queue(c, QUEUE_BYTES, bytes - atomic_load(&c->queued[QUEUE_BYTES]), e);
+}
+
 static int make_parts(struct call *c, struct err *e)
 {
 	const struct openai_request *ask = &c->text.ask;
@@ -333,7 +350,7 @@ static int make_parts(struct call *c, struct err *e)
 				 n_parts, c->server->options.max_queued_requests);
 	/* The first prompt was counted when the call arrived. */
 	if (n_parts > 1)
-		r = call_queue(c, (uint32_t)n_parts - 1, e);
+		r = call_queue(c, QUEUE_PROMPTS, n_parts - 1, e);
 	if (r < 0)
 		return r;
 	c->text.n = ask->n;
@@ -345,8 +362,11 @@ static int make_parts(struct call *c, struct err *e)
 		arena_array(&c->text.arena, c->text.n_choices, sizeof(*c->shared.stop_wanted));
 	if (!c->text.parts || !c->text.choices || !c->shared.stop_wanted)
 		return err_no_memory(e);
-	for (c->text.n_parts = 0; !r && c->text.n_parts < n_parts;)
+	for (c->text.n_parts = 0; !r && c->text.n_parts < n_parts;) {
 		r = make_part(c, c->text.n_parts++, e);
+		if (!r)
+			r = queue_memory(c, e);
+	}
 	if (!r && c->text.n_prompt * n_scored > SCORED_MAX)
 		return err_param(e, EINVAL, ask->source,
 				 "%u tokens in all prompts are too many for their "

@@ -1,14 +1,33 @@
 /* The calls whose body has arrived (server.arrived). The functions here find one of them, and keep the queue fair. The
- * queue has the prompts that wait for their first token, and the other calls that server.queued counts. It has room for
- * --max-queued-requests of them. An owner (call.owner) gets no more than half of the room while other owners have
- * prompts in the queue. An owner that is alone may get more. If other owners then find the queue full, the newest calls
- * of that owner give way to theirs. */
+ * queue has the calls that wait. It has two bounds (server.queued, call_queue_room): for the number of their prompts,
+ * --max-queued-requests, and for the memory of these prompts. An owner (call.owner) gets no more than half of the room
+ * while other owners wait. An owner that is alone may get more. If other owners then find the queue full, the newest
+ * calls of that owner give way to theirs. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/majority.h"
 #include "base/problem.h"
 #include "daemon/request/call.h"
+
+enum {
+	/* The prompts may have so many bytes for each of --max-queued-requests, or PROMPTS_LEAST if that is more. An id
+	 * takes 4 bytes, so there is room for prompts of some 60,000 tokens. */
+	PROMPT_SHARE = 256 << 10,
+	PROMPTS_LEAST = 64 << 20,
+};
+
+uint64_t call_queue_room(const struct server *s, enum queue_measure what)
+{
+	const uint64_t n = s->options.max_queued_requests;
+
+	return what == QUEUE_PROMPTS ? n : MAX(n * PROMPT_SHARE, (uint64_t)PROMPTS_LEAST);
+}
+
+static uint64_t half_of_room(const struct server *s, enum queue_measure what)
+{
+	return CEIL_DIV(call_queue_room(s, what), 2u);
+}
 
 void call_enter(struct call *c)
 {
@@ -59,37 +78,39 @@ struct call *call_find(struct server *s, const char *id)
 	return c;
 }
 
-/* Returns the number of an owner's prompts and other calls in the queue. Call with arrived.lock held. */
-static uint64_t queued_of(const struct server *s, uint64_t owner)
+/* Returns what an owner's calls have in the queue. Call with arrived.lock held. */
+static uint64_t queued_of(const struct server *s, enum queue_measure what, uint64_t owner)
 {
 	uint64_t n = 0;
 
 	for (const struct call *c = s->arrived.newest; c; c = c->older)
-		n += c->owner == owner ? atomic_load(&c->queued) : 0;
+		n += c->owner == owner ? atomic_load(&c->queued[what]) : 0;
 	return n;
 }
 
-/* Returns the owner that has more than half of the prompts in the queue, if there is one; else any owner with prompts
- * there, or 0 if the queue is empty. Call with arrived.lock held. */
-static uint64_t greediest(const struct server *s)
+/* Returns the owner that has more than half of what is in the queue, if there is one; else any owner with a call there,
+ * or 0 if the queue is empty. Call with arrived.lock held. */
+static uint64_t greediest(const struct server *s, enum queue_measure what)
 {
 	struct majority m = {0};
 
 	for (const struct call *c = s->arrived.newest; c; c = c->older)
-		majority_vote(&m, c->owner, atomic_load(&c->queued));
+		majority_vote(&m, c->owner, atomic_load(&c->queued[what]));
 	return m.leader;
 }
 
-/* Returns how many prompts leave the queue if the newest calls of this owner give way, until these prompts are `need`
- * or the owner has no more than `half` left. Call with arrived.lock held. */
-static uint64_t may_give_way(const struct server *s, uint64_t owner, uint64_t half, uint64_t need)
+/* Returns how much leaves the queue if the newest calls of this owner give way, until this is `need` or the owner has
+ * no more than half of the room left. Call with arrived.lock held. */
+static uint64_t may_give_way(const struct server *s, enum queue_measure what, uint64_t owner,
+			     uint64_t need)
 {
-	uint64_t left = queued_of(s, owner), n = 0;
+	const uint64_t half = half_of_room(s, what);
+	uint64_t left = queued_of(s, what, owner), n = 0;
 
 	for (const struct call *c = s->arrived.newest; c && left > half && n < need; c = c->older)
 		if (c->owner == owner) {
 			/* It may be less than queued_of has counted, but never more. */
-			uint64_t queued = atomic_load(&c->queued);
+			uint64_t queued = atomic_load(&c->queued[what]);
 
 			left -= queued;
 			n += queued;
@@ -97,51 +118,66 @@ static uint64_t may_give_way(const struct server *s, uint64_t owner, uint64_t ha
 	return n;
 }
 
-static uint64_t half_of_queue(const struct server *s)
+static int refuse_owner(enum queue_measure what, uint64_t mine, uint64_t half, struct err *e)
 {
-	return CEIL_DIV(s->options.max_queued_requests, 2u);
+	return err_set(e, PROBLEM_QUEUE_FULL,
+		       what == QUEUE_PROMPTS
+			       ? "%" PRIu64 " requests of this client are waiting already, and "
+				 "while others wait it may have %" PRIu64 "; try again later"
+			       : "the prompts of this client that are waiting take %" PRIu64
+				 " bytes of memory already, and while others wait they may take "
+				 "%" PRIu64 "; try again later",
+		       mine, half);
 }
 
-/* Checks whether `more` prompts of this owner fit, if need be because enough prompts of another owner give way. 0, or
- * -PROBLEM_QUEUE_FULL. Call with arrived.lock held. */
-static int check_room(const struct server *s, uint64_t owner, uint64_t more, struct err *e)
+static int refuse(enum queue_measure what, uint64_t n, struct err *e)
 {
-	const uint64_t max = s->options.max_queued_requests, half = half_of_queue(s);
-	uint64_t n = atomic_load(&s->queued), mine, need, greedy;
+	return err_set(e, PROBLEM_QUEUE_FULL,
+		       what == QUEUE_PROMPTS ? "%" PRIu64
+					       " requests are waiting already; try again later"
+					     : "the prompts that are waiting take %" PRIu64
+					       " bytes of memory already; try again later",
+		       n);
+}
+
+/* Checks whether `more` of this owner fits, if need be because enough of another owner gives way. 0, or
+ * -PROBLEM_QUEUE_FULL. Call with arrived.lock held. */
+static int check_room(const struct server *s, enum queue_measure what, uint64_t owner,
+		      uint64_t more, struct err *e)
+{
+	const uint64_t room = call_queue_room(s, what), half = half_of_room(s, what);
+	uint64_t n = atomic_load(&s->queued[what]), mine, need, greedy;
 
 	if (n + more <= half)
 		return 0;
-	mine = queued_of(s, owner);
+	mine = queued_of(s, what, owner);
 	if (n > mine && mine + more > half)
-		return err_set(e, PROBLEM_QUEUE_FULL,
-			       "%" PRIu64 " requests of this client are waiting already, and while "
-			       "others wait it may have %" PRIu64 "; try again later",
-			       mine, half);
-	if (n + more <= max)
+		return refuse_owner(what, mine, half, e);
+	if (n + more <= room)
 		return 0;
-	need = n + more - max;
-	greedy = greediest(s);
-	if (greedy != owner && may_give_way(s, greedy, half, need) >= need)
+	need = n + more - room;
+	greedy = greediest(s, what);
+	if (greedy != owner && may_give_way(s, what, greedy, need) >= need)
 		return 0;
-	return err_set(e, PROBLEM_QUEUE_FULL,
-		       "%" PRIu64 " requests are waiting already; try again later", n);
+	return refuse(what, n, e);
 }
 
-/* If the queue has more prompts than it has room for, takes the newest call of the owner with more than half of it out
- * of the queue. Returns that call, a new reference; NULL: none has to give way. */
-static struct call *take_victim(struct server *s)
+/* If more is in the queue than it has room for, takes the newest call of the owner with more than half of it out of the
+ * queue. Returns that call, a new reference; NULL: none has to give way. */
+static struct call *take_victim(struct server *s, enum queue_measure what)
 {
-	const uint64_t max = s->options.max_queued_requests;
+	const uint64_t room = call_queue_room(s, what);
 	struct call *c = NULL;
 	uint64_t owner;
 
-	if (atomic_load(&s->queued) <= max)
+	if (atomic_load(&s->queued[what]) <= room)
 		return NULL;
 	pthread_mutex_lock(&s->arrived.lock);
-	owner = greediest(s);
-	if (atomic_load(&s->queued) > max && queued_of(s, owner) > half_of_queue(s))
+	owner = greediest(s, what);
+	if (atomic_load(&s->queued[what]) > room &&
+	    queued_of(s, what, owner) > half_of_room(s, what))
 		c = s->arrived.newest;
-	while (c && !(c->owner == owner && atomic_load(&c->queued) && hold(c)))
+	while (c && !(c->owner == owner && atomic_load(&c->queued[what]) && hold(c)))
 		c = c->older;
 	if (c)
 		call_unqueue(c);
@@ -154,24 +190,24 @@ int call_check_queue(struct server *s, uint64_t owner, struct err *e)
 	int r;
 
 	pthread_mutex_lock(&s->arrived.lock);
-	r = check_room(s, owner, 1, e);
+	r = check_room(s, QUEUE_PROMPTS, owner, 1, e);
 	pthread_mutex_unlock(&s->arrived.lock);
 	return r;
 }
 
-/* Counts `more` prompts of the call. A call that was cancelled meanwhile has left the queue, and is not counted there
- * again. Call with arrived.lock held. */
-static void count_prompts(struct call *c, uint32_t more)
+/* Adds `more` to what the call has in the queue. A call that was cancelled meanwhile has left the queue, and is not
+ * counted there again. Call with arrived.lock held. */
+static void count(struct call *c, enum queue_measure what, uint64_t more)
 {
 	pthread_mutex_lock(&c->shared.lock);
 	if (!c->shared.failure.code) {
-		atomic_fetch_add(&c->queued, more);
-		atomic_fetch_add(&c->server->queued, more);
+		atomic_fetch_add(&c->queued[what], more);
+		atomic_fetch_add(&c->server->queued[what], more);
 	}
 	pthread_mutex_unlock(&c->shared.lock);
 }
 
-int call_queue(struct call *c, uint32_t more, struct err *e)
+int call_queue(struct call *c, enum queue_measure what, uint64_t more, struct err *e)
 {
 	struct server *s = c->server;
 	struct call *victim;
@@ -180,11 +216,11 @@ int call_queue(struct call *c, uint32_t more, struct err *e)
 
 	/* Check and count are one step, so that all threads together never exceed the room, or an owner its half. */
 	pthread_mutex_lock(&s->arrived.lock);
-	r = check_room(s, c->owner, more, e);
+	r = check_room(s, what, c->owner, more, e);
 	if (!r)
-		count_prompts(c, more);
+		count(c, what, more);
 	pthread_mutex_unlock(&s->arrived.lock);
-	while (!r && (victim = take_victim(s))) {
+	while (!r && (victim = take_victim(s, what))) {
 		err_set(&why, PROBLEM_QUEUE_FULL,
 			"the queue is full, and this client had more than half of it; try again "
 			"later");

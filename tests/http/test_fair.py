@@ -7,18 +7,18 @@ import socket
 import tempfile
 import time
 
-from harness import Server, done, ok, same, wait_for
+from harness import MODEL, Server, done, ok, same, sanitized, wait_for
 
 SEATS, QUEUE = 4, 8
 
 
 class Ask:
-    """A streamed request. client: the address that it comes from, and further lines of headers, such as a key."""
+    """A request, streamed by default. client: the address that it comes from, and further lines of headers, such as a key."""
 
-    def __init__(self, s, client, tokens=4000, prompt="a", port=None):
+    def __init__(self, s, client, tokens=4000, prompt="a", port=None, stream=True):
         address, extra = client
         self.socket = socket.create_connection(("127.0.0.1", port or s.port), source_address=(address, 0))
-        body = json.dumps({"prompt": prompt, "max_tokens": tokens, "stream": True, "ignore_eos": True}).encode()
+        body = json.dumps({"prompt": prompt, "max_tokens": tokens, "stream": stream, "ignore_eos": True}).encode()
         self.socket.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n{extra}Content-Length: {len(body)}\r\n\r\n".encode()
                             + body)
         self.got = b""
@@ -146,5 +146,51 @@ wait_for(lambda: s.metrics()["num_requests_waiting"] == 2)
 operator = Ask(s, ("127.0.0.2", "x-api-key: operator\r\n"), port=s.admin_port)
 ok(wait_for(lambda: 429 in [q.status() for q in waiting]) and not operator.status(), "the operator is another client",
    (operator.got, waiting[0].got, waiting[1].got))
+s.stop()
+
+# Prompts that wait are kept once, as ids of four bytes, and their memory is bounded: a queue of 100 has room for 64 MiB.
+IDS, ROOM = 200000, 64 << 20
+FIT = ROOM // (4 * IDS)
+long_model = os.path.join(folder.name, "model")
+os.mkdir(long_model)
+for name in os.listdir(MODEL):
+    os.symlink(os.path.join(MODEL, name), os.path.join(long_model, name))
+with open(os.path.join(MODEL, "config.json")) as f:
+    config = {**json.load(f), "max_position_embeddings": 262144}
+os.remove(os.path.join(long_model, "config.json"))
+with open(os.path.join(long_model, "config.json"), "w") as f:
+    json.dump(config, f)
+s = Server("--max-num-seqs", "1", "--max-queued-requests", "100", env={"FAKE_STEP_US": "5000"}, model=long_model)
+
+
+def resident():
+    """Bytes."""
+    with open(f"/proc/{s.process.pid}/status") as f:
+        return int(re.search(r"VmRSS:\s+(\d+)", f.read())[1]) << 10
+
+
+a, b = ("127.0.0.2", ""), ("127.0.0.3", "")
+running = Ask(s, a, tokens=100000)
+running.waits_for(200)
+before = resident()
+waiting = []
+for i in range(FIT):
+    waiting.append(Ask(s, a, prompt=[7] * IDS, stream=False))
+    wait_for(lambda: s.metrics()["num_requests_waiting"] == i + 1)
+grown = resident() - before
+ok(not any(q.status() for q in waiting), f"{FIT} long prompts wait", [q.status() for q in waiting])
+ok(grown < 1.5 * ROOM or sanitized(), f"they take {grown >> 20} MiB")
+last = Ask(s, a, prompt=[7] * IDS, stream=False)
+ok(last.waits_for(429) and b"bytes of memory already" in last.got and b"Retry-After" in last.got, "one more is too much",
+   last.got)
+ok(not any(q.status() for q in waiting), "and ends none of those")
+short = Ask(s, a, stream=False)
+ok(wait_for(lambda: s.metrics()["num_requests_waiting"] == FIT + 1) and not short.status(), "a short one may wait")
+other = Ask(s, b, prompt=[7] * IDS, stream=False)
+ok(wait_for(lambda: (short.status(), waiting[-1].status()) == (429, 429)) and not other.status() and not waiting[-2].status(),
+   "for a long one of another client the newest give way", (short.got, waiting[-1].got, other.got))
+ok(Ask(s, a, prompt=[7] * IDS, stream=False).waits_for(429), "and the first client gets no more")
+for q in (running, *waiting, short, other):
+    q.close()
 s.stop()
 done()
