@@ -267,6 +267,8 @@ static const struct row rows[] = {
 	 "Requests, and prompts for decode workers, that failed because the model computed NaN or "
 	 "infinite numbers.",
 	 LIVE(not_finite)},
+	{"body_bytes", "gauge", "Memory of request bodies of more than 64 KiB, in bytes.",
+	 LIVE(body_bytes)},
 	{"answer_unread_bytes", "gauge",
 	 "Memory of answers that clients have not read yet, in bytes.", LIVE(unread_bytes)},
 	{"answers_unread_total", "counter",

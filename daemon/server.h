@@ -81,9 +81,8 @@ struct server {
 	/* the number of these calls and of the prompts that are computed for other workers */
 	_Atomic uint32_t calls;
 	_Atomic uint64_t queued[QUEUE_MEASURES]; /* the queue: sums of call.queued */
-	/* Bytes of the large bodies that are in memory (server_count_body). body_bytes: of all owners together;
-	 * body_bytes_of: by owner (server_share). */
-	_Atomic uint64_t body_bytes, body_bytes_of[OWNER_SHARES];
+	/* Bytes of the large bodies that are in memory, by owner (server_share); metrics.body_bytes is the sum. */
+	_Atomic uint64_t body_bytes_of[OWNER_SHARES];
 	/* Large bodies take so much memory that some are refused. The watch thread then cuts clients that send large
 	 * bodies slowly (watch.h). */
 	_Atomic bool bodies_refused;
@@ -106,6 +105,6 @@ static inline void server_count_body(struct server *s, uint64_t owner, size_t fr
 	/* Unsigned, so that a difference below zero is right too. */
 	uint64_t more = (to > SMALL_BODY ? to : 0) - (uint64_t)(from > SMALL_BODY ? from : 0);
 
-	atomic_fetch_add(&s->body_bytes, more);
+	atomic_fetch_add(&s->metrics.body_bytes, more);
 	atomic_fetch_add(&s->body_bytes_of[server_share(s, owner)], more);
 }

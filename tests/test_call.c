@@ -675,13 +675,14 @@ TEST(bodies)
 			buf_puts(&c->text.body, "twelve bytes");
 			server_count_body(&server, 0, n, c->text.body.len);
 		}
-		check(atomic_load(&server.body_bytes) == c->text.body.len);
+		check(atomic_load(&server.metrics.body_bytes) == c->text.body.len);
 		if (parsed) {
 			call_drop_body(c);
-			check(atomic_load(&server.body_bytes) == 0 && !c->text.body.data);
+			check(atomic_load(&server.metrics.body_bytes) == 0 && !c->text.body.data);
 		}
 		call_unref(c);
-		is_int((long long)atomic_load(&server.body_bytes), 0, "no body is left counted");
+		is_int((long long)atomic_load(&server.metrics.body_bytes), 0,
+		       "no body is left counted");
 	}
 }
 

@@ -16,10 +16,11 @@
 
 enum {
 	/* All large bodies (of more than SMALL_BODY bytes) in memory together have at most so many times --max-body
-	 * bytes. A request whose body would exceed this is refused, but for BODY_SHARE. */
+	 * bytes, and those of a client (server_share) half of that. A request whose body would exceed this is refused,
+	 * but for BODY_SHARE. */
 	BODIES_MAX = 8,
 	/* A large body is taken in spite of BODIES_MAX if all of its client's large bodies together
-	 * (server_share) have at most so many bytes, and if those beyond BODIES_MAX are at most SHARES_MAX. */
+	 * have at most so many bytes, and if those beyond BODIES_MAX are at most SHARES_MAX. */
 	BODY_SHARE = 1 << 20,
 	SHARES_MAX = 128 << 20,
 	/* A body that is too long is read to its end and dropped, so that the client gets the error. If the body is
@@ -91,17 +92,20 @@ static int check_state(const struct server *s, struct err *e)
 static int check_memory(struct server *s, uint64_t owner, uint64_t from, uint64_t to, struct err *e)
 {
 	uint64_t more = from > SMALL_BODY ? to - from : to;
-	uint64_t all = atomic_load(&s->body_bytes) + more, most = BODIES_MAX * s->options.max_body;
+	uint64_t all = atomic_load(&s->metrics.body_bytes) + more;
+	uint64_t own = atomic_load(&s->body_bytes_of[server_share(s, owner)]) + more;
+	uint64_t most = BODIES_MAX * s->options.max_body, half = most / 2;
 
-	if (to <= SMALL_BODY || all <= most)
+	if (to <= SMALL_BODY || (all <= most && own <= half))
 		return 0;
 	/* So clients that send slowly are cut also while shares are left. */
 	atomic_store(&s->bodies_refused, true);
-	if (all <= most + SHARES_MAX &&
-	    atomic_load(&s->body_bytes_of[server_share(s, owner)]) + more <= BODY_SHARE)
+	if (all <= most + SHARES_MAX && own <= BODY_SHARE)
 		return 0;
-	return err_set(e, PROBLEM_QUEUE_FULL,
-		       "too many large bodies are in memory; try again later");
+	return err_set(e, PROBLEM_BODY_MEMORY,
+		       own > half ? "too many large bodies of this client are in memory; try again "
+				    "later"
+				  : "too many large bodies are in memory; try again later");
 }
 
 static enum MHD_Result add_header(void *cls, enum MHD_ValueKind kind, const char *name,
@@ -364,7 +368,7 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 	x->call = c;
 	c->http.own = x->own;
 	x->own = NULL;
-	c->text.body = x->body; /* its bytes stay counted in server.body_bytes */
+	c->text.body = x->body; /* its bytes stay counted in metrics.body_bytes */
 	x->body = (struct buf){0};
 	watch_answering(h->watch, x->connection, c);
 	/* Either http_stop finds the call in the watch's table, or this thread sees here that the server closes. */

@@ -244,8 +244,8 @@ bool call_begin_answer(struct call *c, struct err *ret);
  * end of the stream. Wakes. */
 bool call_give_up(struct call *c, const struct err *e);
 
-/* Frees the body, and subtracts the bytes of a large one from server.body_bytes. Called when a text thread is done with
- * the call, by text_forget, and by the last call_unref in any case. */
+/* Frees the body, and subtracts the bytes of a large one from metrics.body_bytes. Called when a text thread is done
+ * with the call, by text_forget, and by the last call_unref in any case. */
 void call_drop_body(struct call *c);
 
 /* Notes the reason for which a choice, or the call as a whole, ended: for metrics and the log. */
