@@ -31,6 +31,7 @@ static _Thread_local bool is_http; /* this is the http thread */
 static _Atomic long
 	countdown; /* the allocation of the http thread that fails: 1 is the next; 0: none */
 static _Atomic bool failed;   /* that allocation has failed */
+static _Atomic int n_large;   /* times that this thread asked for more than SMALL_BODY bytes */
 static _Atomic int n_answers; /* answers without a call that have begun, as the watch was told */
 
 static bool fails_now(void)
@@ -51,6 +52,7 @@ void *__wrap_calloc(size_t n, size_t size)
 
 void *__wrap_realloc(void *p, size_t size)
 {
+	atomic_fetch_add(&n_large, is_http && size > SMALL_BODY);
 	return fails_now() ? NULL : __real_realloc(p, size);
 }
 
@@ -130,6 +132,31 @@ TEST(memory_is_short)
 		} while (atomic_load(&failed) && n < 1000);
 		ok(n > 2 && n < 1000, "%ld allocations failed: %.20s", n - 1, rows[i].request);
 		is_int(wrong, 0, "each time there was a status");
+	}
+}
+
+/* Memory for a large body is reserved for all of it, also if its length is not known: so the bytes that are counted are
+ * those that it takes, and it is not copied again and again. */
+TEST(room_for_bodies)
+{
+	enum { LENGTH = 1000000 };
+	static char request[LENGTH + 200];
+	static const char *const heads[] = {
+		"POST /tokenize HTTP/1.1\r\n" HEAD "Content-Length: 1000000\r\n\r\n",
+		"POST /tokenize HTTP/1.1\r\n" HEAD "Transfer-Encoding: chunked\r\n\r\nf4240\r\n",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(heads); i++) {
+		size_t n = (size_t)snprintf(request, sizeof(request), "%s", heads[i]);
+
+		memset(request + n, ' ', LENGTH);
+		snprintf(request + n + LENGTH, sizeof(request) - n - LENGTH, "%s",
+			 i ? "\r\n0\r\n\r\n" : "");
+		atomic_store(&n_large, 0);
+		is_int(ask(request, NULL), 400, "a body of a million spaces");
+		is_int(atomic_load(&n_large), 2,
+		       "it gets room when it becomes large, and then once more");
+		is_int((long long)atomic_load(&server.metrics.body_bytes), 0, "which is freed");
 	}
 }
 

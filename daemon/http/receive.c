@@ -288,15 +288,16 @@ static void drop_body(struct exchange *x)
 	buf_init(&x->body, most_body(x));
 }
 
-/* Reserves room for all of a body that has become large, if its length is known. A body that grows step by step is
- * copied, and may take twice its length for that. The system gives no memory for the room before something is written
- * there. If the room cannot be had, the body grows step by step. */
+/* Reserves room for all of a body that has become large; if its length is not known, for the longest. A body that grows
+ * step by step is copied, and may take twice its length for that and afterwards, but only its length is counted. The
+ * system gives no memory for the room before something is written there. If the room cannot be had, the body grows step
+ * by step. */
 static void reserve_body(struct exchange *x)
 {
-	if (x->body.len <= SMALL_BODY || x->body.cap >= x->length)
-		return;
-	if (buf_reserve(&x->body, x->length - x->body.len) < 0)
-		x->length = 0;
+	uint64_t length = x->length ? x->length : x->body.max;
+
+	if (x->body.len > SMALL_BODY && x->body.cap < length)
+		(void)!buf_reserve(&x->body, length - x->body.len);
 }
 
 /* Sends the error for a body that is far too long, unless it was sent before. MHD_NO: close the connection. */
