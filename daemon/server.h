@@ -23,7 +23,7 @@ struct transfer_keys;
 struct transfer_listener;
 
 enum {
-	/* A body of more bytes is large: its memory is counted, and the text thread for large bodies takes it
+	/* A body of more bytes is large: its memory is counted, and a text thread for large bodies takes it
 	 * (text.h). */
 	SMALL_BODY = 64 << 10,
 	OWNER_SHARES = 4096, /* counters by owner (server_share) */

@@ -7,9 +7,9 @@
  *     http      libmicrohttpd's own threads (epoll): one for the main port, and one for --admin-port. Reads bodies,
  *               writes answers; turns tokens into text (detokenizer, stop strings, JSON), so that the device never
  *               waits for this work.
- *     text      three threads: two for small bodies, and one for large ones. They parse bodies, render templates,
- *               tokenize: a long prompt delays neither a step nor another client's stream. One loads tokenizer and
- *               template at start.
+ *     text      four threads: two for small bodies, one for large and one for huge ones. They parse bodies, render
+ *               templates, tokenize: a long prompt delays neither a step nor another client's stream. One loads
+ *               tokenizer and template at start.
  *     engine    scheduler and device, which no other thread touches: submit, plan, step, commit.
  *     watch     notices a client that leaves while its connection is suspended, which libmicrohttpd does not notice.
  *               Keeps time: cuts slow senders, wakes a stream after 15 s of silence, so that an SSE comment is sent.
@@ -18,7 +18,7 @@
  *               main, or an exit handler of a library, does not end in time (main.c). It has no role.
  *
  *     queue or event     from               to        carries                               file
- *     text.small, .large http               text      calls whose body is complete          text.c (struct text)
+ *     text.lines         http               text      calls whose body is complete          text.c (struct text)
  *     server.inbox       any                engine    submissions, visits, aborts, stops    call.c
  *     shared.tokens      engine             http      a record for each token of a call     call.c
  *     connection resume  any                http      "look at your call again"             call.c

@@ -583,6 +583,81 @@ static int parse_endlessly(const char *body, size_t len, const struct pace *pace
 	return wait_for_end(pace, e);
 }
 
+/* Lengths of bodies in the order in which a text thread took them. */
+static struct {
+	size_t v[8];
+	_Atomic int n;
+} taken;
+
+static int note_length(struct call *c, struct buf *out, struct err *e)
+{
+	taken.v[atomic_load(&taken.n)] = c->text.body.len;
+	atomic_fetch_add(&taken.n, 1);
+	return 0;
+}
+
+/* Submits a call of an owner with a body of this length. */
+static struct call *submit_body(struct connection_double *connection,
+				const struct endpoint *endpoint_, uint64_t owner, size_t len)
+{
+	struct call *c = new_call(connection);
+
+	c->endpoint = endpoint_;
+	c->owner = owner;
+	buf_init(&c->text.body, SIZE_MAX / 2);
+	check(buf_reserve(&c->text.body, len) == 0);
+	c->text.body.len = len;
+	server_count_body(&server, owner, 0, len);
+	text_submit(server.text, c);
+	return c;
+}
+
+static bool reaches(_Atomic int *v, int n)
+{
+	for (int i = 0; i < 2000 && atomic_load(v) < n; i++)
+		usleep(1000);
+	return atomic_load(v) == n;
+}
+
+/* A body waits neither for longer ones of another kind, nor in its round for longer ones of its kind. */
+TEST(lines)
+{
+	static const struct endpoint slow = {.id = "slow-", .reply = endless},
+				     quick = {.id = "quick-", .reply = note_length};
+	static const struct {
+		uint64_t owner;
+		size_t len;
+	} later[] = {{1, 900000}, {2, 800000}, {1, 70000}, {3, 100000}};
+	struct connection_double connection[8] = {0};
+	struct call *c[8];
+	struct err e = {0};
+	int n = 0;
+
+	atomic_store(&n_busy, 0);
+	check(text_start(&server, &e) == 0);
+	c[n] = submit_body(&connection[n], &slow, 9, 2 << 20), n++;
+	check(reaches(&n_busy, 1));
+	c[n] = submit_body(&connection[n], &quick, 8, 1 << 20), n++;
+	ok(reaches(&taken.n, 1), "a body of 1 MiB does not wait for one of 2 MiB");
+	c[n] = submit_body(&connection[n], &slow, 9, 100000), n++;
+	check(reaches(&n_busy, 2));
+	c[n] = submit_body(&connection[n], &quick, 8, SMALL_BODY), n++;
+	ok(reaches(&taken.n, 2), "a small one does not wait for one of 100 KB");
+	for (size_t i = 0; i < ARRAY_SIZE(later); i++, n++)
+		c[n] = submit_body(&connection[n], &quick, later[i].owner, later[i].len);
+	call_abort(c[2]);
+	ok(reaches(&taken.n, 6), "when that one is given up, those behind it are taken");
+	ok(taken.v[2] == 100000 && taken.v[3] == 800000 && taken.v[4] == 900000 &&
+		   taken.v[5] == 70000,
+	   "one of each client, the shortest first, then the second one of a client");
+	call_abort(c[0]);
+	text_free(server.text);
+	while (n)
+		call_unref(c[--n]);
+	wait_for_calls(0);
+	is_int((long long)atomic_load(&server.metrics.body_bytes), 0, "no body is left");
+}
+
 static uint64_t n_finished(enum metrics_finish why)
 {
 	return atomic_load(&server.metrics.finished[why]);

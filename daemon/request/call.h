@@ -117,7 +117,7 @@ struct call_text {
 	struct list node; /* while the call waits: in a line of struct text (text.c) */
 	uint64_t round;	  /* its round in that line (struct line in text.c) */
 	struct buf body;  /* until call_drop_body */
-	/* of the text thread for large bodies, if that thread took the call; else NULL */
+	/* of the text thread that took the call, if its body is not small; else NULL */
 	struct polite *polite;
 	struct arena arena;
 	struct openai_request ask;

@@ -11,24 +11,27 @@
 #include "daemon/request/turns.h"
 #include "engine/checkpoint/checkpoint.h"
 
-enum {
-	THREADS = 3,
-	SMALL_THREADS = 2, /* so many of them are for small bodies */
-};
+/* The kinds of bodies, by their lengths: at most SMALL_BODY bytes, at most LARGE_BODY, more. */
+enum kind { SMALL, LARGE, HUGE, KINDS };
+
+enum { LARGE_BODY = 1 << 20 };
+
+static const enum kind kinds[] = {SMALL, SMALL, LARGE, HUGE}; /* that each text thread takes */
 
 /* One of the text threads. */
 struct worker {
 	struct text *text;
 	pthread_t thread;
-	bool small;	      /* it takes small bodies; false: large ones */
-	struct polite polite; /* used if it takes large bodies */
+	enum kind kind;
+	struct polite polite; /* not used for small bodies */
 	struct call *call;    /* the call that it works on, or NULL; guarded by text.lock */
 };
 
-/* Calls that wait for one kind of worker, round after round. A round has at most one call of each owner (call.owner),
- * and its calls stand in the order of their bodies' lengths, then of their arrival. So a client that sends many bodies
- * delays the next body of another client by at most two of them, beside those on which workers work already: one of the
- * present round and one of the round after it. Nothing new joins the present round, so the longest body is reached too. */
+/* Calls with bodies of one kind that wait for a worker, round after round. A round has at most one call of each owner
+ * (call.owner), and its calls stand in the order of their bodies' lengths, then of their arrival. So a client that
+ * sends many bodies delays the next body of another client by at most two of them, beside those on which workers work
+ * already: one of the present round and one of the round after it. Nothing new joins the present round, so the longest
+ * body is reached too. */
 struct line {
 	struct list calls; /* by call.text.node */
 	uint64_t round;	   /* of the call that was taken last */
@@ -36,12 +39,12 @@ struct line {
 
 struct text {
 	struct server *server;
-	struct worker workers[THREADS];
+	struct worker workers[ARRAY_SIZE(kinds)];
 	size_t n_workers;
 	pthread_mutex_t lock;
 	pthread_cond_t ready;
 	/* guarded by lock */
-	struct line small, large;
+	struct line lines[KINDS];
 	bool quit;
 };
 
@@ -200,14 +203,16 @@ static void line_remove(struct line *l, struct call *c)
 
 static struct line *line_of(struct text *t, const struct call *c)
 {
-	return c->text.body.len <= SMALL_BODY ? &t->small : &t->large;
+	const size_t len = c->text.body.len;
+
+	return &t->lines[len <= SMALL_BODY ? SMALL : len <= LARGE_BODY ? LARGE : HUGE];
 }
 
 /* Takes the next call for this worker out of its line, with the work's reference. NULL: there is none. Call with the
  * lock held. */
 static struct call *next_call(struct worker *w)
 {
-	struct line *l = w->small ? &w->text->small : &w->text->large;
+	struct line *l = &w->text->lines[w->kind];
 	struct call *c = list_first(&l->calls, struct call, text.node);
 
 	if (!c)
@@ -253,7 +258,7 @@ static void *text_main(void *arg)
 		/* prepare_or_answer hands the work's reference on or drops it. So the worker has one of its own:
 		 * text_fail_all may use the call as long as it is w->call. */
 		call_ref(c);
-		if (!w->small) {
+		if (w->kind != SMALL) {
 			polite_begin(&w->polite);
 			c->text.polite = &w->polite;
 		}
@@ -276,14 +281,14 @@ int text_start(struct server *s, struct err *e)
 	t->server = s;
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->ready, NULL);
-	list_init(&t->small.calls);
-	list_init(&t->large.calls);
+	for (size_t i = 0; i < KINDS; i++)
+		list_init(&t->lines[i].calls);
 	s->text = t;
-	while (!r && t->n_workers < THREADS) {
+	while (!r && t->n_workers < ARRAY_SIZE(kinds)) {
 		struct worker *w = &t->workers[t->n_workers];
 
 		w->text = t;
-		w->small = t->n_workers < SMALL_THREADS;
+		w->kind = kinds[t->n_workers];
 		r = pthread_create(&w->thread, NULL, text_main, w);
 		t->n_workers += !r;
 	}
@@ -315,25 +320,25 @@ void text_forget(struct text *t, struct call *c)
 	drop_aborted(c);
 }
 
-/* Drops the work's references to the calls of a list. A call that was aborted counts as aborted. The others fail with
+/* Drops the work's references to all calls that wait. A call that was aborted counts as aborted. The others fail with
  * *e. If e is NULL, the others count as aborted, too, because nobody waits for their answers any more. Call with the
  * lock held. */
-static void drop_calls(struct list *calls, const struct err *e)
+static void drop_calls(struct text *t, const struct err *e)
 {
-	list_for_each (c, calls, struct call, text.node) {
-		list_remove(&c->text.node);
-		if (!e || atomic_load(&c->aborted))
-			drop_aborted(c);
-		else
-			drop_failed(c, e);
-	}
+	for (size_t i = 0; i < KINDS; i++)
+		list_for_each (c, &t->lines[i].calls, struct call, text.node) {
+			list_remove(&c->text.node);
+			if (!e || atomic_load(&c->aborted))
+				drop_aborted(c);
+			else
+				drop_failed(c, e);
+		}
 }
 
 void text_fail_all(struct text *t, const struct err *e)
 {
 	pthread_mutex_lock(&t->lock);
-	drop_calls(&t->small.calls, e);
-	drop_calls(&t->large.calls, e);
+	drop_calls(t, e);
 	for (size_t i = 0; i < t->n_workers; i++)
 		if (t->workers[i].call)
 			call_cancel(t->workers[i].call, e);
@@ -345,8 +350,7 @@ void text_free(struct text *t)
 	if (!t)
 		return;
 	pthread_mutex_lock(&t->lock);
-	drop_calls(&t->small.calls, NULL);
-	drop_calls(&t->large.calls, NULL);
+	drop_calls(t, NULL);
 	t->quit = true;
 	pthread_cond_broadcast(&t->ready);
 	pthread_mutex_unlock(&t->lock);
