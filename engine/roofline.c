@@ -197,7 +197,7 @@ bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofl
 		common_kernel(c, t.element, l, &w);
 	if (w.bytes <= 0)
 		return false;
-	w.elements = (w.elements && bf16) || l->split;
+	w.elements = (w.elements && bf16) || l->tensor;
 	*ret = w;
 	return true;
 }

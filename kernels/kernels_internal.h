@@ -73,8 +73,9 @@ enum {
 	ROUTER_FEW = 512,    /* rows up to which the kernel for few rows is faster */
 	WARP_LANES = 32,     /* nvidia/moe_route.cl: lanes that choose a token's experts, */
 	WARP_EXPERTS = 512,  /* up to so many experts */
-	CONV_TOKENS = 8,     /* tokens of a group of delta_conv_gpu.cl */
-	DELTA_CHUNK = 64,    /* tokens of a chunk (delta_chunks.cl) */
+	CONV_TOKENS =
+		8, /* tokens of a group of delta_conv_gpu.cl, and of a warp of delta_conv_tensor */
+	DELTA_CHUNK = 64, /* tokens of a chunk (delta_chunks.cl) */
 	/* floats that delta_chunks.cl keeps of a chunk for each value head */
 	DELTA_CHUNK_FLOATS = 2 * DELTA_CHUNK * DELTA_CHUNK + DELTA_CHUNK,
 	DELTA_BLOCK = 16,  /* columns of a state that a group of delta_scan computes */

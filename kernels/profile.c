@@ -76,7 +76,7 @@ static bool make_room(struct profile *p)
 }
 
 cl_event *profile_launch(struct profile *p, const char *kernel, uint64_t x, uint64_t y, bool dense,
-			 bool split, bool routed)
+			 bool tensor, bool routed)
 {
 	if (!make_room(p)) {
 		p->failed = true;
@@ -88,7 +88,7 @@ cl_event *profile_launch(struct profile *p, const char *kernel, uint64_t x, uint
 		.m = (uint32_t)MIN(x, (uint64_t)UINT32_MAX),
 		.n = (uint32_t)MIN(y, (uint64_t)UINT32_MAX),
 		.dense = dense,
-		.split = split,
+		.tensor = tensor,
 	};
 	return &p->notes[p->n++].done;
 }

@@ -19,10 +19,8 @@ struct kernel_timing {
 	 * number of parts. Of all others k is 0: the kernels of kernel_quantize_rows had m rows of n numbers, any other
 	 * kernel was launched in m x n groups. */
 	uint32_t m, n, k;
-	bool dense; /* the kernel belongs to an MLP without experts */
-	/* The kernel's operands are floats, but it multiplies them on tensor cores, each as the sum of two bf16
-	 * numbers. */
-	bool split;
+	bool dense;  /* the kernel belongs to an MLP without experts */
+	bool tensor; /* the kernel is given floats, but rounds them and multiplies on tensor cores */
 	/* the number of experts in the task list that the launch works on, without the shared one; 0: no list, or no
 	 * experts */
 	uint32_t experts;
@@ -36,11 +34,11 @@ struct profile;
 struct profile *profile_new(cl_command_queue queue);
 void profile_free(struct profile *p);
 
-/* Notes a launch of x by y groups. kernel: its name, borrowed. dense, split: as in kernel_timing. routed: the kernel
+/* Notes a launch of x by y groups. kernel: its name, borrowed. dense, tensor: as in kernel_timing. routed: the kernel
  * writes or reads a task list. Returns the place for its event, valid until the next call; NULL: out of memory
  * (profile_take then fails). */
 cl_event *profile_launch(struct profile *p, const char *kernel, uint64_t x, uint64_t y, bool dense,
-			 bool split, bool routed);
+			 bool tensor, bool routed);
 
 /* Notes that the last launch is a product of these sizes. */
 void profile_product(struct profile *p, uint32_t m, uint32_t n, uint32_t k);

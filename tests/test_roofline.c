@@ -151,7 +151,7 @@ TEST(kernels)
 	static const char *const movers[] = {"embed", "combine_norm", "attention_prepare",
 					     "moe_topk", "sample"};
 	const struct kernel_timing strange = {"no_such_kernel", 1, 1, 1, .experts = 0};
-	const struct kernel_timing split = {"attention", 4, 2, .split = true};
+	const struct kernel_timing tensor = {"attention", 4, 2, .tensor = true};
 	struct roofline_work w = kernel("gemm_store", 512, 6176, 1024, 0, &prefill);
 
 	is_int(w.bytes, 26345472, "weights, rows in, floats out");
@@ -181,13 +181,18 @@ TEST(kernels)
 	ok(w.bytes > 8 * 2 * 1114112 && w.bytes < 1.05 * 8 * 2 * 1114112, "states above all");
 	w = kernel("delta_prefill", 2, 1, 0, 0, &prefill);
 	is_int(w.flops, 512ll * 7 * 262144, "as the recurrence");
-	is_int(kernel("delta_conv", 1024, 1, 0, 0, &prefill).bytes, 512ll * (4096 * 6 + 16 * 16),
+	is_int(kernel("delta_conv", 1024, 1, 0, 0, &prefill).bytes, 512ll * (4096 * 8 + 16 * 16),
 	       "inputs in, q, k, v and gates out, however many tokens a group takes");
+	is_int(kernel("delta_conv_tensor", 1024, 1, 0, 0, &prefill).bytes,
+	       512ll * (4096 * 6 + 16 * 16), "q, k and v in bf16");
+	is_int(kernel("delta_scan_tensor", 16, 1, 0, 0, &prefill).flops +
+		       kernel("delta_out_tensor", 1024, 1, 0, 0, &prefill).flops,
+	       512ll * 7 * 262144, "the recurrence in two");
 	is_int(kernel("delta_norm", 1024, 1, 0, 0, &prefill).bytes, 512ll * 2048 * 10,
 	       "outputs and z in, elements out");
 	ok(!kernel("attention", 4, 2, 0, 0, &prefill).elements, "floats at the peak of floats");
-	ok(roofline_kernel(&c, true, &prefill, &split, &w) && w.elements,
-	   "but at that of elements where they are split for tensor cores");
+	ok(roofline_kernel(&c, true, &prefill, &tensor, &w) && w.elements,
+	   "but at that of elements where they are rounded for tensor cores");
 	is_int(kernel("rms_norm", 8, 1, 0, 0, &decode).bytes, 8 * 1024 * 10, "a norm moves rows");
 	for (size_t i = 0; i < ARRAY_SIZE(movers); i++) {
 		const struct kernel_timing one = {movers[i], 1, 1, 0, .experts = 0};

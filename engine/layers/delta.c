@@ -172,6 +172,7 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 		   const struct kernel_timing *l, struct roofline_work *ret)
 {
 	double rows = s->rows - s->prefill_rows;
+	double value = (double)c->n_value_heads * c->value_head_dim;
 
 	if (!strcmp(l->kernel, "delta_prefill") || !strcmp(l->kernel, "delta_scan")) {
 		ret->bytes = recurrence_bytes(c, s, s->prefill_tokens, s->prefill_rows,
@@ -181,14 +182,21 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 		ret->bytes = recurrence_bytes(c, s, rows, rows, s->resumed - s->prefill_resumed);
 		ret->flops = flops(c, &(struct cost_step){.tokens = rows});
 	} else if (!strcmp(l->kernel, "delta_conv")) {
-		ret->bytes = s->prefill_tokens *
-			     (channels(c) * (4 + s->element) + c->n_value_heads * 16.0);
+		ret->bytes = s->prefill_tokens * (channels(c) * 8 + c->n_value_heads * 16.0);
+	} else if (!strcmp(l->kernel, "delta_conv_tensor")) {
+		ret->bytes = s->prefill_tokens * (channels(c) * 6 + c->n_value_heads * 16.0);
+	} else if (!strcmp(l->kernel, "delta_scan_tensor")) { /* S^T k and k u^T */
+		ret->bytes = (s->prefill_rows + s->prefill_resumed) * value * c->key_head_dim * 4 +
+			     s->prefill_tokens * channels(c) * 2;
+		ret->flops = s->prefill_tokens * recurrence_flops(c) * 5 / 7;
+	} else if (!strcmp(l->kernel,
+			   "delta_out_tensor")) { /* S^T q, z, and a state each 64 tokens */
+		ret->bytes =
+			s->prefill_tokens * value * (4 + s->element + c->key_head_dim * 2 / 64.0);
+		ret->flops = s->prefill_tokens * recurrence_flops(c) * 2 / 7;
 	} else if (!strcmp(l->kernel, "delta_norm")) {
 		ret->bytes = s->prefill_tokens * c->n_value_heads * c->value_head_dim *
 			     (4 + 4 + s->element);
-	} else if (!strcmp(l->kernel, "delta_out")) {
-		ret->bytes =
-			s->prefill_tokens * c->n_value_heads * c->value_head_dim * (4 + s->element);
 	} else {
 		return false;
 	}

@@ -19,6 +19,7 @@
  * reference_attention.
  */
 #include "attention.clh"
+#include "copy.clh"
 #include "mma.clh"
 #include "warp.clh"
 
@@ -44,18 +45,6 @@
 #endif
 
 #define THREAD ((uint)get_local_id(0))
-
-#define COPY_16(to, from, bytes)                                                                   \
-	__asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory")
-#define COPY_END()   __asm__ volatile("cp.async.commit_group;" ::: "memory")
-#define COPY_WAIT(n) __asm__ volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
-
-/* Loads four 8 x 8 matrices, transposed: lane l gives the address of row l % 8 of matrix l / 8. */
-#define LOAD_MATRICES(m, address)                                                                  \
-	__asm__ volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"      \
-			 : "=r"((m)[0]), "=r"((m)[1]), "=r"((m)[2]), "=r"((m)[3])                   \
-			 : "r"(address)                                                            \
-			 : "memory")
 
 /* Makes this lane's writes to local memory visible to the products: attention_wide.cl needs that, mma.sync does not. */
 #ifndef WRITTEN
@@ -90,10 +79,10 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 #define LOAD_KEYS(b)                                                                               \
 	for (uint i_ = THREAD; i_ < HD * 4; i_ += FLASH_LANES)                                     \
 	COPY_16(memory + KEY_CHUNK(i_ / 4, i_ % 4),                                                \
-		k_pages + PAGE_OF(b) * HD * PAGE + i_ / 4 * PAGE + (b) % PAGE + i_ % 4 * 8, 16)
+		k_pages + PAGE_OF(b) * HD * PAGE + i_ / 4 * PAGE + (b) % PAGE + i_ % 4 * 8)
 #define LOAD_VALUES(b)                                                                             \
 	for (uint i_ = THREAD; i_ < KEYS * CHUNKS; i_ += FLASH_LANES)                              \
-	COPY_16(memory + VALUE_CHUNK(i_ / CHUNKS, i_ % CHUNKS),                                    \
+	COPY_SOME_16(memory + VALUE_CHUNK(i_ / CHUNKS, i_ % CHUNKS),                                    \
 		v_pages + (PAGE_OF(b) * PAGE + (b) % PAGE + i_ / CHUNKS) * HD + i_ % CHUNKS * 8,    \
 		(b) + i_ / CHUNKS <= last ? 16 : 0)
 
@@ -139,7 +128,7 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 			for (uint j = 0; j < KEYS / 16; j++) {
 				uint m[4];
 
-				LOAD_MATRICES(m, memory + KEY_CHUNK(k * 16 + lane % 16, j * 2 + lane / 16));
+				LOAD_MATRICES(".trans", m, memory + KEY_CHUNK(k * 16 + lane % 16, j * 2 + lane / 16));
 				MMA(s[2 * j], queries[k], m[0], m[1]);
 				MMA(s[2 * j + 1], queries[k], m[2], m[3]);
 			}
@@ -198,7 +187,7 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 			for (uint c = 0; c < CHUNKS / 2; c++) {
 				uint m[4];
 
-				LOAD_MATRICES(m, memory + VALUE_CHUNK(j * 16 + lane % 16, c * 2 + lane / 16));
+				LOAD_MATRICES(".trans", m, memory + VALUE_CHUNK(j * 16 + lane % 16, c * 2 + lane / 16));
 				MMA(o[2 * c], p[j], m[0], m[1]);
 				MMA(o[2 * c + 1], p[j], m[2], m[3]);
 			}

@@ -62,7 +62,7 @@ GROUP_FUNCTION void bring_tiles(uint memory, __global const uint4 *own, uint chu
                                                                                                    \
 		if ((tile) < 2 * chunks)                                                           \
 			_Pragma("unroll") for (uint i_ = 0; i_ < K_QUADS; i_ += 32)                 \
-				COPY_16(to + (i_ + lane) * 16, from_ + i_, 16);                     \
+				COPY_16(to + (i_ + lane) * 16, from_ + i_);                         \
 		COPY_END();                                                                        \
 		to = to == memory + 2 * K_QUADS * 16 ? memory : to + K_QUADS * 16;                  \
 	} while (0)

@@ -2,7 +2,7 @@
  * The steps of delta_tensor.clh that compute all chunks at once, delta_chunk_tensor and delta_out_tensor, and
  * delta_conv_tensor, which is delta_conv (generic/delta_conv.cl) with q, k and v rounded to bf16.
  *
- *     step, proj, conv_w, neg_a, dt_bias, gates, ring, first_row, n_rows   as in generic/delta_conv.cl and
+ *     step, proj, conv_w, neg_a, dt_bias, gates, ring, first_row, n_rows, n_tokens   as in generic/delta_conv_gpu.cl and
  *              generic/delta_chunks.cl
  *     qs, ks   [T, HK * DK] bf16; out of delta_conv_tensor, into delta_chunk_tensor
  *     vs       [T, HV * DV] bf16; the same
@@ -12,9 +12,8 @@
  *
  * delta_out_tensor also keeps the inputs that the convolution needs next, for the row and its snapshots.
  *
- * Groups: of delta_conv_tensor one for each 8 of the pairs of 8 tokens and a head of q, k or v; of the others n x HV, where
- * n is at least the number of chunks. Options:
- * delta_tensor.clh. Reference: reference_delta_step.
+ * Groups: of delta_conv_tensor a warp for each head of q, k or v and 8 tokens, LANES / 32 warps a group; of the others n
+ * x HV, where n is at least the number of chunks. Options: delta_tensor.clh. Reference: reference_delta_step.
  */
 #include "delta_tensor.clh"
 
@@ -132,7 +131,7 @@ GROUP_FUNCTION void copy_rows(uint to, __global const ushort *from, uint stride,
 	FOR_ITEMS (i, C * columns / 8) {
 		uint row = i / (columns / 8), c = i % (columns / 8);
 
-		COPY_16(to + c / 8 * TILE_BYTES + TILE_CHUNK(row, c % 8), from + MIN_(row, n - 1) * stride + c * 8,
+		COPY_SOME_16(to + c / 8 * TILE_BYTES + WGMMA_CHUNK(row, c % 8), from + MIN_(row, n - 1) * stride + c * 8,
 			row < n ? 16 : 0);
 	}
 }
@@ -157,7 +156,7 @@ static inline uint scaled_pair(uint v, float first, float second)
 	_Pragma("unroll") for (uint i_ = 0; i_ < (n); i_++)                                        \
 		_Pragma("unroll") for (uint e_ = 0; e_ < 4; e_++) (d)[i_][e_] = 0
 
-/* Returns e^x, by one instruction behind the product. */
+/* Returns e^x. native_exp would take three more instructions, for results below 2^-126. */
 static inline float quick_exp(float x)
 {
 	float r;
@@ -263,7 +262,7 @@ __kernel GROUP_SIZE void delta_chunk_tensor(__global const int *restrict step, i
 		float4 x = LOCAL_4(A + j * C_LD + c) * LOCAL_4(beta + c);
 		float4 y = LOCAL_4(A + j * C_LD + c + 4) * LOCAL_4(beta + c + 4);
 
-		inverse_[TILE_CHUNK(j, i % 8) / 16] =
+		inverse_[WGMMA_CHUNK(j, i % 8) / 16] =
 			(uint4)(pair(x.x, x.y), pair(x.z, x.w), pair(y.x, y.y), pair(y.z, y.w));
 	}
 #pragma unroll
@@ -312,7 +311,7 @@ __kernel GROUP_SIZE void delta_chunk_tensor(__global const int *restrict step, i
 			}
 #pragma unroll
 		for (uint e = 0; e < 4; e++) /* rows `row` and row + 8 of two chunks of 16 bytes */
-			to[TILE_CHUNK(row + e / 2 * 8, d % 4 * 2 + e % 2) / 4] =
+			to[WGMMA_CHUNK(row + e / 2 * 8, d % 4 * 2 + e % 2) / 4] =
 				pair(w[e % 2][e / 2 * 2], w[e % 2][e / 2 * 2 + 1]);
 	}
 	COPY_WAIT(0);
@@ -320,9 +319,11 @@ __kernel GROUP_SIZE void delta_chunk_tensor(__global const int *restrict step, i
 	/* U^T: the warp has 16 columns */
 #pragma unroll 1
 	for (uint block = LANE / 32; block < BLOCKS; block += LANES / 32) {
-		float u[TOKEN_TILES][4];
+		float u[TOKEN_TILES * 4];
 
-		ZERO_TILES(u, TOKEN_TILES);
+#pragma unroll
+		for (uint i = 0; i < TOKEN_TILES * 4; i++)
+			u[i] = 0;
 #pragma unroll
 		for (uint m = 0; m < TOKEN_STEPS; m++) {
 			uint4 v;
@@ -333,13 +334,13 @@ __kernel GROUP_SIZE void delta_chunk_tensor(__global const int *restrict step, i
 				uint b[4];
 
 				LOAD_ROWS(b, inverse, i, m);
-				MMA(u[2 * i], v, b[0], b[1]);
-				MMA(u[2 * i + 1], v, b[2], b[3]);
+				MMA(u + 8 * i, v, b[0], b[1]);
+				MMA(u + 8 * i + 4, v, b[2], b[3]);
 			}
 		}
 #pragma unroll
 		for (uint m = 0; m < TOKEN_STEPS; m++)
-			own[OF_V + (block * TOKEN_STEPS + m) * 32 + lane] = operand_of(u[2 * m]);
+			own[OF_V + (block * TOKEN_STEPS + m) * 32 + lane] = operand_of(u + 8 * m);
 	}
 }
 
@@ -372,9 +373,9 @@ __kernel GROUP_SIZE void delta_out_tensor(__global const int *restrict step, int
 	if (r == (uint)n_rows)
 		return;
 	FOR_ITEMS (i, K_QUADS)
-		COPY_16(memory + i * 16, KEY_WORK(GROUP_X, h / REPEAT) + i, 16);
+		COPY_16(memory + i * 16, KEY_WORK(GROUP_X, h / REPEAT) + i);
 	FOR_ITEMS (i, QP_QUADS - K_QUADS)
-		COPY_16(memory + (K_QUADS + i) * 16, own + OF_P + i, 16);
+		COPY_16(memory + (K_QUADS + i) * 16, own + OF_P + i);
 	COPY_END();
 	row += r * ROW_INTS;
 	t = (uint)row[ROW_TOKEN] + chunk * C;

@@ -17,6 +17,7 @@
  * Options: HIDDEN, EXPERTS, TOPK, EXPERT_SIZE, SHARED_SIZE, ACT_LD. Reference: reference_gemm, reference_gate_up.
  */
 #include "common.clh"
+#include "copy.clh"
 #include "wgmma.clh"
 
 #define CHAIN_TERMS 2048 /* tensor.clh */
@@ -30,10 +31,6 @@
 #define WIDE_BYTES  (WIDE_STAGES * WIDE_TOKENS * WGMMA_ROW_BYTES)
 /* Neighbouring groups take so many tiles of the same rows, so that they find weights and tokens in the L2 cache. */
 #define BAND	    8
-
-#define COPY_16(to, from) __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory")
-#define COPY_END()	  __asm__ volatile("cp.async.commit_group;" ::: "memory")
-#define COPY_WAIT(n)	  __asm__ volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
 
 GROUP_FUNCTION uint4 load_once(__global const elem_t *p)
 {
