@@ -176,8 +176,8 @@ static const struct program {
 	 .needed = kernels_has_tensor_delta,
 	 .gpu_lanes = 256,
 	 .kernels = {{K_DELTA_CONV_TENSOR, "delta_conv_tensor"},
-		     {K_DELTA_CHUNK_TENSOR, "delta_chunk_tensor"},
-		     {K_DELTA_OUT_TENSOR, "delta_out_tensor"}}},
+		     {K_DELTA_CHUNK_TENSOR, "delta_chunk_tensor", .shown = "delta_chunk"},
+		     {K_DELTA_OUT_TENSOR, "delta_out_tensor", .shown = "delta_out"}}},
 	{.file = "delta_scan.cl",
 	 .needed = has_mma_scan,
 	 .gpu_lanes = 256, /* for delta_tensor.clh; launches have SCAN_LANES */

@@ -186,7 +186,7 @@ TEST(kernels)
 	is_int(kernel("delta_conv_tensor", 1024, 1, 0, 0, &prefill).bytes,
 	       512ll * (4096 * 6 + 16 * 16), "q, k and v in bf16");
 	is_int(kernel("delta_scan_tensor", 16, 1, 0, 0, &prefill).flops +
-		       kernel("delta_out_tensor", 1024, 1, 0, 0, &prefill).flops,
+		       kernel("delta_out", 1024, 1, 0, 0, &prefill).flops,
 	       512ll * 7 * 262144, "the recurrence in two");
 	is_int(kernel("delta_norm", 1024, 1, 0, 0, &prefill).bytes, 512ll * 2048 * 10,
 	       "outputs and z in, elements out");

@@ -189,8 +189,7 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 		ret->bytes = (s->prefill_rows + s->prefill_resumed) * value * c->key_head_dim * 4 +
 			     s->prefill_tokens * channels(c) * 2;
 		ret->flops = s->prefill_tokens * recurrence_flops(c) * 5 / 7;
-	} else if (!strcmp(l->kernel,
-			   "delta_out_tensor")) { /* S^T q, z, and a state each 64 tokens */
+	} else if (!strcmp(l->kernel, "delta_out")) { /* S^T q, z, and a state each 64 tokens */
 		ret->bytes =
 			s->prefill_tokens * value * (4 + s->element + c->key_head_dim * 2 / 64.0);
 		ret->flops = s->prefill_tokens * recurrence_flops(c) * 2 / 7;
