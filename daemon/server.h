@@ -29,7 +29,7 @@ enum {
 	OWNER_SHARES = 4096, /* counters by owner (server_share) */
 };
 
-/* What is counted of the calls that wait. daemon/request/queue.c bounds both. */
+/* The two measures of the calls that wait. daemon/request/queue.c bounds each of them. */
 enum queue_measure {
 	/* prompts that wait for their first token (one for a call whose body is not parsed yet), and other calls that
 	 * wait for their answer; a visit (endpoint.h) is not counted */

@@ -206,7 +206,7 @@ TEST(majority)
 			found += 2 * votes[i] > all;
 		}
 	}
-	ok_all("whoever has more than half of the votes leads");
+	ok_all("the candidate with more than half of the votes leads");
 	ok(found > 500 && found < 1900, "%d of 2000 votes had a majority", found);
 }
 

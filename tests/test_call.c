@@ -236,7 +236,7 @@ TEST(stages)
 	is_int(atomic_load(&connection.wrong), 0, "never resumed awake, never suspended twice");
 }
 
-/* What an answer keeps is counted with all the memory of its buffers, which grow by doubling. */
+/* An answer counts with all the memory of its buffers, which grow by doubling. */
 TEST(kept)
 {
 	struct connection_double connection = {0};

@@ -76,17 +76,23 @@ static void unread(const char *name, int reader, int writer)
 	close(writer);
 }
 
-TEST(nobody_reads)
+/* Calls a test for the two ends of a pipe, and for those of a socket. */
+static void with_pipe_and_socket(void (*test)(const char *name, int reader, int writer))
 {
 	int fds[2];
 
-	signal(SIGPIPE, SIG_IGN);
 	if (!ok(!pipe(fds), "a pipe"))
 		return;
-	unread("a pipe", fds[0], fds[1]);
+	test("a pipe", fds[0], fds[1]);
 	if (!ok(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds), "a socket"))
 		return;
-	unread("a socket", fds[0], fds[1]);
+	test("a socket", fds[0], fds[1]);
+}
+
+TEST(nobody_reads)
+{
+	signal(SIGPIPE, SIG_IGN);
+	with_pipe_and_socket(unread);
 }
 
 static _Atomic int n_logged;
@@ -146,14 +152,7 @@ static void shared(const char *name, int reader, int writer)
 
 TEST(another_process_writes)
 {
-	int fds[2];
-
-	if (!ok(!pipe(fds), "a pipe"))
-		return;
-	shared("a pipe", fds[0], fds[1]);
-	if (!ok(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds), "a socket"))
-		return;
-	shared("a socket", fds[0], fds[1]);
+	with_pipe_and_socket(shared);
 }
 
 TEST(last)

@@ -38,15 +38,12 @@ __kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_
 
 	if (unit >= 2 * HK) { /* v, which has no norm, and the gates of this value head */
 		uint h = unit - 2 * HK;
-		__global const float *in = proj + (ulong)t * DELTA_LD;
 
 		FOR_COLUMNS (c, DV)
 			V_STORE(conv_silu(proj, conv_w, ring, src, t, t0, start, V_AT + h * DV + c),
 				vs + ((ulong)t * HV + h) * DV + c);
-		if (LANE == 0) {
-			gates[((ulong)t * HV + h) * 2] = delta_beta(in, h);
-			gates[((ulong)t * HV + h) * 2 + 1] = delta_gate(in, neg_a, dt_bias, h);
-		}
+		if (LANE == 0)
+			put_gates(gates, proj, neg_a, dt_bias, t, h);
 		return;
 	}
 	bool query = unit < HK;

@@ -128,13 +128,8 @@ __kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_
 		FOR_TOKENS (j)
 			if (j < n)
 				out[j * heads * dims + c] = x[i][j] * sum[j];
-	if (is_v && LANE < n) { /* the gates of this value head */
-		__global const float *in = proj + (ulong)(first + LANE) * DELTA_LD;
-		__global float *to = gates + ((ulong)(first + LANE) * HV + h) * 2;
-
-		to[0] = delta_beta(in, h);
-		to[1] = delta_gate(in, neg_a, dt_bias, h);
-	}
+	if (is_v && LANE < n) /* the gates of this value head */
+		put_gates(gates, proj, neg_a, dt_bias, first + LANE, h);
 }
 
 __kernel GROUP_SIZE void delta_norm(__global const float *restrict proj, __global const float *restrict o,

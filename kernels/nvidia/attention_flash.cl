@@ -150,8 +150,8 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 			}
 #pragma unroll
 		for (uint i = 0; i < 2; i++) {
-			best[i] = fmax(best[i], other_lane(best[i], 1));
-			best[i] = fmax(most[i], fmax(best[i], other_lane(best[i], 2)));
+			best[i] = max_other(best[i], 1);
+			best[i] = fmax(most[i], max_other(best[i], 2));
 			shrink[i] = native_exp2(most[i] - best[i]);
 			most[i] = best[i];
 			total[i] *= shrink[i];
@@ -199,8 +199,8 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 	COPY_WAIT(0);
 #pragma unroll
 	for (uint i = 0; i < 2; i++) {
-		total[i] += other_lane(total[i], 1);
-		total[i] += other_lane(total[i], 2);
+		total[i] = add_other(total[i], 1);
+		total[i] = add_other(total[i], 2);
 	}
 #pragma unroll
 	for (uint c = 0; c < CHUNKS; c++)

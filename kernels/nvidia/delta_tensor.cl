@@ -113,13 +113,8 @@ __kernel GROUP_SIZE void delta_conv_tensor(__global const int *restrict step, in
 			*(__global uint2 *)(out + (ulong)j * heads * dims) =
 				(uint2)(pair(x[j].x * scale, x[j].y * scale), pair(x[j].z * scale, x[j].w * scale));
 	}
-	if (is_v && lane < n) { /* the gates of this value head */
-		__global const float *in = proj + (ulong)(first + lane) * DELTA_LD;
-		__global float *to = gates + ((ulong)(first + lane) * HV + h) * 2;
-
-		to[0] = delta_beta(in, h);
-		to[1] = delta_gate(in, neg_a, dt_bias, h);
-	}
+	if (is_v && lane < n) /* the gates of this value head */
+		put_gates(gates, proj, neg_a, dt_bias, first + lane, h);
 }
 
 /* ---- delta_chunk_tensor ---- */
@@ -416,7 +411,7 @@ __kernel GROUP_SIZE void delta_out_tensor(__global const int *restrict step, int
 		}
 #pragma unroll
 		for (uint i = 0; i < TOKEN_TILES; i++) {
-			float2 g = GLOBAL_2(factors + i * 8);
+			float2 g = *(__global const float2 *)(factors + i * 8);
 
 #pragma unroll
 			for (uint e = 0; e < 4; e++)
