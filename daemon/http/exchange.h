@@ -37,6 +37,9 @@ struct exchange {
 	/* options: the method is OPTIONS; close: close the connection after the answer; told: send_within_body has sent
 	 * the answer */
 	bool options, close, told;
+	/* An answer without Content-Length is sent in chunks, because the request is not HTTP/1.0. Otherwise it ends with
+	 * the connection. */
+	bool in_chunks;
 	/* copied into the call, if there is one, when the request is completed */
 	struct access access;
 	uint64_t owner;	 /* number of the client: of its key, or of its address (call.owner) */

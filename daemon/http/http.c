@@ -79,6 +79,12 @@ static bool ends_early(const struct exchange *x)
 	return x->news.stage != CALL_ANSWERED && !(x->answer && answer_complete(x->answer));
 }
 
+/* Returns whether libmicrohttpd was given all bytes of the answer. */
+static bool all_handed_out(const struct exchange *x)
+{
+	return x->over && !x->out.len;
+}
+
 static void completed(void *cls, struct MHD_Connection *mc, void **state,
 		      enum MHD_RequestTerminationCode code)
 {
@@ -95,8 +101,10 @@ static void completed(void *cls, struct MHD_Connection *mc, void **state,
 	watch_idle(x->http->watch, x->connection);
 	if (x->call)
 		call_wake_others(x->call);
-	/* Nobody gets the rest of the answer, so the engine thread need not compute it. */
-	if (x->call && (code != MHD_REQUEST_TERMINATED_COMPLETED_OK || ends_early(x)))
+	/* Nobody gets the rest of the answer, so the engine thread need not compute it. But libmicrohttpd also reports an
+	 * error when read_answer (send.c) has ended the connection behind the last byte. */
+	if (x->call &&
+	    ((code != MHD_REQUEST_TERMINATED_COMPLETED_OK && !all_handed_out(x)) || ends_early(x)))
 		call_abort(x->call);
 	/* The call may also have been cancelled (call_cancel). Aborted for either reason, it need not wait for a text
 	 * thread. */

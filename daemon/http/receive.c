@@ -243,6 +243,7 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, struct
 	access_request(&x->access, method, path);
 	access_take_id(&x->access, exchange_header(mc, "X-Request-Id"));
 	x->options = !strcmp(method, "OPTIONS");
+	x->in_chunks = strcmp(version, MHD_HTTP_VERSION_1_0) != 0;
 	buf_init(&x->body, most_body(x));
 	buf_init(&x->tokens, SIZE_MAX / 2);
 	buf_init(&x->out, SIZE_MAX / 2);

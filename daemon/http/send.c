@@ -356,6 +356,24 @@ static void extend_stream(struct exchange *x)
 	}
 }
 
+/* Ends the connection, as the result of read_answer: shuts the connection down and gives a byte, which cannot be sent, so
+ * that libmicrohttpd closes the connection. If it closes one by itself within MHD_connection_handle_idle, because it was
+ * given MHD_CONTENT_READER_END_WITH_ERROR, or the end of an answer that is not sent in chunks, libmicrohttpd 0.9.75
+ * forgets to clean it up. Such a connection keeps its descriptor until another event wakes the http thread, and even
+ * then until no older connection is idle. */
+static ssize_t end_connection(const struct exchange *x, char *to)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(x->call->http.connection,
+					MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	if (!info)
+		return MHD_CONTENT_READER_END_WITH_ERROR;
+	shutdown(info->connect_fd, SHUT_RDWR);
+	*to = 0;
+	return 1;
+}
+
 /* libmicrohttpd calls this function when it wants more bytes of a long answer or of a stream. The function may return 0
  * only after it has suspended the connection. */
 static ssize_t read_answer(void *cls, uint64_t pos, char *to, size_t max)
@@ -372,17 +390,17 @@ static ssize_t read_answer(void *cls, uint64_t pos, char *to, size_t max)
 			call_waits(x->call, true);
 			return (ssize_t)n;
 		}
-		if (x->over)
+		if (x->over && x->in_chunks)
 			return MHD_CONTENT_READER_END_OF_STREAM;
-		if (call_left(x->call))
-			return MHD_CONTENT_READER_END_WITH_ERROR;
+		if (x->over || call_left(x->call))
+			return end_connection(x, to);
 		if (x->streams) {
 			call_waits(x->call, false);
 			if (!take_news(x))
 				return 0;
 			extend_stream(x);
 			if (x->news.closing && !x->over)
-				return MHD_CONTENT_READER_END_WITH_ERROR;
+				return end_connection(x, to);
 			/* The tokens that were used now gave no bytes (scores of a prompt, for example, are written
 			 * when all of them are known), and x->tokens has more. */
 			if (x->feeding && !x->out.len && !x->out.failed) {
@@ -393,7 +411,7 @@ static ssize_t read_answer(void *cls, uint64_t pos, char *to, size_t max)
 			extend_body(x, BLOCK);
 		}
 		if (x->out.failed)
-			return MHD_CONTENT_READER_END_WITH_ERROR;
+			return end_connection(x, to);
 	}
 }
 

@@ -1,5 +1,6 @@
 """Clients that leave: their pages are free at once, not after the 20 s that the answer would take, wherever their request was."""
 import json
+import os
 import socket
 import struct
 import time
@@ -102,6 +103,58 @@ def left():
 wait_for(lambda: left() == [0, 0, 0])
 same(left(), [0, 0, 0], "leave nothing behind")
 same(s.chat("define violin")[1]["choices"][0]["finish_reason"], "stop", "and the server still answers")
+s.stop()
+
+# A connection that has ended gives its descriptor back at once, also if nothing happens after that and an older
+# connection is idle. (When libmicrohttpd 0.9 itself closes a connection while it makes the answer, it forgets that
+# connection until something happens, and even then while it has an older one.)
+s = Server(env={"FAKE_STEP_US": "5000"})
+
+
+def sockets():
+    files = f"/proc/{s.process.pid}/fd"
+    n = 0
+    for name in os.listdir(files):
+        try:
+            n += os.readlink(f"{files}/{name}").startswith("socket:")
+        except FileNotFoundError:
+            pass
+    return n
+
+
+idle = raw_connection(s.port)
+idle.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+while b'"ok"' not in idle.recv(4096):
+    pass
+before = sockets()
+
+
+def given_back(name):
+    ok(wait_for(lambda: sockets() == before, 5), f"{name}: descriptors are given back", sockets() - before)
+
+
+for name, version in ("a stream", b"1.1"), ("a stream by HTTP/1.0", b"1.0"):
+    c = raw_connection(s.port)
+    c.sendall(raw_post(CHAT, {**LONG, "stream": True}).replace(b"HTTP/1.1", b"HTTP/" + version, 1))
+    while b"data:" not in c.recv(4096):
+        pass
+    reset(c)
+    given_back(f"{name}, reset while it is read")
+c = raw_connection(s.port)
+c.sendall(raw_post(CHAT, {**LONG, "stream": True, "max_tokens": 3}).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+data = b""
+while piece := c.recv(4096):
+    data += piece
+ok(data.endswith(b"data: [DONE]\n\n"), "a stream by HTTP/1.0 is read to its end", data)
+given_back("while its client stays")
+c.close()
+leavers = [start({"stream": True}) for _ in range(200)]
+for i, c in enumerate(leavers):
+    (reset if i % 2 else socket.socket.close)(c)
+given_back("200 streams, half of them reset")
+same(s.metrics()['request_success_total{finished_reason="abort"}'] >= 2, True, "aborts are counted")
+same(s.metrics()['request_success_total{finished_reason="length"}'], 1, "and the answer that was read to its end")
+idle.close()
 s.stop()
 
 # waiting ones: a pool for one request at a time
