@@ -24,6 +24,7 @@ enum kernel_id {
 	K_GEMM_SPLIT,
 	K_GEMM_SUM_PARTS,
 	K_ROUTER_GEMM,
+	K_ROUTER_TALL,
 	K_ROUTER_FEW,
 	K_ATTENTION_PREPARE,
 	K_ATTENTION,
@@ -71,8 +72,10 @@ enum {
 	ROUTER_ROWS = 64,    /* rows of such a group */
 	ROUTER_FEW_ROWS = 4, /* rows of a group of router.cl's kernel for few rows */
 	ROUTER_FEW = 512,    /* rows up to which the kernel for few rows is faster */
-	WARP_LANES = 32,     /* nvidia/moe_route.cl: lanes that choose a token's experts, */
-	WARP_EXPERTS = 512,  /* up to so many experts */
+	ROUTER_TALL =
+		4096, /* rows from which router_tall, whose groups have 2 * ROUTER_ROWS, is faster */
+	WARP_LANES = 32,    /* nvidia/moe_route.cl: lanes that choose a token's experts, */
+	WARP_EXPERTS = 512, /* up to so many experts */
 	CONV_TOKENS =
 		8, /* tokens of a group of delta_conv_gpu.cl, and of a warp of delta_conv_tensor */
 	DELTA_CHUNK = 64, /* tokens of a chunk (delta_chunks.cl) */

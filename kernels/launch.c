@@ -136,17 +136,36 @@ static void gemm_wide(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_me
 	}
 }
 
+/* Computes the columns of a router's product from panel `first` on by router_few (router.cl). */
+static void router_few(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
+		       uint32_t M, uint32_t N, uint32_t K, uint32_t first)
+{
+	LAUNCH(k, K_ROUTER_FEW, N / 16 - first, CEIL_DIV(M, (uint32_t)ROUTER_FEW_ROWS), ARG(A),
+	       ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K), ARG(first));
+	note_product(k, M, N - first * 16, K);
+}
+
 static void router(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
 		   uint32_t M, uint32_t N, uint32_t K)
 {
-	bool gpu = k->tuning->lanes > 1, few = gpu && M <= ROUTER_FEW; /* router.cl */
-	uint32_t columns = few ? 16 : ROUTER_COLUMNS, rows = few ? ROUTER_FEW_ROWS : ROUTER_ROWS;
+	const bool gpu = k->tuning->lanes > 1, tall = gpu && M >= ROUTER_TALL;
+	const uint32_t rows = tall ? 2 * ROUTER_ROWS : ROUTER_ROWS;
+	/* A single panel behind whole groups of columns, such as that of the shared expert's gate, would cost as much
+	 * as a whole group. */
+	const uint32_t left = gpu && N > ROUTER_COLUMNS && N % ROUTER_COLUMNS == 16 ? 16 : 0;
 
-	LAUNCH(k, few ? K_ROUTER_FEW : K_ROUTER_GEMM,
-	       gpu ? CEIL_DIV(N, columns) : column_groups(k, 0, N, K),
+	if (gpu && M <= ROUTER_FEW) {
+		router_few(k, A, lda, W, C, ldc, M, N, K, 0);
+		return;
+	}
+	N -= left;
+	LAUNCH(k, tall ? K_ROUTER_TALL : K_ROUTER_GEMM,
+	       gpu ? CEIL_DIV(N, (uint32_t)ROUTER_COLUMNS) : column_groups(k, 0, N, K),
 	       gpu ? CEIL_DIV(M, rows) : row_blocks(k, 0, M), ARG(A), ARG(lda), ARG(W), ARG(C),
 	       ARG(ldc), ARG(M), ARG(N), ARG(K));
 	note_product(k, M, N, K);
+	if (left)
+		router_few(k, A, lda, W, C, ldc, M, N + left, K, N / 16);
 }
 
 void kernel_gemm_store(struct kernels *k, bool of_router, cl_mem A, uint32_t lda, cl_mem W,

@@ -118,7 +118,8 @@ GROUP_FUNCTION uint4 load_once(__global const elem_t *p)
 
 /* Stores a tile in device memory, or with `add` adds it to the numbers there. Token t's row of the group's columns
  * begins at OUT_ROW(t), and the first `columns` of the group's 128 columns exist. The tile goes through local memory,
- * OUT_TOKENS tokens at a time: so a warp stores a whole row of 512 bytes. */
+ * OUT_TOKENS tokens at a time: so a warp stores a whole row of 512 bytes. OUT_BEGIN() may write to local memory behind
+ * them, for OUT_ROW. */
 #define OUT_LD	   132 /* floats; the lanes of a warp write to different banks */
 #define OUT_TOKENS 64
 #define PUT_OR_ADD(d, NT)                                                                          \
@@ -127,6 +128,8 @@ GROUP_FUNCTION uint4 load_once(__global const elem_t *p)
 		__local float *out_ = (__local float *)stages_;                                    \
                                                                                                    \
 		barrier(CLK_LOCAL_MEM_FENCE);                                                      \
+		if (t_ == 0)                                                                       \
+			OUT_BEGIN();                                                               \
 		_Pragma("unroll") for (uint i_ = 0; i_ < MIN_(NT, OUT_TOKENS) / 2; i_++)           \
 			out_[TOKEN(i_) * OUT_LD + THREAD / 32 * 16 + COLUMN(i_)] = d[t_ / 2 + i_];  \
 		barrier(CLK_LOCAL_MEM_FENCE);                                                      \
@@ -170,6 +173,7 @@ GROUP_FUNCTION uint4 load_once(__global const elem_t *p)
 	WIDE_LOCALS
 #define A_PLAIN(t) (A + (ulong)(r0 + (t)) * lda + k0)
 #define OUT_ROW(t) (c + (t) * ldc)
+#define OUT_BEGIN()
 
 __kernel WIDE_GROUP void gemm_wide(__global const elem_t *restrict A, uint lda, __global const elem_t *restrict W,
 				   __global float *C, uint ldc, uint M, uint N, uint K, uint k0, uint add)
@@ -205,6 +209,7 @@ __kernel WIDE_GROUP void gemm_split(__global const elem_t *restrict A, uint lda,
 	PART_ROWS(MIN_(K - k0, (uint)PART_TERMS))
 }
 #undef OUT_ROW
+#undef OUT_BEGIN
 
 __kernel WIDE_GROUP void gemm_sum_parts(__global const float4 *restrict parts, __global float *C, uint ldc, uint first,
 					uint M, uint N, uint K)
@@ -232,16 +237,16 @@ __kernel WIDE_GROUP void gemm_sum_parts(__global const float4 *restrict parts, _
 	}
 }
 
-/* Reads the expert, the first row and the number of rows of the group's task. Returns from the kernel if the group has
- * no task. */
+/* Reads the expert, the first row and the number of rows of the group's task, all at once. Returns from the kernel if
+ * the group has no task. */
 #define TASK_OF_GROUP(expert, first, n)                                                            \
-	const uint task_ = get_group_id(1);                                                        \
-                                                                                                   \
-	if (task_ >= (uint)tasks[0])                                                               \
-		return;                                                                            \
-	const uint expert = (uint)tasks[TASK_AT(task_) + TASK_EXPERT],                             \
+	const uint task_ = get_group_id(1), tasks_ = (uint)tasks[0],                               \
+		   expert = (uint)tasks[TASK_AT(task_) + TASK_EXPERT],                             \
 		   first = (uint)tasks[TASK_AT(task_) + TASK_FIRST],                               \
-		   n = (uint)tasks[TASK_AT(task_) + TASK_COUNT]
+		   n = (uint)tasks[TASK_AT(task_) + TASK_COUNT];                                   \
+                                                                                                   \
+	if (task_ >= tasks_)                                                                       \
+		return
 
 __kernel WIDE_GROUP void gate_up_wide(__global const elem_t *restrict h, __global const elem_t *restrict experts,
 				      __global const elem_t *restrict shared, __global const int *restrict tasks,
@@ -292,11 +297,17 @@ __kernel WIDE_GROUP void down_wide(__global const elem_t *restrict act, __global
 	const uint mine = MIN_(column0 / 16 + THREAD / 32, N / 16 - 1);
 	__global const elem_t *w =
 		(expert < EXPERTS ? experts + (ulong)expert * LD(HIDDEN) * K : shared) + ((ulong)mine * K + k0) * 16;
+	/* Each lane reads the row of y of one token now, because a warp that stores would wait for it. */
+	const uint out_row = (uint)rows[first + MIN_(THREAD, n - 1)];
 	WIDE_LOCALS;
+	__local uint *out_rows = (__local uint *)stages_ + OUT_TOKENS * OUT_LD;
 
 	if (k0 >= K)
 		return;
 #define A_ACT(t)   (act + (ulong)(first + (t)) * ACT_LD + k0)
-#define OUT_ROW(t) (y + (ulong)rows[first + (t)] * LD(HIDDEN) + column0)
+#define OUT_ROW(t) (y + (ulong)out_rows[t] * LD(HIDDEN) + column0)
+#define OUT_BEGIN()                                                                                \
+	if (THREAD < WIDE_TOKENS)                                                                  \
+	out_rows[THREAD] = out_row
 	WIDE_ROWS(n, MIN_(K - k0, (uint)CHAIN_TERMS), A_ACT, PUT_OR_ADD)
 }

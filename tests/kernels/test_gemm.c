@@ -38,8 +38,13 @@ static const struct product tensor_products[] = {
 	{40, 144, 640, 640, 144},    {160, 144, 2432, 2432, 144}, {9, 48, 272, 272, 48},
 	{40, 144, 400, 400, 144},    {256, 144, 512, 512, 144},	  {258, 144, 512, 512, 144},
 };
-/* On a GPU: rows enough for router.cl's kernel for many rows. */
-static const struct product router_products[] = {{513, 48, 272, 272, 48}, {520, 80, 208, 208, 80}};
+/* On a GPU: rows enough for router.cl's kernels for many rows, and columns with and without a single panel left. */
+static const struct product router_products[] = {
+	{513, 48, 272, 272, 48},
+	{520, 80, 208, 208, 80},
+	{4100, 48, 272, 288, 48},
+	{4225, 80, 144, 144, 96},
+};
 static const struct product small_products[] = {{1, 16, 16, 16, 16}, {3, 80, 16, 16, 80}};
 
 /* generating, parts: of PROJECT_*: the number of rows at the end that generate; work space, or NULL. */
