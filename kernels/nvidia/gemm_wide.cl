@@ -18,6 +18,7 @@
  */
 #include "common.clh"
 #include "copy.clh"
+#include "warp.clh"
 #include "wgmma.clh"
 
 #define CHAIN_TERMS 2048 /* tensor.clh */
@@ -259,27 +260,47 @@ __kernel WIDE_GROUP void gate_up_wide(__global const elem_t *restrict h, __globa
 	__global const elem_t *w =
 		(expert < EXPERTS ? experts + (ulong)expert * 2 * LD(EXPERT_SIZE) * K : shared) + (ulong)mine * K * 16;
 	WIDE_LOCALS;
+	/* all elements of the up panel, and half of those of the gate panel */
 	__local float *up = (__local float *)stages_ + THREAD / 64 * (WIDE_TOKENS * 16) + THREAD % 32;
+	__local float *gate = (__local float *)stages_ + 4 * WIDE_TOKENS * 16 + THREAD / 64 * (WIDE_TOKENS * 8) + THREAD % 32;
 
 	if ((uint)get_group_id(0) * 64 >= N)
 		return;
 #define A_GATHER(t) (h + (ulong)(rows[first + (t)] / (TOPK + 1)) * K)
 /* One warp has a gate panel, the next one the up panel beside it. Lanes of the same number in these two warps have the
- * same tokens and columns. */
+ * same tokens and columns. The first warp stores the first half of the tokens, the second warp the other half. A lane
+ * exchanges tokens with the one that has the next column, so that each stores two columns of every other token. */
 #define PUT_ACT(d, NT)                                                                             \
-	barrier(CLK_LOCAL_MEM_FENCE);                                                              \
-	if (panel & 1)                                                                             \
-		_Pragma("unroll") for (uint i_ = 0; i_ < NT / 2; i_++)                             \
-			up[i_ * 32] = d[i_];                                                       \
-	barrier(CLK_LOCAL_MEM_FENCE);                                                              \
-	if (!(panel & 1) && panel == mine) {                                                       \
-		__global elem_t *to_ = act + (ulong)(first + THREAD % 4 * 2) * ACT_LD + panel / 2 * 16 + THREAD % 32 / 4; \
+	{                                                                                          \
+		const uint second_ = panel & 1, odd_ = THREAD / 4 & 1;                             \
+		__global uint *to_ = (__global uint *)(act + (ulong)(first + second_ * (NT / 2)) * ACT_LD + \
+						       panel / 2 * 16 + THREAD % 32 / 8 * 2);      \
                                                                                                    \
-		_Pragma("unroll") for (uint i_ = 0; i_ < NT / 2; i_++)                             \
+		barrier(CLK_LOCAL_MEM_FENCE);                                                      \
+		if (second_)                                                                       \
+			_Pragma("unroll") for (uint i_ = 0; i_ < NT / 2; i_++)                     \
+				up[i_ * 32] = d[i_];                                               \
+		else                                                                               \
+			_Pragma("unroll") for (uint i_ = 0; i_ < NT / 4; i_++)                     \
+				gate[i_ * 32] = d[NT / 4 + i_];                                    \
+		barrier(CLK_LOCAL_MEM_FENCE);                                                      \
+		_Pragma("unroll") for (uint i_ = 0; i_ < NT / 4; i_ += 2)                          \
 		{                                                                                  \
-			if (TOKEN(i_) < n)                                                         \
-				E_STORE(silu_v(d[i_]) * up[i_ * 32],                               \
-					to_ + (i_ / 4 * 8 + i_ % 2) * ACT_LD + i_ % 4 / 2 * 8);    \
+			float act_[2], next_;                                                      \
+			uint token_ = TOKEN(i_) + odd_, two_;                                      \
+                                                                                                   \
+			_Pragma("unroll") for (uint j_ = 0; j_ < 2; j_++)                          \
+			{                                                                          \
+				float gate_ = gate[(i_ + j_) * 32];                                \
+                                                                                                   \
+				gate_ = second_ ? gate_ : d[i_ + j_];                              \
+				act_[j_] = silu_v(gate_) * up[(second_ * (NT / 4) + i_ + j_) * 32]; \
+			}                                                                          \
+			next_ = other_lane(odd_ ? act_[0] : act_[1], 4);                           \
+			two_ = odd_ ? bf16_round(next_) | (uint)bf16_round(act_[1]) << 16          \
+				    : bf16_round(act_[0]) | (uint)bf16_round(next_) << 16;         \
+			if (second_ * (NT / 2) + token_ < n && panel == mine)                      \
+				to_[(token_ * ACT_LD + i_ % 4 / 2 * 8) / 2] = two_;                \
 			__asm__ volatile("" ::: "memory");                                         \
 		}                                                                                  \
 	}
