@@ -262,7 +262,8 @@ __kernel WIDE_GROUP void gate_up_wide(__global const elem_t *restrict h, __globa
 	WIDE_LOCALS;
 	/* all elements of the up panel, and half of those of the gate panel */
 	__local float *up = (__local float *)stages_ + THREAD / 64 * (WIDE_TOKENS * 16) + THREAD % 32;
-	__local float *gate = (__local float *)stages_ + 4 * WIDE_TOKENS * 16 + THREAD / 64 * (WIDE_TOKENS * 8) + THREAD % 32;
+	__local float *gate =
+		(__local float *)stages_ + 4 * WIDE_TOKENS * 16 + THREAD / 64 * (WIDE_TOKENS * 8) + THREAD % 32;
 
 	if ((uint)get_group_id(0) * 64 >= N)
 		return;
