@@ -1,4 +1,4 @@
-"""`tigon tune` on lexis: the table it writes, cuts that it drops (other bits, a process that dies), and the programs that read the table.
+"""`tigon tune` on a small model: the table it writes, cuts that it drops (other bits, a process that dies), and the programs that read the table.
 
     test_tune.py TIGON MODEL
 """
