@@ -1,0 +1,114 @@
+/* Finds tool calls in the text that a model writes, while it streams.
+ *
+ * Text goes in, in pieces of any size. An ordered list of events comes out:
+ *
+ *     TOOLS_TEXT       text that belongs to no call
+ *     TOOLS_BEGIN      a call begins; the event has its name, which is the name of one of the request's tools
+ *     TOOLS_ARGUMENTS  the next bytes of the call's arguments
+ *     TOOLS_END        the call has ended
+ *
+ * Where the pieces are cut makes no difference: the events are the same, if neighbours of the same kind are joined. The
+ * arguments of a call that is complete are the text of a JSON object. No event ends within a character or within an
+ * escape sequence of JSON, so a client may parse what it has so far.
+ *
+ * Models mark calls in different ways. A *format* knows one of them: it is one file and one row (TOOLS_FORMATS). Text
+ * that could begin a call is held back until it is known whether it does. These rules are the same for all formats:
+ *
+ *  - A call begins when its name is complete, is the name of a tool, and (in JSON) arguments follow. Before that, text
+ *    that turns out to be no call, because it is malformed, names no tool, or ends too early, comes back as TOOLS_TEXT,
+ *    byte for byte.
+ *  - A call that has begun cannot be taken back. If its arguments turn out to be malformed, or the text ends, the call
+ *    ends with the arguments that were read so far, and is *cut* (tools_cut). The malformed byte and all text behind it
+ *    are read as text again.
+ *  - A call has ended when its arguments are complete. A closing tag may be missing; if it follows, it is dropped.
+ *  - Blanks and line ends directly before a call and behind one are dropped, because chat templates add their own.
+ *  - Errors that models often make in JSON are repaired: a control character in a string is escaped, and the backslash
+ *    of an unknown escape is doubled. Half of a surrogate pair becomes \ufffd.
+ *
+ * A text is read once, so the work is linear in its length. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/macros.h"
+
+/* The JSON types that a schema allows for a value: a set of bits. Formats whose arguments have no types of their own
+ * (XML) need it. 0: the schema does not say. */
+enum tools_types {
+	TOOLS_STRING = 1,
+	TOOLS_NUMBER = 2, /* integers, too */
+	TOOLS_BOOLEAN = 4,
+	TOOLS_OBJECT = 8,
+	TOOLS_ARRAY = 16,
+	TOOLS_NULL = 32,
+};
+
+/* A parameter of a tool. */
+struct tool_parameter {
+	const char *name;
+	unsigned types; /* enum tools_types */
+};
+
+/* A tool that the model may call. */
+struct tool {
+	const char *name;
+	const struct tool_parameter *parameters; /* [n_parameters] */
+	size_t n_parameters;
+};
+
+struct tool_list {
+	const struct tool *v; /* [n] */
+	size_t n;
+};
+
+/* The formats, in the order in which tools_detect tries them. Each is a const struct tools_format tools_NAME, and NAME
+ * is its name on the command line. */
+#define TOOLS_FORMATS(F) F(qwen_xml) F(hermes) F(mistral) F(llama_json) F(pythonic)
+
+struct tools_format;
+
+/* Returns the format with this number in TOOLS_FORMATS. */
+const struct tools_format *tools_format_at(size_t i);
+
+/* Returns the format in which a model with this chat template writes calls. NULL: the template has no tools, or a format
+ * that is not known. */
+const struct tools_format *tools_detect(const char *template);
+
+enum tools_event_type { TOOLS_TEXT, TOOLS_BEGIN, TOOLS_ARGUMENTS, TOOLS_END };
+
+struct tools_event {
+	enum tools_event_type type;
+	const char *text; /* [len] text, name or arguments; borrowed until the function returns */
+	size_t len;
+};
+
+typedef void tools_take_event(void *to, const struct tools_event *e);
+
+struct tools;
+
+/* Returns a *new* parser. Format and list are borrowed. one: the text ends with the first call, and all behind it is
+ * dropped. `take` is called with `to` for each event, while tools_push or tools_finish runs. NULL: out of memory. */
+struct tools *tools_new(const struct tools_format *format, const struct tool_list *list, bool one,
+			tools_take_event *take, void *to) MUST_CHECK;
+void tools_free(struct tools *t);
+
+/* Takes a piece of text. When it is a single byte, the text of all its events is contiguous in the text that was
+ * pushed, and ends where the held-back text begins. */
+void tools_push(struct tools *t, const char *text, size_t len);
+
+/* To be called when the text has ended. */
+void tools_finish(struct tools *t);
+
+/* Returns the number of bytes at the end of the pushed text that are held back: they may come back as TOOLS_TEXT. */
+size_t tools_held(const struct tools *t);
+
+/* Returns the number of calls that have begun. */
+uint32_t tools_calls(const struct tools *t);
+
+/* Returns whether a call was cut or has not ended yet. */
+bool tools_cut(const struct tools *t);
+
+/* Returns whether memory ran out; then events are missing. */
+bool tools_failed(const struct tools *t);

@@ -1,0 +1,157 @@
+/* Mistral's models, the older ones in the first form and the newer ones in the second:
+ *
+ *     [TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Paris"}, "id": "abcdefghi"}, {...}]
+ *     [TOOL_CALLS]get_weather[CALL_ID]abcdefghi[ARGS]{"city": "Paris"}[TOOL_CALLS]...
+ *
+ * The model's own ids are dropped; [CALL_ID] may be missing, and so may [ARGS].
+ *
+ * Source: mistral-common, its tokenizers v3 to v13. */
+#include <string.h>
+
+#include "protocol/output/tools_internal.h"
+
+enum {
+	FIRST = TOOLS_INSIDE, /* behind [TOOL_CALLS] */
+	OBJECT,
+	BEHIND_OBJECT,
+	NAME,
+	MARKS, /* behind a name: [CALL_ID], an id and [ARGS] */
+	ARGUMENTS,
+};
+
+enum { MARKS_MAX = 64 }; /* the most bytes between a name and its arguments */
+
+static void enter(struct tools *t, size_t opening)
+{
+	t->state = FIRST;
+	t->object.called = false;
+	buf_reset(&t->name);
+	buf_reset(&t->text);
+}
+
+static bool object_byte(struct tools *t, char c)
+{
+	enum value_status s = tools_object_byte(t, c);
+
+	if (s == VALUE_END)
+		t->state = BEHIND_OBJECT;
+	return s != VALUE_WRONG;
+}
+
+static bool behind_object(struct tools *t, char c)
+{
+	if (value_blank(c))
+		return true;
+	if (c == ',') {
+		tools_object_init(t, false);
+		t->state = OBJECT;
+		buf_putc(&t->held, c);
+	} else if (c == ']') {
+		tools_close(t);
+	}
+	return c == ',' || c == ']';
+}
+
+/* Begins the call that t->name names, with the '{' of its arguments. */
+static bool begin(struct tools *t, char c)
+{
+	const struct tool *tool = tools_find(t, buf_str(&t->name), t->name.len);
+
+	if (!tool)
+		return false;
+	tools_begin(t, tool->name);
+	value_init(&t->value, false);
+	t->state = ARGUMENTS;
+	buf_reset(&t->text);
+	value_byte(&t->value, c, &t->text);
+	tools_arguments(t, buf_str(&t->text), t->text.len);
+	return true;
+}
+
+static bool name_byte(struct tools *t, char c)
+{
+	if (c == '{')
+		return begin(t, c);
+	if (value_blank(c))
+		return false;
+	t->state = c == '[' ? MARKS : NAME;
+	buf_putc(t->state == MARKS ? &t->text : &t->name, c);
+	buf_putc(&t->held, c);
+	return true;
+}
+
+static bool marks_byte(struct tools *t, char c)
+{
+	if (c == '{')
+		return begin(t, c);
+	if (t->text.len == MARKS_MAX)
+		return false;
+	buf_putc(&t->text, c);
+	buf_putc(&t->held, c);
+	return true;
+}
+
+static bool first_byte(struct tools *t, char c)
+{
+	if (value_blank(c)) {
+		buf_putc(&t->held, c);
+		return true;
+	}
+	if (c != '[')
+		return name_byte(t, c);
+	tools_object_init(t, false);
+	t->state = OBJECT;
+	buf_putc(&t->held, c);
+	return true;
+}
+
+static bool argument_byte(struct tools *t, char c)
+{
+	enum value_status s;
+
+	buf_reset(&t->text);
+	s = value_byte(&t->value, c, &t->text);
+	t->failed |= t->text.failed;
+	tools_arguments(t, buf_str(&t->text), t->text.len);
+	if (s != VALUE_END)
+		return s != VALUE_WRONG;
+	tools_end(t);
+	tools_close(t);
+	return true;
+}
+
+static void byte(struct tools *t, char c)
+{
+	bool good = false;
+
+	switch (t->state) {
+	case FIRST: good = first_byte(t, c); break;
+	case OBJECT: good = object_byte(t, c); break;
+	case BEHIND_OBJECT: good = behind_object(t, c); break;
+	case NAME: good = name_byte(t, c); break;
+	case MARKS: good = marks_byte(t, c); break;
+	case ARGUMENTS: good = argument_byte(t, c); break;
+	default:;
+	}
+	if (!good)
+		tools_wrong(t, TOOLS_OUTSIDE, 0, c);
+}
+
+static void cut(struct tools *t)
+{
+	if (t->state == OBJECT) {
+		tools_object_cut(t);
+	} else {
+		buf_reset(&t->text);
+		value_cut(&t->value, &t->text);
+		tools_arguments(t, buf_str(&t->text), t->text.len);
+	}
+}
+
+const struct tools_format tools_mistral = {
+	.openings = {"[TOOL_CALLS]"},
+	.signs = {"[TOOL_CALLS]"},
+	.enter = enter,
+	.byte = byte,
+	.cut = cut,
+};

@@ -1,0 +1,227 @@
+#include <jansson.h>
+#include <string.h>
+
+#include "protocol/output/tools_internal.h"
+
+enum stage { OPEN, KEY, KEY_TEXT, COLON, VALUE_FIRST, VALUE, COMMA };
+
+enum member { OTHER, NAME, ARGUMENTS };
+
+void tools_object_init(struct tools *t, bool opened)
+{
+	struct tools_object *o = &t->object;
+
+	o->stage = opened ? KEY : OPEN;
+	o->any = o->named = o->argued = o->called = o->as_text = false;
+	buf_reset(&o->key);
+	buf_reset(&o->name);
+	buf_reset(&o->arguments);
+}
+
+/* Replaces the JSON of a string by the string's text. False: it is no string, or memory ran out. */
+static bool decode(struct buf *b)
+{
+	json_t *string = json_loadb(buf_str(b), b->len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+	bool good = json_is_string(string);
+
+	buf_reset(b);
+	if (good)
+		buf_append(b, json_string_value(string), json_string_length(string));
+	json_decref(string);
+	return good && !b->failed;
+}
+
+static enum member member_of(const struct tools_object *o)
+{
+	const char *key = buf_str(&o->key);
+
+	if (!strcmp(key, "\"name\"") && !o->named)
+		return NAME;
+	if ((!strcmp(key, "\"arguments\"") || !strcmp(key, "\"parameters\"")) && !o->argued)
+		return ARGUMENTS;
+	return OTHER;
+}
+
+static void begin(struct tools *t)
+{
+	t->object.called = true;
+	tools_begin(t, buf_str(&t->object.name));
+}
+
+static void give_arguments(struct tools *t)
+{
+	struct buf *a = &t->object.arguments;
+
+	tools_arguments(t, buf_str(a), a->len);
+	t->failed |= a->failed;
+	buf_reset(a);
+}
+
+static void end(struct tools *t)
+{
+	if (!t->object.called)
+		begin(t);
+	give_arguments(t);
+	tools_end(t);
+}
+
+/* Replaces arguments that are a string with JSON, or null, by the JSON of an object. False: they are anything else. */
+static bool take_arguments(struct tools_object *o)
+{
+	struct buf object;
+	bool good;
+
+	if (!o->as_text)
+		return true;
+	if (!strcmp(buf_str(&o->arguments), "null")) {
+		buf_reset(&o->arguments);
+		buf_puts(&o->arguments, "{}");
+		return true;
+	}
+	if (!decode(&o->arguments))
+		return false;
+	buf_init(&object, o->arguments.max);
+	good = value_convert(buf_str(&o->arguments), o->arguments.len, false, &object) &&
+	       buf_str(&object)[0] == '{';
+	buf_release(&o->arguments);
+	o->arguments = object;
+	return good;
+}
+
+/* A member's value has ended. */
+static bool end_member(struct tools *t)
+{
+	struct tools_object *o = &t->object;
+
+	o->stage = COMMA;
+	o->any = true;
+	if (o->member == NAME) {
+		if (!decode(&o->name) || !tools_find(t, buf_str(&o->name), o->name.len))
+			return false;
+		o->named = true;
+		if (o->argued)
+			end(t);
+	} else if (o->member == ARGUMENTS) {
+		if (!take_arguments(o))
+			return false;
+		o->argued = true;
+		if (o->named)
+			end(t);
+	}
+	return true;
+}
+
+/* Takes the first byte of a member's value, or a blank before it. */
+static bool begin_member(struct tools *t, char c)
+{
+	struct tools_object *o = &t->object;
+
+	if (value_blank(c))
+		return true;
+	o->stage = VALUE;
+	if (o->member == NAME)
+		return c == '"';
+	if (o->member != ARGUMENTS)
+		return true;
+	o->as_text = c == '"' || c == 'n';
+	if (c == '{' && o->named)
+		begin(t);
+	return c == '{' || o->as_text;
+}
+
+static enum value_status value_of_member(struct tools *t, char c)
+{
+	struct tools_object *o = &t->object;
+	struct buf *out = o->member == NAME	   ? &o->name
+			  : o->member == ARGUMENTS ? &o->arguments
+						   : &o->key;
+	enum value_status s;
+
+	if (o->stage == VALUE_FIRST && !begin_member(t, c))
+		return VALUE_WRONG;
+	if (o->stage == VALUE_FIRST)
+		return VALUE_MORE;
+	s = value_byte(&o->value, c, out);
+	if (t->open)
+		give_arguments(t);
+	if (o->member == OTHER) {
+		t->failed |= o->key.failed;
+		buf_reset(&o->key);
+	}
+	if (s == VALUE_MORE || s == VALUE_WRONG)
+		return s;
+	if (!end_member(t))
+		return VALUE_WRONG;
+	return s == VALUE_END ? VALUE_MORE : VALUE_BEHIND;
+}
+
+static enum value_status end_object(struct tools *t)
+{
+	struct tools_object *o = &t->object;
+
+	if (!o->named)
+		return VALUE_WRONG;
+	if (o->called)
+		return VALUE_END;
+	buf_puts(&o->arguments, "{}");
+	end(t);
+	return VALUE_END;
+}
+
+static enum value_status object_byte(struct tools *t, char c)
+{
+	struct tools_object *o = &t->object;
+	enum value_status s;
+
+	switch (o->stage) {
+	case KEY_TEXT:
+		s = value_byte(&o->value, c, &o->key);
+		if (s != VALUE_END)
+			return s;
+		o->member = member_of(o);
+		buf_reset(&o->key);
+		o->stage = COLON;
+		return VALUE_MORE;
+	case VALUE_FIRST:
+	case VALUE:
+		s = value_of_member(t, c);
+		if (s != VALUE_BEHIND)
+			return s;
+		break;
+	default:;
+	}
+	if (value_blank(c))
+		return VALUE_MORE;
+	if (o->stage == OPEN && c == '{') {
+		o->stage = KEY;
+	} else if (o->stage == KEY && c == '"') {
+		value_init(&o->value, false);
+		value_byte(&o->value, c, &o->key);
+		o->stage = KEY_TEXT;
+	} else if (o->stage == COLON && c == ':') {
+		value_init(&o->value, false);
+		o->stage = VALUE_FIRST;
+	} else if (o->stage == COMMA && c == ',') {
+		o->stage = KEY;
+	} else if (c == '}' && (o->stage == COMMA || (o->stage == KEY && !o->any))) {
+		return end_object(t);
+	} else {
+		return VALUE_WRONG;
+	}
+	return VALUE_MORE;
+}
+
+enum value_status tools_object_byte(struct tools *t, char c)
+{
+	enum value_status s = object_byte(t, c);
+
+	if (s != VALUE_WRONG && !t->object.called)
+		buf_putc(&t->held, c);
+	return s;
+}
+
+void tools_object_cut(struct tools *t)
+{
+	value_cut(&t->object.value, &t->object.arguments);
+	give_arguments(t);
+}

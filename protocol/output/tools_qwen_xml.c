@@ -1,0 +1,280 @@
+/* Qwen3-Coder and Qwen3.5:
+ *
+ *     <tool_call>
+ *     <function=get_weather>
+ *     <parameter=city>
+ *     Paris
+ *     </parameter>
+ *     </function>
+ *     </tool_call>
+ *
+ * The model may leave out <tool_call>, and also a </parameter> before the next tag at the start of a line. One line end is
+ * dropped at either end of a value. A value has no type of its own: it is a string if the tool's schema allows only
+ * strings, or says nothing. Else it is JSON, or Python (the template writes True), if that has a type which the schema
+ * allows, and a string if not. Strings are given out while they come, other values when they are whole.
+ *
+ * Source: the chat templates of Qwen3-Coder and Qwen3.5. */
+#include <string.h>
+
+#include "protocol/output/tools_internal.h"
+
+enum {
+	FUNCTION = TOOLS_INSIDE, /* behind <tool_call> */
+	NAME,			 /* behind <function= */
+	BODY,			 /* before a parameter, or the end */
+	PARAMETER,		 /* behind <parameter= */
+	VALUE_START,
+	VALUE,
+};
+
+/* Names with more bytes are none. */
+enum { NAME_MAX_BYTES = 256 };
+
+static const char function[] = "<function=", parameter[] = "<parameter=",
+		  end_function[] = "</function>";
+
+/* The texts with which a value ends. `next` is the state behind the text; the last two open or close what they name. */
+static const struct {
+	const char *text;
+	unsigned next;
+	bool ends; /* the call ends, too */
+} ends[] = {
+	{"</parameter>", BODY},
+	{"\n</parameter>", BODY},
+	{"\n<parameter=", PARAMETER},
+	{"\n</function>", BODY, true},
+};
+
+static void enter(struct tools *t, size_t opening)
+{
+	t->state = opening == 0 ? FUNCTION : NAME;
+	buf_reset(&t->text);
+	buf_reset(&t->name);
+}
+
+static void put(struct tools *t, const char *json)
+{
+	tools_arguments(t, json, strlen(json));
+}
+
+static void end_call(struct tools *t)
+{
+	put(t, t->n_arguments ? "}" : "{}");
+	tools_end(t);
+	tools_close(t);
+}
+
+/* Behind <tool_call>: blanks and <function= */
+static void function_byte(struct tools *t, char c)
+{
+	if ((t->text.len || !value_blank(c)) && !tools_match(&t->text, function, c)) {
+		tools_wrong(t, TOOLS_OUTSIDE, t->text.len, c);
+		return;
+	}
+	buf_putc(&t->held, c);
+	if (t->text.len == strlen(function))
+		t->state = NAME;
+}
+
+/* Reads a name that ends with '>' into t->name. True: c is in it or ends it. */
+static bool name_byte(struct tools *t, char c)
+{
+	if (c == '<' || c == '\n' || t->name.len == NAME_MAX_BYTES)
+		return false;
+	if (c != '>')
+		buf_putc(&t->name, c);
+	return true;
+}
+
+static void call_name_byte(struct tools *t, char c)
+{
+	bool good = name_byte(t, c);
+
+	if (good && c == '>') {
+		t->tool = tools_find(t, buf_str(&t->name), t->name.len);
+		good = t->tool;
+	}
+	if (!good) {
+		tools_wrong(t, TOOLS_OUTSIDE, 0, c);
+	} else if (c == '>') {
+		tools_begin(t, t->tool->name);
+		t->n_arguments = 0;
+		t->state = BODY;
+		buf_reset(&t->text);
+	} else {
+		buf_putc(&t->held, c);
+	}
+}
+
+/* Between parameters: blanks and the beginning of a tag, which is held. */
+static void body_byte(struct tools *t, char c)
+{
+	struct buf *held = &t->held;
+
+	if (!held->len && value_blank(c))
+		return;
+	/* The two tags differ in their second character. */
+	if (!tools_match(held, parameter, c) && !tools_match(held, end_function, c)) {
+		tools_wrong(t, TOOLS_OUTSIDE, held->len, c);
+	} else if (held->len == strlen(parameter) && held->data[1] == 'p') {
+		t->state = PARAMETER;
+		buf_reset(&t->name);
+	} else if (held->len == strlen(end_function) && held->data[1] == '/') {
+		end_call(t);
+	}
+}
+
+static unsigned types_of(const struct tool *tool, const char *name, size_t len)
+{
+	for (size_t i = 0; i < tool->n_parameters; i++) {
+		const struct tool_parameter *p = &tool->parameters[i];
+
+		if (strlen(p->name) == len && !memcmp(p->name, name, len))
+			return p->types;
+	}
+	return 0;
+}
+
+/* Returns whether the value is a string, whatever its text is. */
+static bool is_string(const struct tools *t)
+{
+	return !(t->types & ~(unsigned)TOOLS_STRING);
+}
+
+static void put_string(struct tools *t, const char *text, size_t len)
+{
+	struct buf *out = tools_arguments_out(t);
+
+	for (size_t i = 0; i < len; i++)
+		value_escape(text[i], out);
+}
+
+static void parameter_byte(struct tools *t, char c)
+{
+	if (!name_byte(t, c)) {
+		tools_wrong(t, TOOLS_OUTSIDE, 0, c);
+		return;
+	}
+	if (c != '>') {
+		buf_putc(&t->held, c);
+		return;
+	}
+	buf_reset(&t->held);
+	t->types = types_of(t->tool, buf_str(&t->name), t->name.len);
+	put(t, t->n_arguments++ ? ", \"" : "{\"");
+	put_string(t, buf_str(&t->name), t->name.len);
+	put(t, is_string(t) ? "\": \"" : "\": ");
+	t->state = VALUE_START;
+	buf_reset(&t->text);
+}
+
+static unsigned type_of(const char *json)
+{
+	switch (*json) {
+	case '"': return TOOLS_STRING;
+	case '{': return TOOLS_OBJECT;
+	case '[': return TOOLS_ARRAY;
+	case 't':
+	case 'f': return TOOLS_BOOLEAN;
+	case 'n': return TOOLS_NULL;
+	default: return TOOLS_NUMBER;
+	}
+}
+
+/* Gives out a value whose text is whole. */
+static void put_value(struct tools *t)
+{
+	struct buf json;
+
+	buf_init(&json, t->text.max);
+	t->failed |= t->text.failed;
+	if (value_convert(buf_str(&t->text), t->text.len, true, &json) &&
+	    t->types & ~(unsigned)TOOLS_STRING & type_of(buf_str(&json))) {
+		tools_arguments(t, buf_str(&json), json.len);
+	} else {
+		put(t, "\"");
+		put_string(t, buf_str(&t->text), t->text.len);
+		put(t, "\"");
+	}
+	t->failed |= json.failed;
+	buf_release(&json);
+}
+
+/* Takes a part of a value's text. */
+static void add_value(struct tools *t, const char *text, size_t len)
+{
+	if (is_string(t))
+		put_string(t, text, len);
+	else
+		buf_append(&t->text, text, len);
+}
+
+/* Returns the number of the text in `ends` that begins with what is held; its length in *ret. ARRAY_SIZE: there is none. */
+static size_t match_end(const struct tools *t)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
+		if (!strncmp(ends[i].text, buf_str(&t->held), t->held.len))
+			return i;
+	return ARRAY_SIZE(ends);
+}
+
+static void value_text_byte(struct tools *t, char c)
+{
+	struct buf *held = &t->held;
+	size_t i;
+
+	if (t->state == VALUE_START) {
+		t->state = VALUE;
+		if (c == '\n')
+			return;
+	}
+	buf_putc(held, c);
+	while (held->len && (i = match_end(t)) == ARRAY_SIZE(ends)) {
+		add_value(t, held->data, 1);
+		buf_consume(held, 1);
+	}
+	if (!held->len || held->len < strlen(ends[i].text))
+		return;
+	buf_reset(held);
+	if (is_string(t))
+		put(t, "\"");
+	else
+		put_value(t);
+	buf_reset(&t->name);
+	t->state = ends[i].next;
+	if (t->state == PARAMETER)
+		buf_puts(held, parameter);
+	if (ends[i].ends)
+		end_call(t);
+}
+
+static void byte(struct tools *t, char c)
+{
+	switch (t->state) {
+	case FUNCTION: function_byte(t, c); break;
+	case NAME: call_name_byte(t, c); break;
+	case BODY: body_byte(t, c); break;
+	case PARAMETER: parameter_byte(t, c); break;
+	default: value_text_byte(t, c);
+	}
+}
+
+/* What a value has so far belongs to it, also what looks like the beginning of a tag. */
+static void cut(struct tools *t)
+{
+	if (t->state != VALUE)
+		return;
+	add_value(t, buf_str(&t->held), t->held.len);
+	if (!is_string(t))
+		tools_arguments(t, buf_str(&t->text), t->text.len);
+	buf_reset(&t->held);
+}
+
+const struct tools_format tools_qwen_xml = {
+	.openings = {"<tool_call>", "<function="},
+	.closing = "</tool_call>",
+	.signs = {"<tool_call>", "<function="},
+	.enter = enter,
+	.byte = byte,
+	.cut = cut,
+};
