@@ -410,8 +410,44 @@ TEST(tools)
 	}
 	takes(true, TOOLS ",'tool_choice':'none'", "tool_choice none");
 	ok(json_is_null(json_object_get(r.context, "tools")), "drops them");
+	ok(!r.tools.n, "for the parser, too");
 	takes(true, "'tools':[],'tool_choice':'auto'", "no tools");
-	ok(json_is_null(json_object_get(r.context, "tools")), "are none");
+	ok(json_is_null(json_object_get(r.context, "tools")) && !r.tools.n, "are none");
+	takes(true, TOOLS ",'parallel_tool_calls':false", "parallel_tool_calls false");
+	ok(r.one_call && r.tools.n == 2 && !strcmp(r.tools.v[1].name, "g"), "is noted");
+	takes(true, TOOLS ",'parallel_tool_calls':null", "parallel_tool_calls null");
+	ok(!r.one_call, "is true");
+	takes(false, "'parallel_tool_calls':false", "completions have no tools");
+}
+
+/* Returns the types that the first tool's schema gives a parameter; 0: it is not listed. */
+static unsigned types(const char *name)
+{
+	for (size_t i = 0; i < r.tools.v[0].n_parameters; i++)
+		if (!strcmp(r.tools.v[0].parameters[i].name, name))
+			return r.tools.v[0].parameters[i].types;
+	return 0;
+}
+
+TEST(schemas)
+{
+	takes(true,
+	      "'tools':[{'function':{'name':'f','parameters':{'type':'object','$defs':{'D':{'type':'array'},'E':"
+	      "{'$ref':'#/$defs/E'}},'definitions':{'G':{'const':true}},'properties':{'a':{'type':'string'},'b':{"
+	      "'type':'integer'},'c':{'type':['string','null']},'d':{'anyOf':[{'$ref':'#/$defs/D'},{'type':'null'}]"
+	      "},'e':{'$ref':'#/$defs/E'},'g':{'$ref':'#/definitions/G'},'h':{'enum':[1,'x',{}]},'i':{},'j':5,'k':{"
+	      "'oneOf':[{'type':'number'},5]},'l':{'type':'boolean'},'m':{'$ref':'#/$defs/none'},'n':{'$ref':'#'}}}}}]",
+	      "schemas");
+	ok(!types("a") && types("b") == TOOLS_NUMBER && types("c") == (TOOLS_STRING | TOOLS_NULL) &&
+		   types("d") == (TOOLS_ARRAY | TOOLS_NULL) && types("g") == TOOLS_BOOLEAN &&
+		   types("h") == (TOOLS_NUMBER | TOOLS_STRING | TOOLS_OBJECT) &&
+		   types("k") == TOOLS_NUMBER && types("l") == TOOLS_BOOLEAN,
+	   "types of parameters");
+	ok(!types("e") && !types("i") && !types("j") && !types("m") && !types("n"),
+	   "schemas that do not say");
+	takes(true, "'tools':[{'function':{'name':'f','parameters':{'properties':[1]}}}]",
+	      "no properties");
+	ok(r.tools.n == 1 && !r.tools.v[0].n_parameters, "no parameters");
 }
 
 struct bad {
@@ -567,6 +603,7 @@ static const struct bad bads[] = {
 	{'c', "'tools':[{'type':'web_search'}]", "tools[0].type", NULL},
 	{'c', "'tools':[{'type':'function'}]", "tools[0].function", NULL},
 	{'c', "'tools':[{'function':{'name':''}}]", "tools[0].function.name", NULL},
+	{'c', "'tools':[{'function':{'name':'a\\u0000b'}}]", "tools[0].function.name", NULL},
 	{'c', "'tools':[{'function':{'name':'f','parameters':'x'}}]",
 	 "tools[0].function.parameters", NULL},
 	{'c', "'tool_choice':'required'", "tool_choice", NULL, PROBLEM_UNSUPPORTED},
@@ -576,9 +613,6 @@ static const struct bad bads[] = {
 	{'c', "'tools':[{'function':{'name':'f'}}],'tool_choice':{'function':{'name':'f'}}",
 	 "tool_choice",
 	 "tool_choice may be \"none\" or \"auto\": this server cannot force a tool call",
-	 PROBLEM_UNSUPPORTED},
-	{'c', "'tools':[{'function':{'name':'f'}}],'parallel_tool_calls':false",
-	 "parallel_tool_calls", "parallel_tool_calls false is not supported by this server",
 	 PROBLEM_UNSUPPORTED},
 	{'c', "'parallel_tool_calls':1", "parallel_tool_calls", NULL},
 	{'c', "'function_call':'auto'", "function_call",

@@ -12,7 +12,6 @@
 #include "protocol/output/tools.h"
 
 static const struct tool_parameter look_up_parameters[] = {
-	{"word", TOOLS_STRING},
 	{"n", TOOLS_NUMBER},
 	{"all", TOOLS_BOOLEAN},
 	{"how", TOOLS_OBJECT | TOOLS_ARRAY},

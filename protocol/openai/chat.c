@@ -1,5 +1,5 @@
-/* Makes the context for the model's template from the messages, tools and template arguments of a chat request.
- * request.h says how messages are normalised. This file also reads logprobs (a bool in chat) and top_logprobs.
+/* Makes the context for the model's template from the messages, tools (tools.c) and template arguments of a chat
+ * request. request.h says how messages are normalised. This file also reads logprobs (a bool in chat) and top_logprobs.
  *
  * Of a message the template sees only role, name, content, reasoning_content, tool_calls and tool_call_id, so that
  * other members of a client's messages do not change the prompt. */
@@ -318,73 +318,6 @@ static int put_messages(const json_t *body, json_t *context, struct err *e)
 	return r;
 }
 
-static int check_tool(const json_t *tool, size_t index, struct err *e)
-{
-	const json_t *function = field_get(tool, "function"), *type, *name = NULL, *parameters;
-	char where[ERR_PARAM_MAX];
-	int r;
-
-	field_path(where, "tools[%zu]", index);
-	if (!json_is_object(tool))
-		return field_wrong(e, where, "", tool, "an object with type and function");
-	field_path(where, "tools[%zu].", index);
-	type = field_get(tool, "type");
-	if (type && (!json_is_string(type) || strcmp(json_string_value(type), "function")))
-		return field_wrong(e, where, "type", type, "\"function\"");
-	if (!json_is_object(function))
-		return field_wrong(e, where, "function", function,
-				   "an object with name and parameters");
-	field_path(where, "tools[%zu].function.", index);
-	r = field_string(function, where, "name", &name, e);
-	if (r < 0)
-		return r;
-	if (!name || !json_string_length(name))
-		return field_wrong(e, where, "name", name, "a string that is not empty");
-	parameters = field_get(function, "parameters");
-	if (parameters && !json_is_object(parameters))
-		return field_wrong(e, where, "parameters", parameters, "an object");
-	return 0;
-}
-
-/* Checks tool_choice. *none: it is "none", which removes the tools. A choice that demands a call is refused, because
- * this server cannot force one. */
-static int check_tool_choice(const json_t *body, bool *none, struct err *e)
-{
-	const json_t *choice = field_get(body, "tool_choice");
-	const char *text = json_string_value(choice);
-
-	*none = text && !strcmp(text, "none");
-	if (!choice || *none || (text && !strcmp(text, "auto")))
-		return 0;
-	if ((text && !strcmp(text, "required")) || json_is_object(choice))
-		return err_param(
-			e, PROBLEM_UNSUPPORTED, "tool_choice",
-			"tool_choice may be \"none\" or \"auto\": this server cannot force a "
-			"tool call");
-	return field_wrong(e, "", "tool_choice", choice, "\"none\" or \"auto\"");
-}
-
-static int put_tools(const json_t *body, json_t *context, struct err *e)
-{
-	json_t *tools = field_get(body, "tools");
-	bool none;
-	int r;
-
-	if (tools && !json_is_array(tools))
-		return field_wrong(e, "", "tools", tools, "an array");
-	for (size_t i = 0; i < json_array_size(tools); i++) {
-		r = check_tool(json_array_get(tools, i), i, e);
-		if (r < 0)
-			return r;
-	}
-	if (!json_array_size(tools))
-		tools = NULL;
-	r = check_tool_choice(body, &none, e);
-	if (r < 0)
-		return r;
-	return set_new(context, "tools", none || !tools ? json_null() : json_incref(tools), e);
-}
-
 static int put_arguments(const json_t *body, json_t *context, struct err *e)
 {
 	static const char *const own[] = {"messages", "tools", "add_generation_prompt"};
@@ -456,7 +389,7 @@ int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e
 	if (r == 0)
 		r = put_messages(body, context, e);
 	if (r == 0)
-		r = put_tools(body, context, e);
+		r = tools_context(body, context, e);
 	/* transformers too defines `documents` in every call, by default as None */
 	if (r == 0 && !json_object_get(context, "documents"))
 		r = set_new(context, "documents", json_null(), e);
@@ -493,7 +426,15 @@ static int chat_logprobs(const json_t *body, struct openai_request *r, struct er
 static int chat_prompt(const json_t *body, const struct openai_limits *limits, struct arena *arena,
 		       struct openai_request *r, struct err *e)
 {
-	return chat_context(body, &r->context, &r->thinking, e);
+	bool parallel = true;
+	int ret = chat_context(body, &r->context, &r->thinking, e);
+
+	if (ret == 0)
+		ret = tools_list(r->context, arena, &r->tools, e);
+	if (ret == 0)
+		ret = field_bool(body, "", "parallel_tool_calls", &parallel, e);
+	r->one_call = !parallel;
+	return ret;
 }
 
 int openai_parse_chat(const char *body, size_t len, const struct pace *pace,

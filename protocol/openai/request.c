@@ -45,8 +45,7 @@ static const char *const refused[] = {
 };
 
 /* Parameters whose default is true; only true is supported. */
-static const char *const always_on[] = {"include_reasoning", "parallel_tool_calls",
-					"skip_special_tokens"};
+static const char *const always_on[] = {"include_reasoning", "skip_special_tokens"};
 
 static bool asks_for_nothing(const json_t *v)
 {

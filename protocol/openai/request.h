@@ -37,6 +37,7 @@
 #include "base/ids.h"
 #include "base/pace.h"
 #include "base/macros.h"
+#include "protocol/output/tools.h"
 #include "scheduler/plan.h"
 
 enum {
@@ -74,6 +75,9 @@ struct openai_request {
 	/* thinking and add_generation_prompt are on. The prompt then counts as ending inside an open <think> block,
 	 * because templates end it so. */
 	bool thinking;
+	/* in the arena: the tools that the model may call; tool_choice "none" removes them */
+	struct tool_list tools;
+	bool one_call; /* parallel_tool_calls is false: the answer ends with its first call */
 	/* completions */
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
 	size_t n_prompts;

@@ -30,6 +30,13 @@ int sampling_parse(const json_t *body, const struct request_kind *kind,
  * *thinking are for the members context and thinking of struct openai_request. */
 int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e) MUST_CHECK;
 
+/* tools.c: checks tools and tool_choice, and sets the context's member "tools"; null: there are none. */
+int tools_context(const json_t *body, json_t *context, struct err *e) MUST_CHECK;
+
+/* tools.c: makes a list, in the arena, of a context's tools and of the types of their parameters. -ENOMEM. */
+int tools_list(const json_t *context, struct arena *arena, struct tool_list *ret,
+	       struct err *e) MUST_CHECK;
+
 /* request.c: reads the model's name into the arena; *ret NULL: absent. */
 int request_model(const json_t *body, struct arena *arena, const char **ret,
 		  struct err *e) MUST_CHECK;

@@ -35,7 +35,7 @@
 #include "base/macros.h"
 
 /* The JSON types that a schema allows for a value: a set of bits. Formats whose arguments have no types of their own
- * (XML) need it. 0: the schema does not say. */
+ * (XML) need it. */
 enum tools_types {
 	TOOLS_STRING = 1,
 	TOOLS_NUMBER = 2, /* integers, too */
@@ -45,16 +45,17 @@ enum tools_types {
 	TOOLS_NULL = 32,
 };
 
-/* A parameter of a tool. */
+/* A parameter of a tool whose values may be other than strings. */
 struct tool_parameter {
 	const char *name;
-	unsigned types; /* enum tools_types */
+	unsigned types; /* enum tools_types, not 0 */
 };
 
 /* A tool that the model may call. */
 struct tool {
 	const char *name;
-	const struct tool_parameter *parameters; /* [n_parameters] */
+	/* [n_parameters] those whose values may be other than strings; values of all others are strings */
+	const struct tool_parameter *parameters;
 	size_t n_parameters;
 };
 

@@ -10,7 +10,7 @@
  *
  * The model may leave out <tool_call>, and also a </parameter> before the next tag at the start of a line. One line end is
  * dropped at either end of a value. A value has no type of its own: it is a string if the tool's schema allows only
- * strings, or says nothing. Else it is JSON, or Python (the template writes True), if that has a type which the schema
+ * strings, or does not say. Else it is JSON, or Python (the template writes True), if that has a type which the schema
  * allows, and a string if not. Strings are given out while they come, other values when they are whole.
  *
  * Source: the chat templates of Qwen3-Coder and Qwen3.5. */
