@@ -5,6 +5,7 @@
 
 #include "daemon/engine_options.h"
 #include "daemon/transfer/endpoint.h"
+#include "protocol/output/tools.h"
 #include "protocol/transfer/message.h"
 #include "scheduler/plan.h"
 
@@ -12,6 +13,10 @@ static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
 
 static const char *const roles[] = {
 	[ROLE_UNIFIED] = "unified", [ROLE_PREFILL] = "prefill", [ROLE_DECODE] = "decode", NULL};
+
+#define NAME(name) #name,
+static const char *const tool_calls[] = {
+	[TOOL_CALLS_AUTO] = "auto", [TOOL_CALLS_NONE] = "none", TOOLS_FORMATS(NAME) NULL};
 
 static int take_peer(const struct option_def *d, const char *value, void *member, struct err *e)
 {
@@ -58,6 +63,8 @@ static const struct option_def table[] = {
 	{"served-model-name", "NAME", OPTION_OWN, AT(served_model_name),
 	 .initial_text = "the base name of --model",
 	 .text = "a name that clients use; may be repeated; '*' takes any name", .take = take_name},
+	{"tool-call-parser", "FORMAT", OPTION_CHOICE, AT(tool_call_parser), .choices = tool_calls,
+	 .text = "how the model writes tool calls; auto: as its chat template shows"},
 	{"host", "ADDRESS", OPTION_TEXT, AT(host), .initial_text = "127.0.0.1",
 	 .text = "address or name to listen on"},
 	{"port", "N", OPTION_NUMBER, AT(port), .max = 65535, .initial = 8080,

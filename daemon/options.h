@@ -7,6 +7,9 @@
 
 enum worker_role { ROLE_UNIFIED, ROLE_PREFILL, ROLE_DECODE };
 
+/* The values of --tool-call-parser: behind these the formats of TOOLS_FORMATS, in their order. */
+enum { TOOL_CALLS_AUTO, TOOL_CALLS_NONE, TOOL_CALLS_FORMATS };
+
 enum { PREFILL_PEERS_MAX = 64, SERVED_NAMES_MAX = 64 };
 
 /* Addresses of --prefill, which may be repeated. */
@@ -27,6 +30,7 @@ struct options {
 	bool version, list_devices;
 	const char *model, *tokenizer;
 	struct option_names served_model_name;
+	unsigned tool_call_parser; /* see TOOL_CALLS_AUTO */
 	const char *host, *allowed_host, *trusted_proxy, *api_key_file, *admin_host,
 		*admin_key_file;
 	uint64_t port, admin_port;

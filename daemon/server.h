@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "protocol/openai/request.h"
 #include "protocol/jinja/jinja.h"
+#include "protocol/output/tools.h"
 #include "protocol/tokenizer/tokenizer.h"
 
 struct call;
@@ -62,6 +63,8 @@ struct server {
 	/* the text thread that loads the tokenizer; owned */
 	struct tokenizer *tokenizer;
 	struct template *template; /* NULL: the model has no chat template */
+	/* the format of the model's tool calls; NULL: none is known, or --tool-call-parser none */
+	const struct tools_format *tools;
 	/* special token that the template writes behind a message; -1: none is known (daemon/request/turns.h) */
 	int32_t turn_token;
 

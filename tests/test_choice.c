@@ -14,6 +14,7 @@ static const int32_t start_token = 1, end_token = 2, think_end = 4;
 /* The results of a choice, added up over its pieces. */
 struct sum {
 	struct buf content, reasoning, tokens;
+	struct openai_calls calls;
 	struct ids ids;
 	size_t n_reported, n_reasoning;
 	bool covered; /* the reported tokens never had more bytes than the content and 3 for each of them */
@@ -25,6 +26,7 @@ static void sum_init(struct sum *s)
 	buf_init(&s->content, 1 << 20);
 	buf_init(&s->reasoning, 1 << 20);
 	buf_init(&s->tokens, 1 << 20);
+	openai_calls_init(&s->calls, 1 << 20);
 }
 
 static void sum_release(struct sum *s)
@@ -32,13 +34,24 @@ static void sum_release(struct sum *s)
 	buf_release(&s->content);
 	buf_release(&s->reasoning);
 	buf_release(&s->tokens);
+	openai_calls_release(&s->calls);
 	ids_release(&s->ids);
 }
 
 static void sum_add(struct sum *s, struct choice *c)
 {
+	const char *text = buf_str(&c->calls.text);
 	struct openai_token token;
 
+	for (size_t i = 0; i < c->calls.n; text += c->calls.v[i++].len) {
+		const struct openai_call_piece *p = &c->calls.v[i];
+
+		if (p->begins)
+			openai_calls_begin(&s->calls, text, p->len);
+		else
+			openai_calls_add(&s->calls, text, p->len);
+		check(p->len && p->call == s->calls.n_begun - 1);
+	}
 	buf_append(&s->content, buf_str(&c->content), c->content.len);
 	buf_append(&s->reasoning, buf_str(&c->reasoning), c->reasoning.len);
 	for (size_t at = 0; openai_tokens_next(&c->ready, &at, &token); s->n_reported++) {
@@ -68,7 +81,7 @@ static size_t run(const struct choice_config *config, const int32_t *ids, size_t
 
 		*ret_last = choice_push(&c, &draw, i + 1 == n ? finish : FINISH_NONE);
 		check(*ret_last >= 0);
-		if (stream && (c.content.len || c.ready.n)) {
+		if (stream && (c.content.len || c.calls.n || c.ready.n)) {
 			sum_add(ret, &c);
 			choice_clear(&c);
 		}
@@ -251,6 +264,227 @@ TEST(every_token)
 		choice_release(&c);
 	}
 	ids_release(&ids);
+}
+
+/* Returns the calls of a sum as one text: name(arguments)name(arguments). */
+static const char *calls_of(const struct sum *s)
+{
+	static char out[1 << 12];
+	const char *text = buf_str(&s->calls.text);
+	size_t at = 0;
+
+	out[0] = 0;
+	for (size_t i = 0; i < s->calls.n; text += s->calls.v[i++].len) {
+		bool begins = s->calls.v[i].begins,
+		     last = i + 1 == s->calls.n || s->calls.v[i + 1].begins;
+
+		at += (size_t)snprintf(out + at, sizeof(out) - at, "%.*s%s", (int)s->calls.v[i].len,
+				       text, begins ? "(" : "");
+		at += (size_t)snprintf(out + at, sizeof(out) - at, "%s", last ? ")" : "");
+	}
+	return out;
+}
+
+static const struct tool tools[] = {{"f", NULL, 0}, {"look_up", NULL, 0}};
+
+/* An answer, and what becomes of it. */
+static void answer(struct choice_config *config, const char *text, enum finish_reason end,
+		   const char *content, const char *reasoning, const char *calls,
+		   const char *finish)
+{
+	struct ids ids = {0};
+
+	encode(text, &ids);
+	if (end == FINISH_STOP)
+		check(ids_push(&ids, end_token) == 0);
+	config->reasoning = true;
+	config->format = tools_format_at(1);
+	config->tools = (struct tool_list){tools, ARRAY_SIZE(tools)};
+	for (int way = 0; way < 4; way++) {
+		const char *why;
+		struct sum s;
+		int last;
+
+		config->logprobs = way & 2;
+		run(config, ids.v, ids.len, end, way & 1, &s, &why, &last);
+		check(!strcmp(buf_str(&s.content), content));
+		check(!strcmp(buf_str(&s.reasoning), reasoning));
+		check(!strcmp(calls_of(&s), calls));
+		check(!strcmp(why ? why : "none", finish));
+		check(!config->logprobs || !strcmp(buf_str(&s.tokens), content));
+		if (tap_quiet)
+			printf("# content [%s] reasoning [%s] calls [%s] finish %s\n",
+			       buf_str(&s.content), buf_str(&s.reasoning), calls_of(&s), why);
+		sum_release(&s);
+	}
+	ids_release(&ids);
+	ok_all("%.60s", strchr(text, '\n') ? calls : text);
+}
+
+#define CALL(arguments) "<tool_call>\n{\"name\": \"f\", \"arguments\": " arguments "}\n</tool_call>"
+
+TEST(calls)
+{
+	const char *strings[] = {"STOP", "</tool_call>"};
+	struct stops *stops = stops_new(strings, 2);
+	struct choice_config config = {.tokenizer = tokenizer};
+
+	answer(&config, CALL("{\"a\": 1}"), FINISH_STOP, "", "", "f({\"a\": 1})", "tool_calls");
+	answer(&config, "I look.\n" CALL("{}") "\n" CALL("{}"), FINISH_STOP, "I look.", "",
+	       "f({})f({})", "tool_calls");
+	answer(&config, "no call", FINISH_STOP, "no call", "", "", "stop");
+	answer(&config, CALL("{}") " and on", FINISH_LENGTH, " and on", "", "f({})", "length");
+	answer(&config, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"b", FINISH_LENGTH,
+	       "", "", "f({\"a\": \"b)", "length");
+	answer(&config, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"b", FINISH_STOP,
+	       "", "", "f({\"a\": \"b)", "stop");
+	answer(&config, "a <tool_call>\n{\"name\": \"g\"} b", FINISH_STOP,
+	       "a <tool_call>\n{\"name\": \"g\"} b", "", "", "stop");
+	/* In reasoning, right behind it, and tags in arguments. */
+	config.thinking = true;
+	answer(&config, "I need it.\n" CALL("{}"), FINISH_STOP, "", "I need it.", "f({})",
+	       "tool_calls");
+	answer(&config, "Hm." CALL("{}") "More.</think>\n\nSo.", FINISH_STOP, "So.", "Hm.More.",
+	       "f({})", "tool_calls");
+	answer(&config, "Hm.\n</think>\n\n" CALL("{}"), FINISH_STOP, "", "Hm.\n", "f({})",
+	       "tool_calls");
+	answer(&config, "a <tool_call> tag\n</think>\n\nb", FINISH_STOP, "b", "a <tool_call> tag\n",
+	       "", "stop");
+	answer(&config, "Hm</think>" CALL("{\"t\": \"</think> <think>\"}") "x", FINISH_STOP, "x",
+	       "Hm", "f({\"t\": \"</think> <think>\"})", "tool_calls");
+	answer(&config, "Hm</thi" CALL("{}") "nk>", FINISH_STOP, "", "Hm</think>", "f({})",
+	       "tool_calls");
+	config.thinking = false;
+	/* Stop strings count in calls. */
+	config.stops = stops;
+	answer(&config, CALL("{\"a\": \"xSTOPy\"}"), FINISH_STOP, "", "", "f({\"a\": \"x)", "stop");
+	answer(&config, CALL("{}") CALL("{}"), FINISH_STOP, "", "", "f({})", "tool_calls");
+	config.stops = NULL;
+	/* The answer ends with its first call. */
+	config.one_call = true;
+	answer(&config, "So: " CALL("{\"a\": 1}") CALL("{}"), FINISH_LENGTH, "So: ", "",
+	       "f({\"a\": 1})", "tool_calls");
+	answer(&config, "no call", FINISH_LENGTH, "no call", "", "", "length");
+	stops_free(stops);
+}
+
+/* The engine thread is told that a choice has ended with its call, and nothing behind it counts. */
+TEST(one_call)
+{
+	struct choice_config config = {.tokenizer = tokenizer,
+				       .reasoning = true,
+				       .format = tools_format_at(1),
+				       .tools = {tools, ARRAY_SIZE(tools)},
+				       .one_call = true};
+	struct ids ids = {0};
+	const char *finish;
+	struct sum s;
+	size_t n;
+	int last;
+
+	encode(CALL("{}") CALL("{}"), &ids);
+	n = run(&config, ids.v, ids.len, FINISH_LENGTH, true, &s, &finish, &last);
+	is_int(last, 1, "the engine has to be told");
+	ok(n < ids.len / 2 + 1, "and %zu of %zu tokens were taken", n, ids.len);
+	sum_release(&s);
+	ids_release(&ids);
+}
+
+/* Writes the ids of a random answer with calls. The pieces are encoded one by one, so that tokens end anywhere. */
+static size_t random_ids(int32_t *out, size_t max)
+{
+	static const char *const pieces[] = {"<tool_call>",
+					     "</tool_call>",
+					     "\n",
+					     " ",
+					     "{\"name\": \"f\", \"arguments\": {",
+					     "{\"name\": \"",
+					     "look_up",
+					     "\"a\": \"",
+					     "caf\u00e9",
+					     "\\",
+					     "\\n",
+					     "\\ud83d\\ude00",
+					     "\"",
+					     "}",
+					     "}}",
+					     ", ",
+					     "<think>",
+					     "</think>",
+					     "Some text.",
+					     CALL("{}"),
+					     CALL("{}"),
+					     CALL("{}"),
+					     CALL("{}"),
+					     CALL("{}"),
+					     CALL("{}"),
+					     CALL("{\"a\": [1, null]}"),
+					     "\xf0\x9f\x99\x82",
+					     "<",
+					     "</to"};
+	size_t n = 0;
+
+	for (size_t k = random_below(16); k > 0; k--) {
+		struct ids ids = {0};
+
+		encode(pieces[random_below(ARRAY_SIZE(pieces))], &ids);
+		for (size_t i = 0; i < ids.len && n < max; i++)
+			out[n++] = ids.v[i];
+		ids_release(&ids);
+	}
+	return n ? 1 + random_below(n) : 0;
+}
+
+/* The deltas of random answers with calls, cut at random tokens, add up to the whole answer. */
+TEST(random_calls)
+{
+	static const char *const words[] = {"\"", "}", "</tool_call>", "caf", "\n"};
+	size_t n_calls = 0, n_finished = 0;
+
+	for (int turn = 0; turn < 10000; turn++) {
+		struct choice_config config = {.tokenizer = tokenizer,
+					       .reasoning = true,
+					       .thinking = random_below(2),
+					       .logprobs = random_below(2),
+					       .format = tools_format_at(1),
+					       .tools = {tools, ARRAY_SIZE(tools)},
+					       .one_call = !random_below(4)};
+		const char *string = words[random_below(ARRAY_SIZE(words))], *finish[2];
+		struct stops *stops = random_below(4) ? NULL : stops_new(&string, 1);
+		enum finish_reason end = random_below(2) ? FINISH_STOP : FINISH_LENGTH;
+		char calls[1 << 12];
+		struct sum s[2];
+		size_t n, taken[2];
+		int32_t ids[400];
+		int last[2];
+
+		config.stops = stops;
+		n = random_ids(ids, ARRAY_SIZE(ids) - 1);
+		ids[n++] = end == FINISH_STOP ? end_token : 300;
+		for (int stream = 0; stream < 2; stream++)
+			taken[stream] = run(&config, ids, n, end, stream, &s[stream],
+					    &finish[stream], &last[stream]);
+		check(taken[0] == taken[1] && last[0] == last[1] && !strcmp(finish[0], finish[1]));
+		check(!strcmp(buf_str(&s[0].content), buf_str(&s[1].content)));
+		check(!strcmp(buf_str(&s[0].reasoning), buf_str(&s[1].reasoning)));
+		check(!strcmp(buf_str(&s[0].tokens), buf_str(&s[1].tokens)));
+		check(s[0].n_reported == s[1].n_reported && s[1].covered);
+		snprintf(calls, sizeof(calls), "%s", calls_of(&s[0]));
+		check(!strcmp(calls, calls_of(&s[1])));
+		/* Where no token is partly in a call, and no bytes had to be replaced, the tokens are the content. */
+		if (config.logprobs && !s[0].calls.n_begun &&
+		    !strstr(buf_str(&s[0].content), "\xef\xbf\xbd"))
+			check(!strcmp(buf_str(&s[0].tokens), buf_str(&s[0].content)));
+		check(!config.one_call || s[0].calls.n_begun <= 1);
+		n_calls += s[0].calls.n_begun;
+		n_finished += !strcmp(finish[0], "tool_calls");
+		sum_release(&s[0]);
+		sum_release(&s[1]);
+		stops_free(stops);
+	}
+	ok_all("10000 random answers with calls: a stream adds up to the whole");
+	ok(n_calls > 5000 && n_finished > 2000, "%zu calls, %zu answers that end with them",
+	   n_calls, n_finished);
 }
 
 /* Any tokens, any stops: the pieces of a stream add up to the whole answer, and the reported tokens to the content. */

@@ -2,7 +2,7 @@
  * and then into single bytes; then random texts, cut at random. */
 #include "protocol/output/tools.h"
 
-#include "protocol/output/value.h"
+#include "protocol/output/literal.h"
 #include "tests/random.h"
 #include "tests/tap.h"
 #include "tests/tools_check.h"
@@ -61,7 +61,7 @@ TEST(hermes)
 	example(h, "\n plain <b>text</b> { \"name\" } \n", "\n plain <b>text</b> { \"name\" } \n");
 	example(h, CALL("{\"name\": \"look_up\", \"arguments\": {\"word\": \"bow\"}}"),
 		"«look_up|{\"word\": \"bow\"}»");
-	example(h, "Let me see.\n" CALL(F) "\n", "Let me see.«f|{}»");
+	example(h, "Let me see. \r\n\n" CALL(F) "\n", "Let me see. «f|{}»");
 	example(h, CALL(F) "\n" CALL(F) CALL(F), "«f|{}»«f|{}»«f|{}»");
 	example(h, CALL(F) "\n\nDone.\n", "«f|{}»Done.\n");
 	example(h, "<tool_call>" F "</tool_call>", "«f|{}»");
@@ -161,8 +161,8 @@ TEST(repairs)
 
 TEST(one)
 {
-	example_of(HERMES, true, "So: " CALL(F) " and " CALL(F), "So:«f|{}»");
-	example_of(HERMES, true, "<tool_call>nothing " CALL(F) "x", "<tool_call>nothing«f|{}»");
+	example_of(HERMES, true, "So: " CALL(F) " and " CALL(F), "So: «f|{}»");
+	example_of(HERMES, true, "<tool_call>nothing\n" CALL(F) "x", "<tool_call>nothing«f|{}»");
 	example_of(QWEN_XML, true, "<function=f>\n</function>\n<function=f>", "«f|{}»");
 	example_of(PYTHONIC, true, "[f(), f()]", "«f|{}»");
 }
@@ -208,7 +208,7 @@ TEST(qwen_xml)
 	example(x, "<function=f><parameter=a", "«f|~»");
 	example(x, "<function=f>\n<parameter=a>\nb\n</para", "«f|{\"a\": \"b\\n</para~»");
 	example(x, "<function=look_up>\n<parameter=n>\n12\n", "«look_up|{\"n\": 12\n~»");
-	example(x, "<function=f>\n" P("a", "b") "oh <function=f></function>",
+	example(x, "<function=f>\n" P("a", "b") "oh\n<function=f></function>",
 		"«f|{\"a\": \"b\"~»oh«f|{}~»");
 	example(x, "<function=f>\n<parameter=a\nb>", "«f|~»<parameter=a\nb>");
 	example(x, "<function=f>\n<tool_call>\n<function=f></function>", "«f|~»«f|{}~»");
@@ -228,7 +228,7 @@ TEST(llama_json)
 		"Like {\"name\": \"f\", \"parameters\": {}}");
 	example(l, "{}", "{}");
 	example(l, "{\"name\": \"f\", \"parameters\": {\"a\": 1", "«f|{\"a\": 1~»");
-	example(l, "{\"name\": \"f\"} Done; {\"name\": \"f\"}", "«f|{}»Done; {\"name\": \"f\"}");
+	example(l, "{\"name\": \"f\"}\nDone; {\"name\": \"f\"}", "«f|{}»Done; {\"name\": \"f\"}");
 }
 
 TEST(pythonic)
@@ -237,7 +237,7 @@ TEST(pythonic)
 
 	example(p, "[f()]", "«f|{}»");
 	example(p,
-		" [look_up(word='it\\'s \"x\"', n = -2, all=True,), f(a=[1,{'b': None,},],c=\"'\")] \n",
+		"\n[look_up(word='it\\'s \"x\"', n = -2, all=True,), f(a=[1,{'b': None,},],c=\"'\")] \n",
 		"«look_up|{\"word\": \"it's \\\"x\\\"\", \"n\": -2, \"all\": true}»"
 		"«f|{\"a\": [1, {\"b\": null}], \"c\": \"'\"}»");
 	example(p, "[1, 2]", "[1, 2]");
@@ -245,7 +245,7 @@ TEST(pythonic)
 	example(p, "[g()]", "[g()]");
 	example(p, "see [f()]", "see [f()]");
 	example(p, "[f(), g()]", "«f|{}», g()]");
-	example(p, "[f() and", "«f|{}»and");
+	example(p, "[f() and", "«f|{}» and");
 	example(p, "[f(a=", "«f|{\"a\": ~»");
 	example(p, "[f(a='x\\", "«f|{\"a\": \"x\\~»");
 	example(p, "[f(a)]", "«f|~»a)]");
@@ -262,7 +262,7 @@ TEST(mistral)
 		", {\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"abcdefghi\"}]",
 		"«f|{}»«f|{\"a\": 1}»");
 	example(m,
-		"Well. [TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]look_up[CALL_ID]abcdefghi[ARGS]{}",
+		"Well.\n[TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]look_up[CALL_ID]abcdefghi[ARGS]{}",
 		"Well.«f|{\"a\": 1}»«look_up|{}»");
 	example(m, "[TOOL_CALLS] f{}", "«f|{}»");
 	example(m, "[TOOL_CALLS]g[ARGS]{}", "[TOOL_CALLS]g[ARGS]{}");
@@ -301,7 +301,7 @@ static void converts(bool python, const char *text, const char *want)
 	struct buf out;
 
 	buf_init(&out, 1 << 16);
-	check(value_convert(text, strlen(text), python, &out) == (want != NULL));
+	check(literal_convert(text, strlen(text), python, &out) == (want != NULL));
 	check(!strcmp(buf_str(&out), want ? want : ""));
 	buf_release(&out);
 	ok_all("%s %.50s", python ? "Python" : "JSON", text);
@@ -317,7 +317,7 @@ TEST(values)
 					    "True",  "'a'",	  "[1,]", "{\"a\":1,}", "{a:1}",
 					    "[1 2]", "{\"a\" 1}", "[}",	  "1 2",	"\"a",
 					    "{1:2}", "]",	  "NaN"};
-	char deep[2 * VALUE_DEPTH_MAX + 8] = "";
+	char deep[2 * LITERAL_DEPTH_MAX + 8] = "";
 
 	for (size_t i = 0; i < ARRAY_SIZE(right); i++)
 		converts(false, right[i], right[i]);
@@ -328,10 +328,10 @@ TEST(values)
 	converts(true, "[,]", NULL);
 	converts(true, "{'a'}", NULL);
 	converts(true, "(1,)", NULL);
-	memset(deep, '[', VALUE_DEPTH_MAX);
-	memset(deep + VALUE_DEPTH_MAX, ']', VALUE_DEPTH_MAX);
+	memset(deep, '[', LITERAL_DEPTH_MAX);
+	memset(deep + LITERAL_DEPTH_MAX, ']', LITERAL_DEPTH_MAX);
 	converts(false, deep, deep);
-	memset(deep, '[', VALUE_DEPTH_MAX + 1);
+	memset(deep, '[', LITERAL_DEPTH_MAX + 1);
 	converts(false, deep, NULL);
 }
 

@@ -145,6 +145,7 @@ struct answer *answer_new(struct call *c)
 		.created = c->created,
 		.shape = c->endpoint->shape,
 		.logprobs = s->want_logprobs,
+		.brief_call_ids = c->server->tools && tools_brief_ids(c->server->tools),
 		.n_logprobs = s->n_logprobs,
 		.prompt_logprobs = c->text.ask.prompt_logprobs,
 		.n_prompt_logprobs = c->text.ask.n_prompt_logprobs,
@@ -158,6 +159,9 @@ struct answer *answer_new(struct call *c)
 		.stops = a->stops,
 		.reasoning = c->endpoint->reasoning,
 		.thinking = c->text.ask.thinking,
+		.format = c->text.ask.tools.n ? c->server->tools : NULL,
+		.tools = c->text.ask.tools,
+		.one_call = c->text.ask.one_call,
 		.logprobs = s->want_logprobs,
 		.token_ids = c->text.ask.return_token_ids,
 		.every_token = c->text.ask.echo,
@@ -213,6 +217,7 @@ static struct openai_delta delta_of(const struct answer *a, uint32_t index)
 		.content_len = ch->content.len,
 		.reasoning = buf_str(&ch->reasoning),
 		.reasoning_len = ch->reasoning.len,
+		.calls = &ch->calls,
 		.tokens = &ch->ready,
 		.token_ids = ch->token_ids.v,
 		.n_token_ids = ch->token_ids.len,
@@ -240,14 +245,14 @@ static struct openai_usage usage(const struct answer *a)
 	return u;
 }
 
-/* Returns whether a choice of a stream has text, log-probabilities or a finish reason to write. Token ids alone are not
+/* Returns whether a choice of a stream has text, calls, log-probabilities or a finish reason to write. Token ids alone are not
  * written, but wait for one of these. */
 static bool has_news(const struct answer *a, uint32_t index)
 {
 	const struct openai_delta d = delta_of(a, index);
 
-	return d.echo_len || d.content_len || d.reasoning_len || d.echoed || d.tokens->n ||
-	       d.finish_reason;
+	return d.echo_len || d.content_len || d.reasoning_len || d.calls->n || d.echoed ||
+	       d.tokens->n || d.finish_reason;
 }
 
 static void begin_chunks(struct answer *a, uint32_t index, bool news)
@@ -264,13 +269,14 @@ static void begin_chunks(struct answer *a, uint32_t index, bool news)
 }
 
 /* For each of the choices next .. end - 1: writes its first chunks, unless they were written before, and the chunks
- * of its news (has_news). False: `out` is full before all are written. */
+ * of its news (has_news). Where calls are looked for, the first chunks wait for news, because the first of them has a call
+ * that nothing comes before. False: `out` is full before all are written. */
 static bool write_news(struct answer *a, struct buf *out)
 {
 	for (; a->next < a->end; a->next++) {
 		bool *begun = &a->streams[a->next].begun, news = has_news(a, a->next);
 
-		if (*begun && !news)
+		if (!news && (*begun || a->config.format))
 			continue;
 		if (!a->writing)
 			begin_chunks(a, a->next, news);

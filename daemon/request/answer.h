@@ -1,12 +1,13 @@
-/* From a call's tokens to its answer: text, stop strings, reasoning, log-probabilities, and the JSON of a whole body
+/* From a call's tokens to its answer: text, stop strings, tool calls, reasoning, log-probabilities, and the JSON of a whole body
  * or a stream. The http thread does this work in small steps (answer_feed, answer_write), so that an answer of
  * hundreds of megabytes does not keep it from other connections.
  *
- *     record ──> detokenizer ──> reasoning | content ──> delta ──> SSE chunk, or kept for the body
+ *     record ──> detokenizer ──> tool calls | reasoning | content ──> delta ──> SSE chunk, or kept for the body
  *
- * A choice ends where the engine thread ends it (end token, number of tokens), or here, at a stop string. At a stop
- * string the engine thread is told, and tokens that it drew meanwhile are dropped. The usage does not count the dropped
- * tokens: the last token that counts is the one that completed the stop string. */
+ * A choice ends where the engine thread ends it (end token, number of tokens), or here, at a stop string or behind the
+ * first tool call if the request wants only one. Then the engine thread is told, and tokens that it drew meanwhile are
+ * dropped. The usage does not count the dropped tokens: the last token that counts is the one that completed the stop
+ * string or the call. */
 #pragma once
 
 #include "base/buf.h"

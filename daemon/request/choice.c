@@ -6,8 +6,10 @@
 
 #include "base/array.h"
 
-/* The most bytes of each text of a choice: content, reasoning and piece. */
+/* The most bytes of each text of a choice: content, reasoning, calls and piece. */
 enum { TEXT_MAX = 256 << 20 };
+
+static void take_event(void *to, const struct tools_event *e);
 
 int choice_init(struct choice *c, const struct choice_config *config)
 {
@@ -16,14 +18,20 @@ int choice_init(struct choice *c, const struct choice_config *config)
 	buf_init(&c->piece, TEXT_MAX);
 	buf_init(&c->content, TEXT_MAX);
 	buf_init(&c->reasoning, TEXT_MAX);
+	openai_calls_init(&c->calls, TEXT_MAX);
 	openai_tokens_init(&c->ready);
 	c->detokenizer = detokenizer_new(config->tokenizer, config->stops);
-	return c->detokenizer ? 0 : -ENOMEM;
+	if (config->format)
+		c->tools =
+			tools_new(config->format, &config->tools, config->one_call, take_event, c);
+	return c->detokenizer && (c->tools || !config->format) ? 0 : -ENOMEM;
 }
 
 void choice_release(struct choice *c)
 {
 	detokenizer_free(c->detokenizer);
+	tools_free(c->tools);
+	openai_calls_release(&c->calls);
 	buf_release(&c->piece);
 	buf_release(&c->content);
 	buf_release(&c->reasoning);
@@ -88,13 +96,72 @@ static void mark_content(struct choice *c, size_t begin, size_t end)
 
 		if (p->end <= begin)
 			return;
-		if (from < to)
+		if (from < to) {
 			p->content += to - from;
+			p->content_end = to;
+		}
 	}
 }
 
-/* Moves c->piece, the detokenizer's new text, on to the splitter, or to the content if reasoning is not split off. The
- * piece is the raw bytes from begin up to released, unless U+FFFD replaced invalid ones. */
+/* Passes text that is in no call on to the splitter. Unless U+FFFD replaced invalid ones, the text is the raw bytes
+ * before `end`. */
+static void pass_text(struct choice *c, const char *text, size_t len, size_t end)
+{
+	if (!c->config->logprobs) {
+		reasoning_push(&c->splitter, text, len, &c->reasoning, &c->content);
+		return;
+	}
+	for (size_t i = 0; i < len; i++) {
+		size_t before = c->content.len, at = end - MIN(len - 1 - i, end), n;
+
+		reasoning_push(&c->splitter, text + i, 1, &c->reasoning, &c->content);
+		c->passed = at;
+		at -= MIN((size_t)c->splitter.n_held, at);
+		n = c->content.len - before;
+		mark_content(c, at - MIN(n, at), at);
+	}
+}
+
+/* Makes reasoning or content of the bytes that the splitter holds back. */
+static void flush_splitter(struct choice *c)
+{
+	size_t before = c->content.len, n;
+
+	reasoning_finish(&c->splitter, &c->reasoning, &c->content);
+	n = c->content.len - before;
+	if (c->config->logprobs)
+		mark_content(c, c->passed - MIN(n, c->passed), c->passed);
+}
+
+static void take_event(void *to, const struct tools_event *e)
+{
+	struct choice *c = to;
+
+	switch (e->type) {
+	case TOOLS_TEXT:
+		pass_text(c, e->text, e->len, c->looked - MIN(tools_held(c->tools), c->looked));
+		break;
+	case TOOLS_BEGIN:
+		/* No tag of the splitter goes on behind a call. */
+		flush_splitter(c);
+		openai_calls_begin(&c->calls, e->text, e->len);
+		break;
+	case TOOLS_ARGUMENTS: openai_calls_add(&c->calls, e->text, e->len); break;
+	case TOOLS_END: break;
+	}
+}
+
+/* Looks for tool calls in a text, which ends at c->looked, and passes the rest on. */
+static void look(struct choice *c, const char *text, size_t len)
+{
+	if (c->tools)
+		tools_push(c->tools, text, len);
+	else
+		pass_text(c, text, len, c->looked);
+}
+
+/* Moves c->piece, the detokenizer's new text, on to the calls and the splitter, or to the content if reasoning is not
+ * split off. The piece is the raw bytes from begin up to released, unless U+FFFD replaced invalid ones. */
 static void split_piece(struct choice *c, size_t begin, size_t released)
 {
 	const struct choice_config *g = c->config;
@@ -104,47 +171,67 @@ static void split_piece(struct choice *c, size_t begin, size_t released)
 		if (g->logprobs)
 			mark_content(c, begin, released);
 	} else if (!g->logprobs) {
-		reasoning_push(&c->splitter, buf_str(&c->piece), c->piece.len, &c->reasoning,
-			       &c->content);
+		look(c, buf_str(&c->piece), c->piece.len);
 	} else {
 		for (size_t i = 0; i < c->piece.len; i++) {
-			size_t before = c->content.len, at = MIN(begin + i + 1, released), end, n;
-
-			reasoning_push(&c->splitter, c->piece.data + i, 1, &c->reasoning,
-				       &c->content);
-			end = at - MIN((size_t)c->splitter.n_held, at);
-			n = c->content.len - before;
-			mark_content(c, end - MIN(n, end), end);
+			c->looked = MIN(begin + i + 1, released);
+			look(c, c->piece.data + i, 1);
 		}
 	}
 	buf_reset(&c->piece);
 }
 
-/* To be called at the end of the text: makes reasoning or content of the bytes that the splitter holds back. Does
- * nothing if reasoning is not split off. */
+/* To be called at the end of the text: makes calls, reasoning or content of the bytes that are held back. Does nothing if
+ * reasoning is not split off. */
 static void finish_split(struct choice *c)
 {
-	size_t before = c->content.len, end = detokenizer_released(c->detokenizer), n;
-
 	if (!c->config->reasoning)
 		return;
-	reasoning_finish(&c->splitter, &c->reasoning, &c->content);
-	n = c->content.len - before;
-	if (c->config->logprobs)
-		mark_content(c, end - MIN(n, end), end);
+	c->looked = detokenizer_released(c->detokenizer);
+	if (c->tools)
+		tools_finish(c->tools);
+	flush_splitter(c);
+}
+
+/* The text may have ended with its only call: sets c->finish if no reason is set yet, and returns 1 if the engine thread
+ * has to be told (`finish` is FINISH_NONE). Else returns r. */
+static int end_with_call(struct choice *c, enum finish_reason finish, int r)
+{
+	if (!c->tools || !tools_over(c->tools) || c->finish)
+		return r;
+	c->finish = "stop";
+	return finish == FINISH_NONE;
+}
+
+/* Names the finish reason of a choice that has ended with calls. */
+static void name_finish(struct choice *c)
+{
+	if (c->tools && tools_calls(c->tools) && !tools_cut(c->tools) &&
+	    (tools_over(c->tools) || !strcmp(c->finish, "stop")))
+		c->finish = "tool_calls";
 }
 
 /* Takes the tokens of which all bytes have passed the splitter, or all tokens if the choice has ended. Each one with
  * content becomes ready to be reported, each other one is dropped. */
 static int settle_tokens(struct choice *c)
 {
-	size_t through = detokenizer_released(c->detokenizer) - c->splitter.n_held, i = 0;
+	size_t held = c->splitter.n_held + (c->tools ? tools_held(c->tools) : 0), i = 0;
+	size_t released = detokenizer_released(c->detokenizer);
+	size_t through = released - MIN(held, released);
 
 	if (!c->n_tokens)
 		return 0;
-	for (; i < c->n_tokens && (c->finish || c->places[i].end <= through); i++)
-		if (c->places[i].content && openai_tokens_add(&c->ready, &c->tokens[i]) < 0)
+	for (; i < c->n_tokens && (c->finish || c->places[i].end <= through); i++) {
+		const struct choice_place *p = &c->places[i];
+
+		if (!p->content)
+			continue;
+		/* The token's last bytes are of a call, a tag or a line end that was dropped. */
+		if (p->content_end)
+			c->tokens[i].cut += (uint32_t)(p->end - p->content_end);
+		if (openai_tokens_add(&c->ready, &c->tokens[i]) < 0)
 			return -ENOMEM;
+	}
 	memmove(c->tokens, c->tokens + i, (c->n_tokens - i) * sizeof(*c->tokens));
 	memmove(c->places, c->places + i, (c->n_tokens - i) * sizeof(*c->places));
 	c->n_tokens -= i;
@@ -212,23 +299,30 @@ int choice_push(struct choice *c, const struct draw_result *draw, enum finish_re
 	if (r < 0)
 		return r;
 	split_piece(c, begin, detokenizer_released(c->detokenizer));
-	if (c->finish)
+	r = end_with_call(c, finish, r);
+	if (c->finish) {
 		finish_split(c);
+		name_finish(c);
+	}
 	if (c->config->logprobs && settle_tokens(c) < 0)
 		return -ENOMEM;
-	return c->content.failed || c->reasoning.failed || c->piece.failed ? -ENOMEM : r;
+	if (c->content.failed || c->reasoning.failed || c->piece.failed || c->calls.text.failed ||
+	    (c->tools && tools_failed(c->tools)))
+		return -ENOMEM;
+	return r;
 }
 
 void choice_clear(struct choice *c)
 {
 	buf_reset(&c->content);
 	buf_reset(&c->reasoning);
+	openai_calls_clear(&c->calls);
 	c->token_ids.len = 0;
 	openai_tokens_clear(&c->ready);
 }
 
 size_t choice_bytes(const struct choice *c)
 {
-	return c->content.cap + c->reasoning.cap + c->ready.bytes.cap +
-	       c->token_ids.cap * sizeof(*c->token_ids.v);
+	return c->content.cap + c->reasoning.cap + openai_calls_bytes(&c->calls) +
+	       c->ready.bytes.cap + c->token_ids.cap * sizeof(*c->token_ids.v);
 }

@@ -1,12 +1,19 @@
-/* One choice of an answer: its tokens become content, reasoning and log-probabilities.
+/* One choice of an answer: its tokens become content, reasoning, tool calls and log-probabilities.
  *
- *     token ──> detokenizer ──text──> reasoning splitter ──> content | reasoning   (chat)
- *                     └──────text────────────────────────> content               (completions)
+ *     token ──> detokenizer ──text──> tool calls ──rest──> reasoning splitter ──> content | reasoning   (chat)
+ *                     └──────text──────────────────────────────────────────────> content               (completions)
+ *
+ * Calls are looked for if the request has tools and the model's format is known, in reasoning as well as behind it:
+ * models forget </think>, and a tag in a call's arguments is none. Stop strings count in calls, too.
+ *
+ * A choice that the model has ended has the finish reason "tool_calls" if it has calls and none of them was cut
+ * (tools.h), and also one that ended with its first call because the request wants only one.
  *
  * Log-probabilities are reported for the tokens of the content, each together with the text that has its last byte. So
- * a token waits in `tokens` until detokenizer and splitter have passed on all of its bytes, or the choice has ended. A
- * token of which no byte became content (reasoning, tags, a stop string and the text behind it) is dropped, unless
- * every_token is set and the token has no bytes.
+ * a token waits in `tokens` until all have passed on its bytes, or the choice has ended. A token of which no byte became
+ * content (reasoning, calls, tags, a stop string and the text behind it) is dropped, unless every_token is set and the
+ * token has no bytes. Of other tokens the bytes behind the content are left out; bytes before it, of a call behind which
+ * text follows in the same token, are not.
  *
  * The *raw bytes* of a choice are the bytes of its tokens, one token after the other. Special tokens and the end token
  * add none. Places of tokens are counted in raw bytes. */
@@ -16,12 +23,14 @@
 #include "protocol/openai/response.h"
 #include "protocol/tokenizer/detokenizer.h"
 #include "protocol/output/reasoning.h"
+#include "protocol/output/tools.h"
 #include "scheduler/scheduler.h"
 
 /* The place in the raw bytes of a token whose log-probabilities are to be reported. */
 struct choice_place {
 	size_t begin, end;
 	size_t content; /* number of the token's bytes that became content; 1 for a token without bytes */
+	size_t content_end; /* where the last of these bytes ends; 0: it has none */
 };
 
 /* Settings that are the same for all choices of an answer. */
@@ -30,6 +39,9 @@ struct choice_config {
 	const struct stops *stops;	   /* NULL: none */
 	bool reasoning;			   /* the reasoning is split off from the content */
 	bool thinking; /* the prompt ended in an open think block: the answer begins with reasoning */
+	const struct tools_format *format; /* of tool calls; NULL: none are looked for */
+	struct tool_list tools;		   /* borrowed */
+	bool one_call;			   /* the choice ends with its first call */
 	bool logprobs, token_ids;
 	bool every_token; /* with echo: the log-probabilities of tokens without bytes are reported, too */
 };
@@ -37,27 +49,32 @@ struct choice_config {
 struct choice {
 	const struct choice_config *config; /* borrowed */
 	struct detokenizer *detokenizer;
+	struct tools *tools; /* NULL: tool calls are not looked for */
 	struct reasoning splitter;
 	struct buf piece; /* text from the detokenizer, on its way to the splitter or the content */
 
 	/* Results. Texts, ids and ready tokens grow until choice_clear empties them. */
 	struct buf content, reasoning;
+	struct openai_calls calls;
 	struct ids token_ids;
-	struct openai_tokens ready;    /* tokens that can be reported now */
-	const char *finish;	       /* "stop", "length"; NULL: the choice has not ended */
+	struct openai_tokens ready; /* tokens that can be reported now */
+	const char *finish; /* "stop", "length", "tool_calls"; NULL: the choice has not ended */
 	uint32_t n_drawn, n_reasoning; /* tokens drawn so far; of these, tokens of reasoning */
 
 	struct openai_token *tokens; /* [n_tokens] tokens that wait until they can be reported */
 	struct choice_place *places; /* [n_tokens] their places */
 	size_t n_tokens, cap;
 	size_t raw; /* number of raw bytes of the tokens so far */
+	/* with log-probabilities, in raw bytes: the ends of the text that tool calls are looked for in, and of the rest,
+	 * which has passed on to the splitter */
+	size_t looked, passed;
 };
 
 int choice_init(struct choice *c, const struct choice_config *config) MUST_CHECK;
 void choice_release(struct choice *c);
 
-/* Takes a drawn token; sets c->finish if the choice ends with it. 1: a stop string ended the choice, and the engine
- * thread must be told, because it would go on (`finish` is FINISH_NONE). 0: any other end, or none. -ENOMEM. Not to be
+/* Takes a drawn token; sets c->finish if the choice ends with it. 1: a stop string or the only call ended the choice, and
+ * the engine thread must be told, because it would go on (`finish` is FINISH_NONE). 0: any other end, or none. -ENOMEM. Not to be
  * called after c->finish was set. */
 int choice_push(struct choice *c, const struct draw_result *draw,
 		enum finish_reason finish) MUST_CHECK;

@@ -60,6 +60,17 @@ static int open_tokenizer(struct server *s, const struct checkpoint *k, struct e
 	return r;
 }
 
+/* Chooses the format of tool calls, by the option or the template. */
+static void choose_tools(struct server *s, const char *template)
+{
+	unsigned choice = s->options.tool_call_parser;
+
+	if (choice == TOOL_CALLS_AUTO)
+		s->tools = tools_detect(template);
+	else if (choice >= TOOL_CALLS_FORMATS)
+		s->tools = tools_format_at(choice - TOOL_CALLS_FORMATS);
+}
+
 /* Opens the chat template. Without one (as with many base models) only the endpoints that need it do not work. */
 static int open_template(struct server *s, const struct checkpoint *k, struct err *e)
 {
@@ -72,6 +83,7 @@ static int open_template(struct server *s, const struct checkpoint *k, struct er
 	} else if (r == 0) {
 		r = template_parse(text.name, buf_str(&text.bytes), text.bytes.len, &s->template,
 				   e);
+		choose_tools(s, buf_str(&text.bytes));
 	}
 	checkpoint_text_release(&text);
 	return r;

@@ -13,15 +13,23 @@ enum {
 
 /* ---- differences between chat and completions ---- */
 
+static bool has_calls(const struct openai_delta *d)
+{
+	return d->calls && d->calls->n;
+}
+
 static size_t chat_text(const struct openai_delta *d, enum choice_form form,
 			struct openai_span *ret)
 {
+	const bool null = has_calls(d) && !d->content_len;
 	struct openai_span *s = ret;
 
 	switch (form) {
 	case CHOICE_FIRST:
 		*s++ = (struct openai_span){
-			"\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}"};
+			null && !d->reasoning_len
+				? "\"delta\":{\"role\":\"assistant\",\"content\":null,\"refusal\":null"
+				: "\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null"};
 		break;
 	case CHOICE_PIECE:
 		*s++ = (struct openai_span){"\"delta\":{"};
@@ -32,19 +40,20 @@ static size_t chat_text(const struct openai_delta *d, enum choice_form form,
 			*s++ = (struct openai_span){d->reasoning_len ? "\",\"content\":\""
 								     : "\"content\":\"",
 						    d->content, d->content_len};
-		*s++ = (struct openai_span){"\"}"};
+		*s++ = (struct openai_span){"\""};
 		break;
-	case CHOICE_LAST: *s++ = (struct openai_span){"\"delta\":{}"}; break;
+	case CHOICE_CALL:
+	case CHOICE_LAST: *s++ = (struct openai_span){"\"delta\":{"}; break;
 	case CHOICE_WHOLE:
-		*s++ = (struct openai_span){"\"message\":{\"role\":\"assistant\",\"content\":\"",
-					    d->content, d->content_len};
-		*s++ = (struct openai_span){"\",\"refusal\":null"};
+		*s++ = (struct openai_span){
+			null ? "\"message\":{\"role\":\"assistant\",\"content\":null"
+			     : "\"message\":{\"role\":\"assistant\",\"content\":\"",
+			d->content, d->content_len};
+		*s++ = (struct openai_span){null ? ",\"refusal\":null" : "\",\"refusal\":null"};
 		if (d->reasoning_len) {
 			*s++ = (struct openai_span){",\"reasoning_content\":\"", d->reasoning,
 						    d->reasoning_len};
-			*s++ = (struct openai_span){"\"}"};
-		} else {
-			*s++ = (struct openai_span){"}"};
+			*s++ = (struct openai_span){"\""};
 		}
 		break;
 	}
@@ -68,6 +77,7 @@ const struct openai_shape openai_chat = {
 	.opens = true,
 	.prompt_in_body = true,
 	.text = chat_text,
+	.behind_text = "}",
 	.lists = {{"{\"content\":[", logprobs_chat_item}},
 	.behind_lists = "],\"refusal\":null}",
 };
@@ -76,6 +86,7 @@ const struct openai_shape openai_completion = {
 	.body = "text_completion",
 	.chunk = "text_completion",
 	.text = completion_text,
+	.behind_text = "",
 	.lists = {{"{\"tokens\":[", logprobs_token},
 		  {"],\"token_logprobs\":[", logprobs_logprob},
 		  {"],\"top_logprobs\":[", logprobs_best},
@@ -148,6 +159,75 @@ static bool write_text(struct openai_output *o, size_t enough, struct buf *out)
 		return false;
 	o->at = 0;
 	return ++o->item == n;
+}
+
+/* Returns the number of pieces of calls that the form has, from o->call on. */
+static size_t calls_of_form(const struct openai_output *o)
+{
+	const struct openai_delta *d = delta_of(o);
+
+	switch (form_of(o)) {
+	case CHOICE_FIRST: return o->call_first;
+	case CHOICE_CALL: return 1;
+	case CHOICE_WHOLE: return has_calls(d) ? d->calls->n : 0;
+	default: return 0;
+	}
+}
+
+/* Writes what stands before the text of a piece of a call. */
+static void begin_call(const struct openai_output *o, const struct openai_call_piece *p,
+		       struct buf *out)
+{
+	const bool whole = form_of(o) == CHOICE_WHOLE;
+	char id[CALL_ID_MAX];
+
+	if (!o->item && form_of(o) != CHOICE_CALL)
+		buf_putc(out, ',');
+	if (!o->item)
+		buf_puts(out, "\"tool_calls\":[");
+	if (whole && !p->begins)
+		return;
+	if (o->item)
+		buf_puts(out, "\"}},");
+	buf_putc(out, '{');
+	if (!whole)
+		buf_printf(out, "\"index\":%" PRIu32 ",", p->call);
+	if (p->begins) {
+		openai_call_id(o->head->id, delta_of(o)->index, p->call, o->head->brief_call_ids,
+			       id);
+		buf_printf(out, "\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":\"",
+			   id);
+	} else {
+		buf_puts(out, "\"function\":{\"arguments\":\"");
+	}
+}
+
+static bool write_calls(struct openai_output *o, size_t enough, struct buf *out)
+{
+	const struct openai_delta *d = delta_of(o);
+	const size_t n = calls_of_form(o);
+	const struct openai_call_piece *p;
+
+	if (o->item < n) {
+		p = &d->calls->v[o->call];
+		if (!o->at)
+			begin_call(o, p, out);
+		o->at += writer_escaped_part(out, buf_str(&d->calls->text) + o->call_at + o->at,
+					     p->len - o->at, TEXT_SLICE);
+		if (o->at < p->len)
+			return false;
+		if (p->begins)
+			buf_puts(out, "\",\"arguments\":\"");
+		o->call++;
+		o->call_at += p->len;
+		o->at = 0;
+		if (++o->item < n)
+			return false;
+	}
+	if (n)
+		buf_puts(out, "\"}}]");
+	buf_puts(out, o->head->shape->behind_text);
+	return true;
 }
 
 static size_t list_bytes(const struct openai_tokens *t)
@@ -256,7 +336,7 @@ static bool write_token_ids(struct openai_output *o, size_t enough, struct buf *
 	if (!write_ids(o, ",\"token_ids\":[", d->token_ids,
 		       first || o->ids_written ? 0 : d->n_token_ids, out))
 		return false;
-	o->ids_written = form_of(o) == CHOICE_PIECE;
+	o->ids_written |= form_of(o) == CHOICE_PIECE || form_of(o) == CHOICE_CALL;
 	return true;
 }
 
@@ -369,12 +449,13 @@ static bool end(struct openai_output *o, size_t enough, struct buf *out)
 }
 
 /* The parts of a choice stand from FIRST_PART to LAST_PART; a body repeats them for each of its choices. */
-enum { FIRST_PART = 1, LAST_PART = 8 };
+enum { FIRST_PART = 1, LAST_PART = 9 };
 
 static bool (*const parts[])(struct openai_output *o, size_t enough, struct buf *out) = {
 	begin,
 	[FIRST_PART] = begin_choice,
 	write_text,
+	write_calls,
 	write_logprobs,
 	write_finish,
 	write_token_ids,
@@ -410,10 +491,15 @@ void openai_chunks(struct openai_output *o, const struct openai_head *h,
 	*o = (struct openai_output){.head = h, .prompts = prompt, .delta = *d};
 	if (first && (h->shape->opens || h->return_token_ids))
 		o->forms |= 1u << CHOICE_FIRST;
-	/* The chunk with the finish reason has no text, but may have token ids. So a last piece that has nothing but
-	 * token ids is not written as a chunk of its own. */
+	o->call_first =
+		first && h->shape->opens && has_calls(d) && !d->content_len && !d->reasoning_len;
+	if (has_calls(d) && d->calls->n > o->call_first)
+		o->forms |= 1u << CHOICE_CALL;
+	/* The chunks with calls and with the finish reason have no text, but may have token ids. So a piece that has
+	 * nothing but token ids beside these is not written as a chunk of its own. */
 	if (d->echo_len || d->content_len || d->reasoning_len || list_bytes(d->echoed) ||
-	    list_bytes(d->tokens) || (d->n_token_ids && !d->finish_reason))
+	    list_bytes(d->tokens) ||
+	    (d->n_token_ids && !d->finish_reason && !(o->forms & 1u << CHOICE_CALL)))
 		o->forms |= 1u << CHOICE_PIECE;
 	if (d->finish_reason)
 		o->forms |= 1u << CHOICE_LAST;
@@ -428,8 +514,10 @@ bool openai_write(struct openai_output *o, size_t enough, struct buf *out)
 		if (o->step == LAST_PART && o->choice + 1 < o->n_choices) {
 			o->choice++;
 			o->step = FIRST_PART;
+			o->call = o->call_at = 0;
 		} else if (++o->step == ARRAY_SIZE(parts)) {
-			o->forms &= o->forms - 1;
+			if (form_of(o) != CHOICE_CALL || o->call == o->delta.calls->n)
+				o->forms &= o->forms - 1;
 			o->step = 0;
 		}
 	}

@@ -19,9 +19,13 @@
  * of a choice's chunks, joined, are the text that the choice has in a whole body.
  *
  * Log-probabilities: pass the tokens in order, each with the piece of text that has the token's last byte (or with the
- * last piece). Pass only tokens of the content: not the end token, no tokens behind a stop string and none of the
- * reasoning. If a prompt is echoed, pass its text and its tokens with the first piece, and also the drawn tokens
+ * last piece). Pass only tokens of the content: not the end token, no tokens behind a stop string and none of reasoning
+ * and tool calls. If a prompt is echoed, pass its text and its tokens with the first piece, and also the drawn tokens
  * without text, such as the end token: evaluation programs cut off as many tokens as they asked to generate.
+ *
+ * Tool calls: a stream has a chunk for each piece, the first one of a call with index, id, type and name. In a whole
+ * body the content is null if there are calls and no text; so it is in a stream's first chunk, which then has the first
+ * call's name.
  *
  * Token ids (return_token_ids) are all drawn tokens, the end token included. `prompt_token_ids` is where vLLM has it.
  * In chat it is a member of the body, and of each choice's first chunk. In completions it is a member of each choice of
@@ -38,6 +42,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/ids.h"
+#include "protocol/openai/calls.h"
 #include "protocol/openai/errors.h"
 #include "protocol/openai/tokens.h"
 #include "protocol/tokenizer/tokenizer.h"
@@ -60,6 +65,7 @@ struct openai_head {
 	/* the usage so far, which every chunk has; NULL: only the stream's last chunk has the usage, and only with
 	 * include_usage */
 	const struct openai_usage *so_far;
+	bool brief_call_ids;  /* openai_call_id */
 	uint32_t n_logprobs;  /* number of best tokens to list */
 	bool prompt_logprobs; /* list the prompt's tokens in whole bodies, in vLLM's form */
 	uint32_t n_prompt_logprobs;
@@ -83,6 +89,7 @@ struct openai_delta {
 	size_t content_len;
 	const char *reasoning; /* chat only */
 	size_t reasoning_len;
+	const struct openai_calls *calls; /* chat only; NULL: none */
 	/* for log-probabilities: the tokens of the echoed prompt, and behind them the tokens whose last byte is in this
 	 * piece; NULL: none */
 	const struct openai_tokens *echoed, *tokens;
@@ -90,7 +97,8 @@ struct openai_delta {
 	size_t n_token_ids;
 	/* this choice's cursor; needed in streams with log-probabilities, otherwise it may be NULL */
 	struct openai_cursor *cursor;
-	const char *finish_reason; /* "stop", "length"; NULL: the choice has not ended */
+	const char
+		*finish_reason; /* "stop", "length", "tool_calls"; NULL: the choice has not ended */
 };
 
 /* One choice of a whole body. Borrowed. */
@@ -109,8 +117,11 @@ struct openai_output {
 	size_t n_choices, n_prompts;
 	struct openai_usage usage; /* of a body */
 	struct openai_delta delta; /* of chunks */
-	unsigned forms;	     /* a bit for each form (enum choice_form) that is not written yet */
-	bool ids_written;    /* the piece's token ids were in a chunk */
+	unsigned forms;	  /* a bit for each form (enum choice_form) that is not written yet */
+	bool ids_written; /* the piece's token ids were in a chunk */
+	bool call_first;  /* of chunks: the first one has the first piece of the calls */
+	size_t call,
+		call_at; /* the piece of the calls that is written now, and the bytes of text before it */
 	size_t choice, step; /* the choice and the part (response.c: parts) that are written now */
 	size_t item, at;     /* the place in that part */
 	struct openai_cursor cursor; /* in the list of tokens that is written */
@@ -123,9 +134,9 @@ void openai_body(struct openai_output *o, const struct openai_head *h,
 		 const struct openai_choice *choices, size_t n, const struct ids *prompts,
 		 size_t n_prompts, const struct openai_usage *u);
 
-/* Sets *o, so that openai_write writes up to three chunks of a choice. The first one, if `first` is set: role and empty
- * content in chat; in completions there is none, unless return_token_ids wants the prompt's ids. One with the piece, if
- * it has anything. One with the finish reason, if there is one. A last piece with nothing but token ids has no chunk of
+/* Sets *o, so that openai_write writes the chunks of a choice. The first one, if `first` is set: role and empty content
+ * in chat; in completions there is none, unless return_token_ids wants the prompt's ids. One with the piece, if it has
+ * any text. One for each piece of a tool call. One with the finish reason, if there is one. A last piece with nothing but token ids has no chunk of
  * its own: the ids are in the chunk with the finish reason. `prompt` is read only for return_token_ids. All that the
  * arguments point to is borrowed until it is written, but *d is copied. */
 void openai_chunks(struct openai_output *o, const struct openai_head *h,

@@ -3,9 +3,9 @@
 
 #include "protocol/openai/response.h"
 
-/* The four forms of a choice: in its first chunk of a stream, in a chunk with a piece of text, in the chunk with the
- * finish reason, and in a whole body. */
-enum choice_form { CHOICE_FIRST, CHOICE_PIECE, CHOICE_LAST, CHOICE_WHOLE };
+/* The five forms of a choice: in its first chunk of a stream, in a chunk with a piece of text, in a chunk with a piece of
+ * a tool call, in the chunk with the finish reason, and in a whole body. */
+enum choice_form { CHOICE_FIRST, CHOICE_PIECE, CHOICE_CALL, CHOICE_LAST, CHOICE_WHOLE };
 
 /* JSON that is written as it stands, and behind it a text that is escaped when it is written. */
 struct openai_span {
@@ -35,9 +35,11 @@ struct openai_shape {
 	 * list of choices. False: they are members of each choice, and prompt_token_ids also stands beside the list in
 	 * a first chunk and in a body with one prompt. */
 	bool prompt_in_body;
-	/* Makes the member with the text: "delta":{…}, "message":{…} or "text":"…". Returns the number of spans. */
+	/* Makes the member with the text, but for `behind_text`: "delta":{…, "message":{… or "text":"…". Returns the
+	 * number of spans. */
 	size_t (*text)(const struct openai_delta *d, enum choice_form form,
 		       struct openai_span *ret);
+	const char *behind_text; /* the JSON behind the text, and behind the calls in it */
 	/* The object "logprobs": its lists, one behind the other (before NULL: there is no further one), and the JSON
 	 * behind them. Each list goes over all tokens, from the same cursor. */
 	struct openai_list lists[LISTS_MAX];

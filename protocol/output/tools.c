@@ -31,6 +31,11 @@ const struct tools_format *tools_detect(const char *template)
 	return NULL;
 }
 
+bool tools_brief_ids(const struct tools_format *format)
+{
+	return format->brief_ids;
+}
+
 struct tools *tools_new(const struct tools_format *format, const struct tool_list *list, bool one,
 			tools_take_event *take, void *to)
 {
@@ -196,13 +201,15 @@ static bool match_opening(struct tools *t, char c, size_t *ret)
  * it, and c is looked at afresh. */
 static void outside_byte(struct tools *t, char c)
 {
+	bool start = t->format->at_start && !t->begun;
+	bool drops = start ? literal_blank(c) : c == '\n' || c == '\r';
 	size_t opening;
 
 	if (t->held.len > t->n_blank && !match_opening(t, c, &opening)) {
 		give_back(t, t->held.len);
 		clear_held(t);
 	}
-	if (t->held.len == t->n_blank && value_blank(c)) {
+	if (t->held.len == t->n_blank && drops) {
 		if (t->trim)
 			return;
 		buf_putc(&t->held, c);
@@ -216,7 +223,7 @@ static void outside_byte(struct tools *t, char c)
 		clear_held(t);
 		append(t, TOOLS_TEXT, &c, 1);
 		t->trim = false;
-		t->begun = true;
+		t->begun |= !literal_blank(c);
 	}
 }
 
@@ -231,21 +238,26 @@ static void read_again(struct tools *t, const char *text, size_t len, char c)
 	byte(t, c);
 }
 
+/* Holds blanks and the beginning of the closing tag. */
 static void closing_byte(struct tools *t, char c)
 {
 	const char *closing = t->format->closing;
-	struct buf held;
+	size_t n = t->held.len - t->n_blank;
+	struct buf held = t->held;
 
-	if (closing && tools_match(&t->held, closing, c)) {
-		if (t->held.len < strlen(closing))
+	if (!n && literal_blank(c)) {
+		buf_putc(&t->held, c);
+		t->n_blank++;
+	} else if (closing && closing[n] == c &&
+		   !strncmp(buf_str(&t->held) + t->n_blank, closing, n)) {
+		buf_putc(&t->held, c);
+		if (closing[n + 1])
 			return;
 		t->state = TOOLS_OUTSIDE;
 		clear_held(t);
-	} else if (!t->held.len && value_blank(c)) {
-		return;
 	} else {
-		held = t->held;
 		buf_init(&t->held, TEXT_MAX);
+		t->n_blank = 0;
 		read_again(t, buf_str(&held), held.len, c);
 		buf_release(&held);
 	}
@@ -325,6 +337,11 @@ uint32_t tools_calls(const struct tools *t)
 bool tools_cut(const struct tools *t)
 {
 	return t->cut || t->open;
+}
+
+bool tools_over(const struct tools *t)
+{
+	return t->over;
 }
 
 bool tools_failed(const struct tools *t)

@@ -21,7 +21,7 @@
  *    ends with the arguments that were read so far, and is *cut* (tools_cut). The malformed byte and all text behind it
  *    are read as text again.
  *  - A call has ended when its arguments are complete. A closing tag may be missing; if it follows, it is dropped.
- *  - Blanks and line ends directly before a call and behind one are dropped, because chat templates add their own.
+ *  - Line ends directly before a call and behind one are dropped, because chat templates add their own.
  *  - Errors that models often make in JSON are repaired: a control character in a string is escaped, and the backslash
  *    of an unknown escape is doubled. Half of a surrogate pair becomes \ufffd.
  *
@@ -73,6 +73,9 @@ struct tools_format;
 /* Returns the format with this number in TOOLS_FORMATS. */
 const struct tools_format *tools_format_at(size_t i);
 
+/* Returns whether the templates of models that write this format take brief ids of calls alone (openai/calls.h). */
+bool tools_brief_ids(const struct tools_format *format);
+
 /* Returns the format in which a model with this chat template writes calls. NULL: the template has no tools, or a format
  * that is not known. */
 const struct tools_format *tools_detect(const char *template);
@@ -110,6 +113,9 @@ uint32_t tools_calls(const struct tools *t);
 
 /* Returns whether a call was cut or has not ended yet. */
 bool tools_cut(const struct tools *t);
+
+/* Returns whether the text has ended with its first call (`one`). */
+bool tools_over(const struct tools *t);
 
 /* Returns whether memory ran out; then events are missing. */
 bool tools_failed(const struct tools *t);

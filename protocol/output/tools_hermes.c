@@ -16,8 +16,8 @@ static void enter(struct tools *t, size_t opening)
 static void byte(struct tools *t, char c)
 {
 	switch (tools_object_byte(t, c)) {
-	case VALUE_END: tools_close(t); break;
-	case VALUE_WRONG:
+	case LITERAL_END: tools_close(t); break;
+	case LITERAL_WRONG:
 		tools_wrong(t, t->object.called ? TOOLS_CLOSING : TOOLS_OUTSIDE, 0, c);
 		break;
 	default:;

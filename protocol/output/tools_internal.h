@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "protocol/output/tools.h"
-#include "protocol/output/value.h"
+#include "protocol/output/literal.h"
 
 enum {
 	TOOLS_OUTSIDE, /* between calls */
@@ -25,6 +25,7 @@ struct tools_format {
 	/* A template with all of these texts belongs to a model that writes this format; NULL: there are no more. */
 	const char *signs[TOOLS_SIGNS_MAX];
 	const char *unlike; /* unless it has this text; NULL: none */
+	bool brief_ids;	    /* tools_brief_ids */
 
 	/* Sets t->state to that behind the opening with this number. */
 	void (*enter)(struct tools *t, size_t opening);
@@ -45,7 +46,7 @@ struct tools_object {
 	bool called;			 /* the call has begun */
 	bool as_text;			 /* the arguments are a string that has JSON */
 	struct buf key, name, arguments; /* as JSON; key: also a value that nobody needs */
-	struct value value;
+	struct literal value;
 };
 
 struct tools {
@@ -56,19 +57,19 @@ struct tools {
 	bool one, over; /* over: `one` is set, and the first call has ended */
 	bool open;	/* a call has begun and has not ended */
 	bool cut;	/* a call was cut */
-	bool trim;	/* blanks are dropped, because a call is before them */
+	bool trim;	/* line ends are dropped, because a call is before them */
 	bool begun;	/* text other than blanks has come */
 	bool failed;	/* memory ran out */
 	uint32_t n_calls;
 
 	unsigned state;
 	struct buf held; /* the end of the text, for which no event was given yet */
-	size_t n_blank;	 /* TOOLS_OUTSIDE: the number of blanks with which it begins */
+	size_t n_blank; /* the number of line ends (TOOLS_OUTSIDE) or blanks (TOOLS_CLOSING) with which it begins */
 	enum tools_event_type pending;
 	struct buf out; /* of TOOLS_TEXT or TOOLS_ARGUMENTS, on its way to `take` */
 
 	struct tools_object object;
-	struct value value;
+	struct literal value;
 	/* of formats that read names of calls and parameters one by one */
 	struct buf name, text;
 	const struct tool *tool;
@@ -101,8 +102,8 @@ bool tools_match(struct buf *text, const char *tag, char c);
 
 /* tools_object.c: an object such as {"name": "f", "arguments": {"a": 1}}, whose members may come in any order.
  * "parameters" is another name for "arguments". Further members are dropped. tools_object_byte begins the call, gives
- * its arguments out, and ends it. VALUE_END: the object has ended. VALUE_WRONG: the byte cannot follow; t->object.called
+ * its arguments out, and ends it. LITERAL_END: the object has ended. LITERAL_WRONG: the byte cannot follow; t->object.called
  * says whether the call had begun. */
 void tools_object_init(struct tools *t, bool opened); /* opened: '{' was read already */
-enum value_status tools_object_byte(struct tools *t, char c);
+enum literal_status tools_object_byte(struct tools *t, char c);
 void tools_object_cut(struct tools *t);

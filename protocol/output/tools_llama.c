@@ -19,8 +19,8 @@ static void enter_object(struct tools *t, size_t opening)
 static void object_byte(struct tools *t, char c)
 {
 	switch (tools_object_byte(t, c)) {
-	case VALUE_END: tools_close(t); break;
-	case VALUE_WRONG:
+	case LITERAL_END: tools_close(t); break;
+	case LITERAL_WRONG:
 		tools_wrong(t, t->object.called ? TOOLS_CLOSING : TOOLS_OUTSIDE, 0, c);
 		break;
 	default:;
@@ -72,7 +72,7 @@ static bool name_byte(struct tools *t, char c)
 {
 	const struct tool *tool;
 
-	if (in_name(c) || (!t->name.len && value_blank(c))) {
+	if (in_name(c) || (!t->name.len && literal_blank(c))) {
 		if (in_name(c))
 			buf_putc(&t->name, c);
 		buf_putc(&t->held, c);
@@ -98,7 +98,7 @@ static bool end_call(struct tools *t)
 /* An argument's name is held, with blanks behind it: it is text if no '=' follows. */
 static bool argument_byte(struct tools *t, char c)
 {
-	if (value_blank(c)) {
+	if (literal_blank(c)) {
 		if (t->name.len)
 			buf_putc(&t->held, c);
 		return true;
@@ -116,14 +116,14 @@ static bool argument_byte(struct tools *t, char c)
 	tools_arguments(t, buf_str(&t->name), t->name.len);
 	put(t, "\": ");
 	buf_reset(&t->held);
-	value_init(&t->value, true);
+	literal_init(&t->value, true);
 	t->state = VALUE;
 	return true;
 }
 
 static bool behind_value(struct tools *t, char c)
 {
-	if (value_blank(c))
+	if (literal_blank(c))
 		return true;
 	if (c == ')')
 		return end_call(t);
@@ -140,26 +140,27 @@ static void give_value(struct tools *t)
 
 static bool value_text_byte(struct tools *t, char c)
 {
-	enum value_status s = value_byte(&t->value, c, &t->text);
+	enum literal_status s = literal_byte(&t->value, c, &t->text);
 
 	give_value(t);
-	if (s == VALUE_END || s == VALUE_BEHIND)
+	if (s == LITERAL_END || s == LITERAL_BEHIND)
 		t->state = BEHIND_VALUE;
-	return s == VALUE_BEHIND ? behind_value(t, c) : s != VALUE_WRONG;
+	return s == LITERAL_BEHIND ? behind_value(t, c) : s != LITERAL_WRONG;
 }
 
-/* A comma is held, because it belongs to the text if no call follows. */
+/* A comma and blanks are held, because they belong to the text if no call follows. */
 static bool behind_call(struct tools *t, char c)
 {
-	if (value_blank(c))
-		return true;
-	if (c == ',') {
-		begin_name(t, NAME);
-		buf_putc(&t->held, c);
-	} else if (c == ']') {
+	if (c == ']') {
 		tools_close(t);
+		return true;
 	}
-	return c == ',' || c == ']';
+	if (c == ',')
+		begin_name(t, NAME);
+	else if (!literal_blank(c))
+		return false;
+	buf_putc(&t->held, c);
+	return true;
 }
 
 static void list_byte(struct tools *t, char c)
@@ -181,7 +182,7 @@ static void list_byte(struct tools *t, char c)
 static void cut_list(struct tools *t)
 {
 	if (t->state == VALUE)
-		value_cut(&t->value, &t->text);
+		literal_cut(&t->value, &t->text);
 	give_value(t);
 }
 

@@ -31,25 +31,28 @@ static void enter(struct tools *t, size_t opening)
 
 static bool object_byte(struct tools *t, char c)
 {
-	enum value_status s = tools_object_byte(t, c);
+	enum literal_status s = tools_object_byte(t, c);
 
-	if (s == VALUE_END)
+	if (s == LITERAL_END)
 		t->state = BEHIND_OBJECT;
-	return s != VALUE_WRONG;
+	return s != LITERAL_WRONG;
 }
 
+/* A comma and blanks are held, because they belong to the text if no call follows. */
 static bool behind_object(struct tools *t, char c)
 {
-	if (value_blank(c))
+	if (c == ']') {
+		tools_close(t);
 		return true;
+	}
 	if (c == ',') {
 		tools_object_init(t, false);
 		t->state = OBJECT;
-		buf_putc(&t->held, c);
-	} else if (c == ']') {
-		tools_close(t);
+	} else if (!literal_blank(c)) {
+		return false;
 	}
-	return c == ',' || c == ']';
+	buf_putc(&t->held, c);
+	return true;
 }
 
 /* Begins the call that t->name names, with the '{' of its arguments. */
@@ -60,10 +63,10 @@ static bool begin(struct tools *t, char c)
 	if (!tool)
 		return false;
 	tools_begin(t, tool->name);
-	value_init(&t->value, false);
+	literal_init(&t->value, false);
 	t->state = ARGUMENTS;
 	buf_reset(&t->text);
-	value_byte(&t->value, c, &t->text);
+	literal_byte(&t->value, c, &t->text);
 	tools_arguments(t, buf_str(&t->text), t->text.len);
 	return true;
 }
@@ -72,7 +75,7 @@ static bool name_byte(struct tools *t, char c)
 {
 	if (c == '{')
 		return begin(t, c);
-	if (value_blank(c))
+	if (literal_blank(c))
 		return false;
 	t->state = c == '[' ? MARKS : NAME;
 	buf_putc(t->state == MARKS ? &t->text : &t->name, c);
@@ -93,7 +96,7 @@ static bool marks_byte(struct tools *t, char c)
 
 static bool first_byte(struct tools *t, char c)
 {
-	if (value_blank(c)) {
+	if (literal_blank(c)) {
 		buf_putc(&t->held, c);
 		return true;
 	}
@@ -107,14 +110,14 @@ static bool first_byte(struct tools *t, char c)
 
 static bool argument_byte(struct tools *t, char c)
 {
-	enum value_status s;
+	enum literal_status s;
 
 	buf_reset(&t->text);
-	s = value_byte(&t->value, c, &t->text);
+	s = literal_byte(&t->value, c, &t->text);
 	t->failed |= t->text.failed;
 	tools_arguments(t, buf_str(&t->text), t->text.len);
-	if (s != VALUE_END)
-		return s != VALUE_WRONG;
+	if (s != LITERAL_END)
+		return s != LITERAL_WRONG;
 	tools_end(t);
 	tools_close(t);
 	return true;
@@ -143,7 +146,7 @@ static void cut(struct tools *t)
 		tools_object_cut(t);
 	} else {
 		buf_reset(&t->text);
-		value_cut(&t->value, &t->text);
+		literal_cut(&t->value, &t->text);
 		tools_arguments(t, buf_str(&t->text), t->text.len);
 	}
 }
@@ -151,6 +154,7 @@ static void cut(struct tools *t)
 const struct tools_format tools_mistral = {
 	.openings = {"[TOOL_CALLS]"},
 	.signs = {"[TOOL_CALLS]"},
+	.brief_ids = true,
 	.enter = enter,
 	.byte = byte,
 	.cut = cut,

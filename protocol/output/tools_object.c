@@ -81,7 +81,7 @@ static bool take_arguments(struct tools_object *o)
 	if (!decode(&o->arguments))
 		return false;
 	buf_init(&object, o->arguments.max);
-	good = value_convert(buf_str(&o->arguments), o->arguments.len, false, &object) &&
+	good = literal_convert(buf_str(&o->arguments), o->arguments.len, false, &object) &&
 	       buf_str(&object)[0] == '{';
 	buf_release(&o->arguments);
 	o->arguments = object;
@@ -116,7 +116,7 @@ static bool begin_member(struct tools *t, char c)
 {
 	struct tools_object *o = &t->object;
 
-	if (value_blank(c))
+	if (literal_blank(c))
 		return true;
 	o->stage = VALUE;
 	if (o->member == NAME)
@@ -129,99 +129,99 @@ static bool begin_member(struct tools *t, char c)
 	return c == '{' || o->as_text;
 }
 
-static enum value_status value_of_member(struct tools *t, char c)
+static enum literal_status value_of_member(struct tools *t, char c)
 {
 	struct tools_object *o = &t->object;
 	struct buf *out = o->member == NAME	   ? &o->name
 			  : o->member == ARGUMENTS ? &o->arguments
 						   : &o->key;
-	enum value_status s;
+	enum literal_status s;
 
 	if (o->stage == VALUE_FIRST && !begin_member(t, c))
-		return VALUE_WRONG;
+		return LITERAL_WRONG;
 	if (o->stage == VALUE_FIRST)
-		return VALUE_MORE;
-	s = value_byte(&o->value, c, out);
+		return LITERAL_MORE;
+	s = literal_byte(&o->value, c, out);
 	if (t->open)
 		give_arguments(t);
 	if (o->member == OTHER) {
 		t->failed |= o->key.failed;
 		buf_reset(&o->key);
 	}
-	if (s == VALUE_MORE || s == VALUE_WRONG)
+	if (s == LITERAL_MORE || s == LITERAL_WRONG)
 		return s;
 	if (!end_member(t))
-		return VALUE_WRONG;
-	return s == VALUE_END ? VALUE_MORE : VALUE_BEHIND;
+		return LITERAL_WRONG;
+	return s == LITERAL_END ? LITERAL_MORE : LITERAL_BEHIND;
 }
 
-static enum value_status end_object(struct tools *t)
+static enum literal_status end_object(struct tools *t)
 {
 	struct tools_object *o = &t->object;
 
 	if (!o->named)
-		return VALUE_WRONG;
+		return LITERAL_WRONG;
 	if (o->called)
-		return VALUE_END;
+		return LITERAL_END;
 	buf_puts(&o->arguments, "{}");
 	end(t);
-	return VALUE_END;
+	return LITERAL_END;
 }
 
-static enum value_status object_byte(struct tools *t, char c)
+static enum literal_status object_byte(struct tools *t, char c)
 {
 	struct tools_object *o = &t->object;
-	enum value_status s;
+	enum literal_status s;
 
 	switch (o->stage) {
 	case KEY_TEXT:
-		s = value_byte(&o->value, c, &o->key);
-		if (s != VALUE_END)
+		s = literal_byte(&o->value, c, &o->key);
+		if (s != LITERAL_END)
 			return s;
 		o->member = member_of(o);
 		buf_reset(&o->key);
 		o->stage = COLON;
-		return VALUE_MORE;
+		return LITERAL_MORE;
 	case VALUE_FIRST:
 	case VALUE:
 		s = value_of_member(t, c);
-		if (s != VALUE_BEHIND)
+		if (s != LITERAL_BEHIND)
 			return s;
 		break;
 	default:;
 	}
-	if (value_blank(c))
-		return VALUE_MORE;
+	if (literal_blank(c))
+		return LITERAL_MORE;
 	if (o->stage == OPEN && c == '{') {
 		o->stage = KEY;
 	} else if (o->stage == KEY && c == '"') {
-		value_init(&o->value, false);
-		value_byte(&o->value, c, &o->key);
+		literal_init(&o->value, false);
+		literal_byte(&o->value, c, &o->key);
 		o->stage = KEY_TEXT;
 	} else if (o->stage == COLON && c == ':') {
-		value_init(&o->value, false);
+		literal_init(&o->value, false);
 		o->stage = VALUE_FIRST;
 	} else if (o->stage == COMMA && c == ',') {
 		o->stage = KEY;
 	} else if (c == '}' && (o->stage == COMMA || (o->stage == KEY && !o->any))) {
 		return end_object(t);
 	} else {
-		return VALUE_WRONG;
+		return LITERAL_WRONG;
 	}
-	return VALUE_MORE;
+	return LITERAL_MORE;
 }
 
-enum value_status tools_object_byte(struct tools *t, char c)
+enum literal_status tools_object_byte(struct tools *t, char c)
 {
-	enum value_status s = object_byte(t, c);
+	enum literal_status s = object_byte(t, c);
 
-	if (s != VALUE_WRONG && !t->object.called)
+	if (s != LITERAL_WRONG && !t->object.called)
 		buf_putc(&t->held, c);
 	return s;
 }
 
 void tools_object_cut(struct tools *t)
 {
-	value_cut(&t->object.value, &t->object.arguments);
+	literal_cut(&t->object.value, &t->object.arguments);
 	give_arguments(t);
 }

@@ -67,7 +67,7 @@ static void end_call(struct tools *t)
 /* Behind <tool_call>: blanks and <function= */
 static void function_byte(struct tools *t, char c)
 {
-	if ((t->text.len || !value_blank(c)) && !tools_match(&t->text, function, c)) {
+	if ((t->text.len || !literal_blank(c)) && !tools_match(&t->text, function, c)) {
 		tools_wrong(t, TOOLS_OUTSIDE, t->text.len, c);
 		return;
 	}
@@ -111,7 +111,7 @@ static void body_byte(struct tools *t, char c)
 {
 	struct buf *held = &t->held;
 
-	if (!held->len && value_blank(c))
+	if (!held->len && literal_blank(c))
 		return;
 	/* The two tags differ in their second character. */
 	if (!tools_match(held, parameter, c) && !tools_match(held, end_function, c)) {
@@ -146,7 +146,7 @@ static void put_string(struct tools *t, const char *text, size_t len)
 	struct buf *out = tools_arguments_out(t);
 
 	for (size_t i = 0; i < len; i++)
-		value_escape(text[i], out);
+		literal_escape(text[i], out);
 }
 
 static void parameter_byte(struct tools *t, char c)
@@ -188,7 +188,7 @@ static void put_value(struct tools *t)
 
 	buf_init(&json, t->text.max);
 	t->failed |= t->text.failed;
-	if (value_convert(buf_str(&t->text), t->text.len, true, &json) &&
+	if (literal_convert(buf_str(&t->text), t->text.len, true, &json) &&
 	    t->types & ~(unsigned)TOOLS_STRING & type_of(buf_str(&json))) {
 		tools_arguments(t, buf_str(&json), json.len);
 	} else {

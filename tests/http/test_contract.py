@@ -46,14 +46,13 @@ TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {}}}
 for member, body in (
         ("tool_choice", {"tools": TOOLS, "tool_choice": "required"}),
         ("tool_choice", {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "look_up"}}}),
-        ("parallel_tool_calls", {"tools": TOOLS, "parallel_tool_calls": False}),
         ("function_call", {"function_call": "none"}),
         ("functions", {"functions": [{"name": "f"}], "function_call": "auto"})):
     status, answer = s.post(CHAT, {**HELLO, **body})
     ok(status == 400 and answer["error"]["param"] in body and answer["error"]["code"] == "unsupported_parameter",
        f"{member} {json.dumps(body[member])} is refused", answer)
-same([s.post(CHAT, {**HELLO, "tools": TOOLS, "tool_choice": c, "parallel_tool_calls": True})[0] for c in ("auto", "none", None)],
-     [200] * 3, "values that demand nothing are not")
+same([s.post(CHAT, {**HELLO, "tools": TOOLS, "tool_choice": c, "parallel_tool_calls": p})[0]
+      for c in ("auto", "none", None) for p in (True, False)], [200] * 6, "values that demand no call are not")
 status, answer = s.post(CHAT, {**HELLO, "messages": []})
 same((status, answer["error"]["message"]), (400, "messages is empty, but must have at least one message"), "messages []")
 

@@ -1,4 +1,4 @@
-#include "protocol/output/value.h"
+#include "protocol/output/literal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ enum state {
 	COLON,	   /* behind a key */
 	NEXT,	   /* behind a value that is inside another one */
 	STRING,
-	LITERAL,
+	WORD,
 	/* numbers: behind the sign, a zero, further digits, the point, digits behind it, 'e', its sign, its digits */
 	MINUS,
 	ZERO,
@@ -26,30 +26,30 @@ enum state {
 
 static const char replacement[] = "\\ufffd";
 
-void value_init(struct value *v, bool python)
+void literal_init(struct literal *v, bool python)
 {
-	*v = (struct value){.python = python};
+	*v = (struct literal){.python = python};
 }
 
-static bool in_object(const struct value *v)
+static bool in_object(const struct literal *v)
 {
 	return v->depth && v->objects[(v->depth - 1) / 64] >> (v->depth - 1) % 64 & 1;
 }
 
 /* Writes a comma that was read before. */
-static void put_comma(struct value *v, struct buf *out)
+static void put_comma(struct literal *v, struct buf *out)
 {
 	if (v->comma)
 		buf_puts(out, ", ");
 	v->comma = false;
 }
 
-static enum value_status open_container(struct value *v, char c, struct buf *out)
+static enum literal_status open_container(struct literal *v, char c, struct buf *out)
 {
 	uint64_t bit = UINT64_C(1) << v->depth % 64;
 
-	if (v->depth == VALUE_DEPTH_MAX)
-		return VALUE_WRONG;
+	if (v->depth == LITERAL_DEPTH_MAX)
+		return LITERAL_WRONG;
 	if (c == '{')
 		v->objects[v->depth / 64] |= bit;
 	else
@@ -57,40 +57,40 @@ static enum value_status open_container(struct value *v, char c, struct buf *out
 	v->depth++;
 	v->state = c == '{' ? KEY_FIRST : FIRST;
 	buf_putc(out, c);
-	return VALUE_MORE;
+	return LITERAL_MORE;
 }
 
-static enum value_status end_value(struct value *v)
+static enum literal_status end_value(struct literal *v)
 {
 	v->state = v->depth ? NEXT : OVER;
-	return v->depth ? VALUE_MORE : VALUE_END;
+	return v->depth ? LITERAL_MORE : LITERAL_END;
 }
 
-static enum value_status close_container(struct value *v, char c, struct buf *out)
+static enum literal_status close_container(struct literal *v, char c, struct buf *out)
 {
 	if (!v->depth || c != (in_object(v) ? '}' : ']'))
-		return VALUE_WRONG;
+		return LITERAL_WRONG;
 	v->comma = false;
 	v->depth--;
 	buf_putc(out, c);
 	return end_value(v);
 }
 
-static enum value_status begin_string(struct value *v, char c, bool key, struct buf *out)
+static enum literal_status begin_string(struct literal *v, char c, bool key, struct buf *out)
 {
 	if (c != '"' && !(v->python && c == '\''))
-		return VALUE_WRONG;
+		return LITERAL_WRONG;
 	put_comma(v, out);
 	v->quote = c;
 	v->key = key;
 	v->state = STRING;
 	buf_putc(out, '"');
-	return VALUE_MORE;
+	return LITERAL_MORE;
 }
 
 /* ---- strings ---- */
 
-void value_escape(char c, struct buf *out)
+void literal_escape(char c, struct buf *out)
 {
 	static const char letters[] = "btn\0fr"; /* for the characters 8 to 13 */
 	unsigned char u = (unsigned char)c;
@@ -106,7 +106,7 @@ void value_escape(char c, struct buf *out)
 }
 
 /* Returns the first byte of the code unit in held at `at`, such as 0xd8. */
-static unsigned upper_half(const struct value *v, size_t at)
+static unsigned upper_half(const struct literal *v, size_t at)
 {
 	char digits[3] = {v->held[at + 2], v->held[at + 3], 0};
 
@@ -129,7 +129,7 @@ static bool is_hex(char c)
 }
 
 /* Takes the escape sequence \uXXXX that held begins with, and nothing else does. Keeps the first half of a pair. */
-static void take_unit(struct value *v, struct buf *out)
+static void take_unit(struct literal *v, struct buf *out)
 {
 	unsigned half = upper_half(v, 0);
 
@@ -142,10 +142,10 @@ static void take_unit(struct value *v, struct buf *out)
 	v->n_held = 0;
 }
 
-static enum value_status plain_byte(struct value *v, char c, struct buf *out);
+static enum literal_status plain_byte(struct literal *v, char c, struct buf *out);
 
 /* Held, from `from` on, is no escape sequence: writes its backslash twice. */
-static enum value_status no_escape(struct value *v, size_t from, char c, struct buf *out)
+static enum literal_status no_escape(struct literal *v, size_t from, char c, struct buf *out)
 {
 	buf_puts(out, "\\\\");
 	buf_append(out, v->held + from + 1, v->n_held - from - 1);
@@ -154,7 +154,7 @@ static enum value_status no_escape(struct value *v, size_t from, char c, struct 
 }
 
 /* Takes a byte behind a backslash. At most two sequences \uXXXX, the halves of a pair, are held. */
-static enum value_status escape_byte(struct value *v, char c, struct buf *out)
+static enum literal_status escape_byte(struct literal *v, char c, struct buf *out)
 {
 	size_t from = v->n_held > 6 ? 6 : 0, n = v->n_held - from;
 
@@ -171,12 +171,12 @@ static enum value_status escape_byte(struct value *v, char c, struct buf *out)
 	if (v->n_held == 1 && strchr("\"\\/bfnrt", c) && c) {
 		buf_printf(out, "\\%c", c);
 		v->n_held = 0;
-		return VALUE_MORE;
+		return LITERAL_MORE;
 	}
 	if (v->n_held == 1 && c == '\'') {
 		buf_putc(out, c);
 		v->n_held = 0;
-		return VALUE_MORE;
+		return LITERAL_MORE;
 	}
 	if (v->n_held != 6 && (n == 1 ? c != 'u' : !is_hex(c))) {
 		if (from)
@@ -195,49 +195,49 @@ static enum value_status escape_byte(struct value *v, char c, struct buf *out)
 		v->n_held = 6;
 		take_unit(v, out);
 	}
-	return VALUE_MORE;
+	return LITERAL_MORE;
 }
 
 /* Takes a byte of a string that is not behind a backslash. */
-static enum value_status plain_byte(struct value *v, char c, struct buf *out)
+static enum literal_status plain_byte(struct literal *v, char c, struct buf *out)
 {
 	if (c == '\\') {
 		v->held[v->n_held++] = c;
-		return VALUE_MORE;
+		return LITERAL_MORE;
 	}
 	if (c != v->quote) {
-		value_escape(c, out);
-		return VALUE_MORE;
+		literal_escape(c, out);
+		return LITERAL_MORE;
 	}
 	buf_putc(out, '"');
 	if (!v->key)
 		return end_value(v);
 	v->state = COLON;
-	return VALUE_MORE;
+	return LITERAL_MORE;
 }
 
-/* ---- literals and numbers ---- */
+/* ---- words and numbers ---- */
 
-static enum value_status literal_byte(struct value *v, char c, struct buf *out)
+static enum literal_status word_byte(struct literal *v, char c, struct buf *out)
 {
 	static const struct {
 		const char *text, *json;
-	} literals[] = {{"true", "true"}, {"false", "false"}, {"null", "null"},
-			{"True", "true"}, {"False", "false"}, {"None", "null"}};
+	} words[] = {{"true", "true"}, {"false", "false"}, {"null", "null"},
+		     {"True", "true"}, {"False", "false"}, {"None", "null"}};
 
-	v->state = LITERAL;
+	v->state = WORD;
 	v->held[v->n_held++] = c;
-	for (size_t i = 0; i < (v->python ? ARRAY_SIZE(literals) : 3); i++) {
-		if (strncmp(literals[i].text, v->held, v->n_held) != 0)
+	for (size_t i = 0; i < (v->python ? ARRAY_SIZE(words) : 3); i++) {
+		if (strncmp(words[i].text, v->held, v->n_held) != 0)
 			continue;
-		if (strlen(literals[i].text) > v->n_held)
-			return VALUE_MORE;
-		buf_puts(out, literals[i].json);
+		if (strlen(words[i].text) > v->n_held)
+			return LITERAL_MORE;
+		buf_puts(out, words[i].json);
 		v->n_held = 0;
 		return end_value(v);
 	}
 	v->n_held--;
-	return VALUE_WRONG;
+	return LITERAL_WRONG;
 }
 
 /* Returns the state behind a byte of a number; OVER: the byte does not belong to it. */
@@ -258,25 +258,25 @@ static enum state number_state(enum state s, char c)
 	}
 }
 
-static enum value_status number_byte(struct value *v, char c, struct buf *out)
+static enum literal_status number_byte(struct literal *v, char c, struct buf *out)
 {
 	enum state s = (enum state)v->state, next = number_state(s, c);
 
 	if (next != OVER) {
 		v->state = next;
 		buf_putc(out, c);
-		return VALUE_MORE;
+		return LITERAL_MORE;
 	}
 	if (s != ZERO && s != INTEGER && s != FRACTION && s != EXPONENT_DIGITS)
-		return VALUE_WRONG;
-	if (end_value(v) == VALUE_END)
-		return VALUE_BEHIND;
-	return value_byte(v, c, out);
+		return LITERAL_WRONG;
+	if (end_value(v) == LITERAL_END)
+		return LITERAL_BEHIND;
+	return literal_byte(v, c, out);
 }
 
 /* ---- all values ---- */
 
-static enum value_status begin_value(struct value *v, char c, struct buf *out)
+static enum literal_status begin_value(struct literal *v, char c, struct buf *out)
 {
 	if (c == '"' || c == '\'')
 		return begin_string(v, c, false, out);
@@ -288,12 +288,12 @@ static enum value_status begin_value(struct value *v, char c, struct buf *out)
 	if (c == '-' || (c >= '0' && c <= '9')) {
 		v->state = c == '-' ? MINUS : c == '0' ? ZERO : INTEGER;
 		buf_putc(out, c);
-		return VALUE_MORE;
+		return LITERAL_MORE;
 	}
-	return literal_byte(v, c, out);
+	return word_byte(v, c, out);
 }
 
-static enum value_status behind_value(struct value *v, char c, struct buf *out)
+static enum literal_status behind_value(struct literal *v, char c, struct buf *out)
 {
 	if (c != ',')
 		return close_container(v, c, out);
@@ -305,21 +305,21 @@ static enum value_status behind_value(struct value *v, char c, struct buf *out)
 		v->state = in_object(v) ? KEY : START;
 	if (!v->python)
 		buf_putc(out, c);
-	return VALUE_MORE;
+	return LITERAL_MORE;
 }
 
-enum value_status value_byte(struct value *v, char c, struct buf *out)
+enum literal_status literal_byte(struct literal *v, char c, struct buf *out)
 {
 	if (v->state == STRING)
 		return v->n_held ? escape_byte(v, c, out) : plain_byte(v, c, out);
-	if (v->state == LITERAL)
-		return literal_byte(v, c, out);
+	if (v->state == WORD)
+		return word_byte(v, c, out);
 	if (v->state >= MINUS)
 		return number_byte(v, c, out);
-	if (value_blank(c)) {
+	if (literal_blank(c)) {
 		if (v->depth && !v->python)
 			buf_putc(out, c);
-		return VALUE_MORE;
+		return LITERAL_MORE;
 	}
 	switch (v->state) {
 	case KEY_FIRST:
@@ -329,38 +329,38 @@ enum value_status value_byte(struct value *v, char c, struct buf *out)
 	case KEY: return begin_string(v, c, true, out);
 	case COLON:
 		if (c != ':')
-			return VALUE_WRONG;
+			return LITERAL_WRONG;
 		buf_puts(out, v->python ? ": " : ":");
 		v->state = START;
-		return VALUE_MORE;
+		return LITERAL_MORE;
 	case NEXT: return behind_value(v, c, out);
 	default: return begin_value(v, c, out);
 	}
 }
 
-void value_cut(struct value *v, struct buf *out)
+void literal_cut(struct literal *v, struct buf *out)
 {
 	buf_append(out, v->held, v->n_held);
 	v->n_held = 0;
 }
 
-bool value_convert(const char *text, size_t len, bool python, struct buf *out)
+bool literal_convert(const char *text, size_t len, bool python, struct buf *out)
 {
-	enum value_status status = VALUE_MORE;
+	enum literal_status status = LITERAL_MORE;
 	size_t before = out->len, i = 0;
-	struct value v;
+	struct literal v;
 
-	value_init(&v, python);
-	while (status == VALUE_MORE && i < len)
-		status = value_byte(&v, text[i++], out);
-	if (status == VALUE_MORE) { /* a number at the end of the text */
-		status = value_byte(&v, ' ', out);
-	} else if (status == VALUE_BEHIND) {
+	literal_init(&v, python);
+	while (status == LITERAL_MORE && i < len)
+		status = literal_byte(&v, text[i++], out);
+	if (status == LITERAL_MORE) { /* a number at the end of the text */
+		status = literal_byte(&v, ' ', out);
+	} else if (status == LITERAL_BEHIND) {
 		i--;
 	}
-	while (i < len && value_blank(text[i]))
+	while (i < len && literal_blank(text[i]))
 		i++;
-	if (i == len && (status == VALUE_END || status == VALUE_BEHIND))
+	if (i == len && (status == LITERAL_END || status == LITERAL_BEHIND))
 		return true;
 	out->len = before;
 	if (out->data)

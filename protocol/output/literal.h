@@ -11,43 +11,43 @@
 
 #include "base/buf.h"
 
-enum { VALUE_DEPTH_MAX = 512 }; /* the most objects and arrays inside each other */
+enum { LITERAL_DEPTH_MAX = 512 }; /* the most objects and arrays inside each other */
 
-enum value_status {
-	VALUE_MORE,   /* the value goes on */
-	VALUE_END,    /* the byte was its last one */
-	VALUE_BEHIND, /* a number had ended before this byte, which does not belong to it */
-	VALUE_WRONG,  /* the byte cannot follow what was read */
+enum literal_status {
+	LITERAL_MORE,	/* the value goes on */
+	LITERAL_END,	/* the byte was its last one */
+	LITERAL_BEHIND, /* a number had ended before this byte, which does not belong to it */
+	LITERAL_WRONG,	/* the byte cannot follow what was read */
 };
 
-struct value {
+struct literal {
 	bool python;
 	bool key;      /* the string is the key of a member */
 	bool comma;    /* Python: a comma was read that is not written yet */
 	char quote;    /* that ends the string */
-	uint8_t state; /* enum state of value.c */
+	uint8_t state; /* enum state of literal.c */
 	uint8_t n_held;
 	char held[12]; /* an escape sequence or literal that is not complete */
 	uint32_t depth;
-	uint64_t objects[VALUE_DEPTH_MAX / 64]; /* a bit for each level: it is an object */
+	uint64_t objects[LITERAL_DEPTH_MAX / 64]; /* a bit for each level: it is an object */
 };
 
-void value_init(struct value *v, bool python);
+void literal_init(struct literal *v, bool python);
 
 /* Takes a byte, and appends to out what is certain then. Blanks before the value are dropped. */
-enum value_status value_byte(struct value *v, char c, struct buf *out);
+enum literal_status literal_byte(struct literal *v, char c, struct buf *out);
 
 /* The text has ended within the value: appends what is held back as it stands. */
-void value_cut(struct value *v, struct buf *out);
+void literal_cut(struct literal *v, struct buf *out);
 
 /* Appends to out the JSON of a text that is one value and blanks around it. False: it is no such text, and nothing was
  * appended. */
-bool value_convert(const char *text, size_t len, bool python, struct buf *out);
+bool literal_convert(const char *text, size_t len, bool python, struct buf *out);
 
 /* Appends a byte of a string as JSON has it. */
-void value_escape(char c, struct buf *out);
+void literal_escape(char c, struct buf *out);
 
-static inline bool value_blank(char c)
+static inline bool literal_blank(char c)
 {
 	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
