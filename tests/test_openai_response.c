@@ -144,6 +144,112 @@ TEST(chat_stream)
 	      "a chunk with the usage so far");
 }
 
+/* A list of two calls, the second of which has no arguments yet. */
+static void two_calls(struct openai_calls *c)
+{
+	openai_calls_init(c, 1 << 16);
+	openai_calls_begin(c, "f", 1);
+	openai_calls_add(c, "{\"a\": ", 6);
+	openai_calls_add(c, "\"\xc3\xa9\"}", 5);
+	openai_calls_begin(c, "g", 1);
+}
+
+TEST(call_lists)
+{
+	char a[CALL_ID_MAX], b[CALL_ID_MAX];
+	struct openai_calls c;
+
+	two_calls(&c);
+	is_int((long long)c.n, 3, "arguments of a call are one piece");
+	is_str(buf_str(&c.text), "f{\"a\": \"\xc3\xa9\"}g", "with one text");
+	ok(c.v[0].begins && !c.v[1].begins && c.v[1].len == 11 && c.v[1].call == 0 &&
+		   c.v[2].begins && c.v[2].call == 1,
+	   "names and arguments");
+	ok(openai_calls_bytes(&c) >= c.text.len + 3 * sizeof(*c.v), "memory");
+	openai_calls_clear(&c);
+	openai_calls_add(&c, "{}", 2);
+	ok(c.n == 1 && !c.v[0].begins && c.v[0].call == 1, "a cleared list goes on with its call");
+	openai_calls_release(&c);
+	openai_call_id("chatcmpl-1", 0, 0, false, a);
+	openai_call_id("chatcmpl-1", 0, 0, false, b);
+	ok(!strcmp(a, b) && strlen(a) == 29 && !strncmp(a, "call_", 5), "an id: %s", a);
+	for (uint32_t i = 1; i < 8; i++) {
+		openai_call_id(i & 1 ? "chatcmpl-2" : "chatcmpl-1", i >> 1 & 1, i >> 2, false, b);
+		check(strcmp(a, b) != 0);
+	}
+	ok_all("other answers, choices and calls have other ids");
+	openai_call_id("chatcmpl-1", 0, 0, true, a);
+	ok(strlen(a) == 9 &&
+		   strspn(a, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") == 9,
+	   "a brief id: %s", a);
+}
+
+/* Takes what was written, with "ID" in the place of each call's id. */
+static const char *take_without_ids(const struct openai_head *h)
+{
+	static char text[1 << 16];
+	char id[CALL_ID_MAX];
+
+	snprintf(text, sizeof(text), "%s", take());
+	for (uint32_t k = 0; k < 2; k++) {
+		openai_call_id(h->id, 0, k, h->brief_call_ids, id);
+		for (char *at; (at = strstr(text, id));) {
+			memmove(at + 2, at + strlen(id), strlen(at + strlen(id)) + 1);
+			memcpy(at, "ID", 2);
+		}
+	}
+	return text;
+}
+
+TEST(call_chunks)
+{
+#define CHUNK(delta, finish)                                                                   \
+	"data: " CHAT "{'index':0,'delta':{" delta "},'logprobs':null,'finish_reason':" finish \
+	"}]}\n\n"
+#define BEGIN(index, name)                                                                       \
+	"'tool_calls':[{'index':" index ",'id':'ID','type':'function','function':{'name':'" name \
+	"','arguments':''}}]"
+#define ARGUMENTS                                                                                \
+	CHUNK("'tool_calls':[{'index':0,'function':{'arguments':'{\\'a\\': \\'\xc3\xa9\\'}'}}]", \
+	      "null")
+	struct openai_head h = head(true);
+	struct openai_calls c;
+	struct openai_delta d = {.calls = &c};
+	const int32_t ids[] = {1, 2};
+	struct openai_output o;
+
+	two_calls(&c);
+	stream_delta(&h, &d);
+	is_str(take_without_ids(&h),
+	       quoted(CHUNK(BEGIN("0", "f"), "null") ARGUMENTS CHUNK(BEGIN("1", "g"), "null")),
+	       "a chunk for each piece");
+	openai_chunks(&o, &h, &d, true, NULL);
+	write_out(&o, NULL);
+	is_str(take_without_ids(&h),
+	       quoted(CHUNK("'role':'assistant','content':null,'refusal':null," BEGIN("0", "f"),
+			    "null") ARGUMENTS CHUNK(BEGIN("1", "g"), "null")),
+	       "the first call rides in the first chunk");
+	d.content = "x";
+	d.content_len = 1;
+	d.finish_reason = "tool_calls";
+	openai_chunks(&o, &h, &d, true, NULL);
+	write_out(&o, NULL);
+	is_str(take_without_ids(&h),
+	       quoted(CHUNK("'role':'assistant','content':'','refusal':null",
+			    "null") CHUNK("'content':'x'", "null") CHUNK(BEGIN("0", "f"), "null")
+			      ARGUMENTS CHUNK(BEGIN("1", "g"), "null") CHUNK("", "'tool_calls'")),
+	       "behind text it does not");
+	openai_calls_clear(&c);
+	openai_calls_begin(&c, "h", 1);
+	h.return_token_ids = true;
+	d = (struct openai_delta){.calls = &c, .token_ids = ids, .n_token_ids = 2};
+	stream_delta(&h, &d);
+	ok(strstr(take(),
+		  quoted("]},'logprobs':null,'finish_reason':null,'token_ids':[1,2]}]}\n\n")),
+	   "token ids ride with a call");
+	openai_calls_release(&c);
+}
+
 TEST(completion_stream)
 {
 	struct openai_head h = head(false);
@@ -186,6 +292,8 @@ TEST(bodies)
 	int32_t first[] = {1, 2}, second[] = {3};
 	const struct ids prompts[] = {{first, 2, 2}, {second, 1, 1}};
 	const int32_t drawn[] = {9, 8};
+	struct openai_calls calls;
+	const char *text;
 	struct openai_choice c[4] = {
 		{{.index = 0, .content = "x", .content_len = 1, .finish_reason = "stop"}},
 		{{.index = 1, .reasoning = "r", .reasoning_len = 1, .finish_reason = "length"}},
@@ -199,6 +307,25 @@ TEST(bodies)
 	      "'refusal':null,'reasoning_content':'r'},'logprobs':null,'finish_reason':'length'}]," USAGE
 	      "}",
 	      "chat body of two choices");
+	two_calls(&calls);
+	c[0].all.calls = c[1].all.calls = &calls;
+	c[0].all.content_len = 0;
+	h.brief_call_ids = true;
+	body_of(&h, c, 2, NULL, 1, &u);
+	text = take_without_ids(&h);
+#define CALLS(f, g)                                                                           \
+	"'tool_calls':[{'id':" f ",'type':'function','function':{'name':'f','arguments':"     \
+	"'{\\'a\\': \\'\xc3\xa9\\'}'}},{'id':" g ",'type':'function','function':{'name':'g'," \
+	"'arguments':''}}]},'logprobs':null,"
+	ok(strstr(text, quoted("'message':{'role':'assistant','content':null,'refusal':null," CALLS(
+				"'ID'", "'ID'"))),
+	   "a message of calls: %s", text);
+	ok(strstr(text,
+		  quoted("'content':null,'refusal':null,'reasoning_content':'r','tool_calls':[{'id':'")),
+	   "behind reasoning");
+	openai_calls_release(&calls);
+	c[0].all.calls = c[1].all.calls = NULL;
+	c[0].all.content_len = 1;
 	h.return_token_ids = true;
 	c[0].all.token_ids = drawn;
 	c[0].all.n_token_ids = 2;

@@ -11,11 +11,32 @@ struct sum {
 	struct buf content, reasoning;
 	json_t *tokens, *ids; /* arrays: log-probability entries, token ids */
 	json_t *lists[4];
+	struct buf calls; /* names and arguments */
+	size_t n_calls;
 	char finish[16];
 	int finishes;
 };
 
 static const char *const list_names[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
+
+/* Adds the calls of a message or delta. */
+static void add_calls(struct sum *s, const json_t *calls)
+{
+	for (size_t i = 0; i < json_array_size(calls); i++) {
+		const json_t *call = json_array_get(calls, i),
+			     *index = json_object_get(call, "index"),
+			     *function = json_object_get(call, "function"),
+			     *name = json_object_get(function, "name");
+
+		if (name)
+			buf_printf(&s->calls, "|%s %s(",
+				   json_string_value(json_object_get(call, "id")),
+				   json_string_value(name));
+		s->n_calls += name != NULL;
+		check(!index || (size_t)json_integer_value(index) + 1 == s->n_calls);
+		buf_puts(&s->calls, json_string_value(json_object_get(function, "arguments")));
+	}
+}
 
 static void add_choice(struct sum *s, const json_t *choice, const char *part)
 {
@@ -27,6 +48,7 @@ static void add_choice(struct sum *s, const json_t *choice, const char *part)
 	v = json_object_get(message, "reasoning_content");
 	if (json_string_value(v))
 		buf_puts(&s->reasoning, json_string_value(v));
+	add_calls(s, json_object_get(message, "tool_calls"));
 	logprobs = json_object_get(choice, "logprobs");
 	if (json_is_object(logprobs) && part)
 		json_array_extend(s->tokens, json_object_get(logprobs, "content"));
@@ -45,6 +67,7 @@ static void sum_init(struct sum *s)
 	memset(s, 0, sizeof(*s));
 	buf_init(&s->content, 1 << 20);
 	buf_init(&s->reasoning, 1 << 20);
+	buf_init(&s->calls, 1 << 20);
 	s->tokens = json_array();
 	s->ids = json_array();
 	for (int i = 0; i < 4; i++)
@@ -55,6 +78,7 @@ static void sum_release(struct sum *s)
 {
 	buf_release(&s->content);
 	buf_release(&s->reasoning);
+	buf_release(&s->calls);
 	json_decref(s->tokens);
 	json_decref(s->ids);
 	for (int i = 0; i < 4; i++)
@@ -70,13 +94,33 @@ struct made {
 	size_t n, end[TOKENS_MAX]; /* end: bytes of `raw` up to the end of each token */
 	/* raw: the bytes of the tokens; text: the UTF-8 that stream() made of them */
 	struct buf raw, text;
+	struct openai_calls calls; /* all calls that stream() has made up */
 };
+
+/* Adds some pieces of calls to *piece, and to all calls. */
+static void make_calls(struct made *m, struct openai_calls *piece)
+{
+	static const char *const texts[] = {"{", "\"", "\u00e9", "\\n", "}"};
+
+	for (int n = rand() % 6 - 2; n > 0; n--) {
+		const char *text = texts[rand() % (int)ARRAY_SIZE(texts)];
+
+		if (!m->calls.n_begun || !(rand() % 3)) {
+			openai_calls_begin(piece, "f\"", 2);
+			openai_calls_begin(&m->calls, "f\"", 2);
+		} else {
+			openai_calls_add(piece, text, strlen(text));
+			openai_calls_add(&m->calls, text, strlen(text));
+		}
+	}
+}
 
 static void make(struct made *m)
 {
 	m->n = (size_t)(rand() % TOKENS_MAX);
 	buf_init(&m->raw, 1 << 16);
 	buf_init(&m->text, 1 << 16);
+	openai_calls_init(&m->calls, 1 << 16);
 	for (size_t i = 0; i < m->n; i++) {
 		int32_t id = rand() % (int)ARRAY_SIZE(vocabulary);
 
@@ -99,9 +143,11 @@ static void stream(const struct openai_head *h, struct made *m, const char *reas
 {
 	struct openai_cursor cursor = {.n_held = 0};
 	size_t sent = 0, token_at = 0, id_at = 0, raw = 0;
+	struct openai_calls calls;
 	struct buf piece;
 
 	buf_init(&piece, 1 << 16);
+	openai_calls_init(&calls, 1 << 16);
 	for (bool last = false; !last;) {
 		size_t from = token_at, ids_from = id_at;
 		struct openai_delta d = {.cursor = &cursor, .index = 5};
@@ -137,11 +183,16 @@ static void stream(const struct openai_head *h, struct made *m, const char *reas
 			d.reasoning_len = strlen(reasoning);
 		}
 		sent++;
+		openai_calls_clear(&calls);
+		if (h->shape == &openai_chat)
+			make_calls(m, &calls);
+		d.calls = &calls;
 		d.finish_reason = last ? "stop" : NULL;
 		buf_append(&m->text, piece.data, piece.len);
 		stream_delta(h, &d);
 	}
 	buf_release(&piece);
+	openai_calls_release(&calls);
 	for (char *p = out.data, *end; p && *p; p = end + 2) {
 		json_t *chunk, *choice;
 
@@ -165,6 +216,7 @@ static bool same(const struct sum *a, const struct sum *b)
 		lists = lists && json_equal(a->lists[i], b->lists[i]);
 	return lists && !strcmp(buf_str(&a->content), buf_str(&b->content)) &&
 	       !strcmp(buf_str(&a->reasoning), buf_str(&b->reasoning)) &&
+	       !strcmp(buf_str(&a->calls), buf_str(&b->calls)) && a->n_calls == b->n_calls &&
 	       json_equal(a->tokens, b->tokens) && json_equal(a->ids, b->ids) &&
 	       !strcmp(a->finish, b->finish) && a->finishes == b->finishes;
 }
@@ -212,6 +264,7 @@ TEST(sums)
 					      .content_len = m.text.len,
 					      .reasoning = reasoning,
 					      .reasoning_len = reasoning ? strlen(reasoning) : 0,
+					      .calls = &m.calls,
 					      .tokens = list(m.tokens, m.n),
 					      .token_ids = m.ids,
 					      .n_token_ids = m.n,
@@ -230,6 +283,7 @@ TEST(sums)
 		sum_release(&whole);
 		buf_release(&m.raw);
 		buf_release(&m.text);
+		openai_calls_release(&m.calls);
 	}
 	ok_all("3000 random streams add up to their bodies, and tokens to their content");
 }

@@ -1,4 +1,4 @@
-/* Any bytes as an answer, whole or as a chunk of a stream: its choices, texts, tokens with log-probabilities and ids.
+/* Any bytes as an answer, whole or as a chunk of a stream: its choices, texts, tool calls, tokens with log-probabilities and ids.
  * However many calls of openai_write write it, and wherever these calls end, the text is the same. A whole answer is
  * JSON; of a stream each chunk is. */
 #include <jansson.h>
@@ -94,11 +94,29 @@ static void take_tokens(struct input *in, bool echoed, struct openai_tokens *ret
 struct made {
 	struct openai_choice choice;
 	struct openai_tokens echoed, tokens, prompt;
+	struct openai_calls calls;
 	struct ids ids;
 	struct openai_cursor cursor;
 };
 
-static void make(struct input *in, uint32_t index, bool chat, struct made *m)
+/* Takes calls. Those of a stream may go on with one that a chunk before has begun. */
+static void take_calls(struct input *in, bool stream, struct openai_calls *ret)
+{
+	ret->n_begun = stream ? take(in) % 3 : 0;
+	for (size_t n = take(in) % 8; n; n--) {
+		size_t len;
+		char *text = take_text(in, &len);
+
+		if (!ret->n_begun || take(in) & 1)
+			openai_calls_begin(ret, text, len);
+		else
+			openai_calls_add(ret, text, len);
+		free(text);
+	}
+	CHECK(!ret->text.failed);
+}
+
+static void make(struct input *in, uint32_t index, bool chat, bool stream, struct made *m)
 {
 	struct openai_delta *d = &m->choice.all;
 
@@ -110,6 +128,10 @@ static void make(struct input *in, uint32_t index, bool chat, struct made *m)
 		CHECK(!ids_push(&m->ids, take(in)));
 	d->index = index;
 	d->content = take_text(in, &d->content_len);
+	openai_calls_init(&m->calls, 1 << 24);
+	if (chat)
+		take_calls(in, stream, &m->calls);
+	d->calls = &m->calls;
 	if (chat)
 		d->reasoning = take_text(in, &d->reasoning_len);
 	else
@@ -130,6 +152,7 @@ static void release(struct made *m)
 	openai_tokens_release(&m->echoed);
 	openai_tokens_release(&m->tokens);
 	openai_tokens_release(&m->prompt);
+	openai_calls_release(&m->calls);
 	ids_release(&m->ids);
 }
 
@@ -211,7 +234,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	vocabulary.bytes = data;
 	vocabulary.len = size;
 	for (size_t i = 0; i < n; i++) {
-		make(&in, (uint32_t)i, chat, &made[i]);
+		make(&in, (uint32_t)i, chat, stream, &made[i]);
 		choices[i] = made[i].choice;
 		prompts[i] = made[i].ids;
 	}

@@ -6,6 +6,7 @@ float32: prompt ids, output ids and texts are those of transformers; every liste
 within 2e-4. bfloat16: the same up to the first step whose margin is below 0.2; the first step's
 log-probability within 0.02, 99 % of all steps within 0.1.
 """
+import json
 import sys
 
 from harness import Server, done, goldens, ok, parallel, same
@@ -44,8 +45,14 @@ for case, (status, a) in zip(chats, answers):
     if n == len(case["steps"]):
         reasoning, tag, content = case["output"].rpartition("</think>")
         message = choice["message"]
-        good &= choice["finish_reason"] == case["finish_reason"]
-        good &= message["content"] == (content.lstrip("\n") if tag else content)
+        if content.startswith("<tool_call>"):
+            call = json.loads(content.removeprefix("<tool_call>").removesuffix("</tool_call>"))
+            function = message["tool_calls"][0]["function"]
+            good &= choice["finish_reason"] == "tool_calls" and message["content"] is None
+            good &= (function["name"], json.loads(function["arguments"])) == (call["name"], call["arguments"])
+        else:
+            good &= choice["finish_reason"] == case["finish_reason"]
+            good &= message["content"] == (content.lstrip("\n") if tag else content)
         good &= (message.get("reasoning_content") or "").strip() == reasoning.strip()
         good &= a["usage"]["completion_tokens"] == len(case["output_ids"])
     ok(good, f"{case['name']}: {n} steps", f"want {case['output_ids']}\n{a}")

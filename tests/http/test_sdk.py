@@ -168,6 +168,26 @@ for kind, call in ((openai.BadRequestError, lambda: client.chat.completions.crea
         ok(bool(e.body and e.body["message"]), f"{kind.__name__}: {e.body['message'][:60]}")
 
 
+# tool calls
+tool = next(c for c in goldens() if c["name"] == "tool-feather")
+ASK_TOOL = dict(model="lexis", messages=tool["messages"], tools=tool["tools"], temperature=0)
+r = client.chat.completions.create(**ASK_TOOL)
+call = r.choices[0].message.tool_calls[0]
+same((call.type, call.function.name, call.function.arguments, r.choices[0].message.content, r.choices[0].finish_reason),
+     ("function", "lookup", '{"word": "feather"}', None, "tool_calls"), "tool calls")
+with client.chat.completions.stream(**ASK_TOOL) as stream:
+    events = list(stream)
+    final = stream.get_final_completion()
+got = final.choices[0]
+same((got.message.tool_calls[0].function.name, got.message.tool_calls[0].function.arguments, got.message.content,
+      got.finish_reason, len(got.message.tool_calls)), ("lookup", '{"word": "feather"}', None, "tool_calls", 1),
+     "tool calls: a stream, as the SDK adds it up")
+ok([e for e in events if e.type == "tool_calls.function.arguments.delta"], "whose arguments come bit by bit", events)
+same(len([e for e in events if e.type == "tool_calls.function.arguments.done"]), 1, "and are complete once")
+r = client.chat.completions.create(**dict(ASK_TOOL, messages=[
+    *tool["messages"], r.choices[0].message, {"role": "tool", "tool_call_id": call.id, "content": "a light thing"}]))
+ok(r.choices[0].finish_reason in ("stop", "length", "tool_calls"), "tool calls: the SDK's message goes back", r)
+
 # golden chats without tools or thinking, all at the same time
 plain = [c for c in goldens() if "messages" in c and not c.get("tools") and "</think>" not in c["output"]]
 
