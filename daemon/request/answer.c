@@ -324,7 +324,7 @@ static int take_record(struct answer *a, uint32_t of, enum finish_reason finish,
 		}
 		return 0;
 	}
-	/* A stop string has ended the choice. The engine thread drew this token before it learned of that. */
+	/* A stop string or its only call has ended the choice. The engine thread drew this token before it learned of that. */
 	if (a->choices[of].finish)
 		return 0;
 	a->next = of;

@@ -344,7 +344,9 @@ bool call_shows_ids(const struct call *c)
 
 bool call_wants_tokens(const struct call *c)
 {
-	return c->text.ask.stream || c->text.ask.n_stops || c->engine.plenty;
+	const struct openai_request *ask = &c->text.ask;
+
+	return ask->stream || ask->n_stops || (ask->one_call && ask->tools.n) || c->engine.plenty;
 }
 
 /* Ends the call with this error. False: it has ended before, and nothing is changed. Call with the lock held. */

@@ -92,8 +92,8 @@ struct call_choice {
 	uint64_t first_ns, last_ns; /* times of its first and its newest token; 0: it has none */
 };
 
-/* A message to the engine thread, in server.inbox. A call has two: `submit` hands the call over; `control` says that a
- * stop string was found or that the call was aborted, which may happen while `submit` is still in the inbox. */
+/* A message to the engine thread, in server.inbox. A call has two: `submit` hands the call over; `control` says that
+ * call_stop_choice was called or that the call was aborted, which may happen while `submit` is still in the inbox. */
 struct call_message {
 	struct queue_node node;
 	struct call *call;
@@ -165,7 +165,7 @@ struct call_shared {
 	/* the chain of calls that http is to wake next; NULL while `suspended` */
 	struct call *others;
 	bool control_queued; /* the message `control` is in the inbox */
-	bool *stop_wanted;   /* [n_choices] in the arena: a stop string was found */
+	bool *stop_wanted;   /* [n_choices] in the arena: call_stop_choice was called */
 	struct buf tokens;   /* records (call_record) that http has not taken */
 	struct err failure;  /* code 0: none */
 	struct buf reply;    /* ANSWERED without failure: the body */
@@ -305,7 +305,7 @@ void call_wake_others(struct call *c);
 bool call_shows_ids(const struct call *c);
 
 /* Returns whether http must be woken after each step that drew tokens of this call: because they are sent at once (a
- * stream), may complete a stop string, or have become many. */
+ * stream), may complete a stop string or the only call, or have become many. */
 bool call_wants_tokens(const struct call *c) ON(role_engine);
 
 /* http: call_take takes the news. It swaps the records into *tokens, which must be empty. If nothing is new, it
@@ -332,14 +332,14 @@ void call_cancel(struct call *c, const struct err *why);
 /* http: returns whether nobody waits for the answer any more: the call is aborted, and there is no error to tell. */
 bool call_left(struct call *c);
 
-/* http: tells the engine thread that a stop string was found in this choice. */
+/* http: tells the engine thread that a stop string, or the only call, has ended this choice. */
 void call_stop_choice(struct call *c, uint32_t choice);
 
 /* engine: notes that the message `control` was taken from the inbox. To be called before c->aborted and
  * call_stop_wanted are read, so that a later change of these sends the message again. */
 void call_control_taken(struct call *c);
 
-/* engine: returns whether a stop string was found in this choice. */
+/* engine: returns whether call_stop_choice was called for this choice. */
 bool call_stop_wanted(struct call *c, uint32_t choice);
 
 /* main, http: wakes the connection, which call_take never suspends again, because libmicrohttpd is about to stop. */

@@ -168,6 +168,12 @@ ok(answer["usage"]["completion_tokens"] < whole(s, "two")["usage"]["completion_t
 same(summary(*add_up(streamed(s, "two", parallel_tool_calls=False))[0]),
      ("I look.", None, [("look_up", BOW_ARGUMENTS)], "tool_calls"), "and so in a stream")
 
+slow = Server(model=model, env={"FAKE_STEP_US": "1000"})
+whole(slow, "two", parallel_tool_calls=False, ignore_eos=True, max_tokens=1500)
+slow.wait_metric("num_requests_running", 0)
+ok(slow.metrics()["generation_tokens_total"] < 200, "and the model stops", slow.metrics()["generation_tokens_total"])
+slow.stop()
+
 # log-probabilities and token ids
 for text, content in ("two", "I look."), ("one", ""), ("malformed", SAYS["malformed"][0]):
     choice = whole(s, text, logprobs=True)["choices"][0]
