@@ -65,6 +65,11 @@ struct server {
 	struct template *template; /* NULL: the model has no chat template */
 	/* the format of the model's tool calls; NULL: none is known, or --tool-call-parser none */
 	const struct tools_format *tools;
+	/* the special tokens that are marks of this format (tools_mark) */
+	struct {
+		int32_t v[TOOLS_MARKS_MAX];
+		size_t n;
+	} tool_marks;
 	/* special token that the template writes behind a message; -1: none is known (daemon/request/turns.h) */
 	int32_t turn_token;
 

@@ -368,6 +368,32 @@ TEST(calls)
 	stops_free(stops);
 }
 
+/* Special tokens that are marks of the format are text; others are not. */
+TEST(marks)
+{
+	struct choice_config config = {.tokenizer = tokenizer,
+				       .reasoning = true,
+				       .logprobs = true,
+				       .format = tools_format_at(1),
+				       .tools = {tools, ARRAY_SIZE(tools)},
+				       .marks = &start_token};
+	struct ids ids = {0};
+	const char *finish;
+	struct sum s;
+	int last;
+
+	encode("a bow", &ids);
+	check(ids_push(&ids, start_token) == 0);
+	for (config.n_marks = 0; config.n_marks < 2; config.n_marks++) {
+		run(&config, ids.v, ids.len, FINISH_LENGTH, true, &s, &finish, &last);
+		is_str(buf_str(&s.content), config.n_marks ? "a bow<|im_start|>" : "a bow",
+		       "%zu marks", config.n_marks);
+		is_str(buf_str(&s.tokens), buf_str(&s.content), "and the reported tokens");
+		sum_release(&s);
+	}
+	ids_release(&ids);
+}
+
 /* The engine thread is told that a choice has ended with its call, and nothing behind it counts. */
 TEST(one_call)
 {

@@ -296,6 +296,17 @@ TEST(detection)
 		   "%s", cases[i].format < 0 ? "no format" : names[cases[i].format]);
 }
 
+TEST(facts)
+{
+	const struct tools_format *m = tools_format_at(MISTRAL), *h = tools_format_at(HERMES);
+
+	ok(tools_brief_ids(m) && !tools_brief_ids(h), "Mistral's ids are brief");
+	is_str(tools_mark(m, 0), "[TOOL_CALLS]", "a mark");
+	ok(tools_mark(m, 2) && !tools_mark(m, 3) && !tools_mark(m, TOOLS_MARKS_MAX) &&
+		   !tools_mark(h, 0),
+	   "and no more than there are");
+}
+
 static void converts(bool python, const char *text, const char *want)
 {
 	struct buf out;

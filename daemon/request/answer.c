@@ -161,6 +161,8 @@ struct answer *answer_new(struct call *c)
 		.thinking = c->text.ask.thinking,
 		.format = c->text.ask.tools.n ? c->server->tools : NULL,
 		.tools = c->text.ask.tools,
+		.marks = c->server->tool_marks.v,
+		.n_marks = c->server->tool_marks.n,
 		.one_call = c->text.ask.one_call,
 		.logprobs = s->want_logprobs,
 		.token_ids = c->text.ask.return_token_ids,
@@ -245,8 +247,8 @@ static struct openai_usage usage(const struct answer *a)
 	return u;
 }
 
-/* Returns whether a choice of a stream has text, calls, log-probabilities or a finish reason to write. Token ids alone are not
- * written, but wait for one of these. */
+/* Returns whether a choice of a stream has text, calls, log-probabilities or a finish reason to write. Token ids alone
+ * are not written, but wait for one of these. */
 static bool has_news(const struct answer *a, uint32_t index)
 {
 	const struct openai_delta d = delta_of(a, index);
@@ -268,9 +270,9 @@ static void begin_chunks(struct answer *a, uint32_t index, bool news)
 				  prompt_of(a, index));
 }
 
-/* For each of the choices next .. end - 1: writes its first chunks, unless they were written before, and the chunks
- * of its news (has_news). Where calls are looked for, the first chunks wait for news, because the first of them has a call
- * that nothing comes before. False: `out` is full before all are written. */
+/* For each of the choices next .. end - 1: writes its first chunks, unless they were written before, and the chunks of
+ * its news (has_news). Where calls are looked for, the first chunks wait for news, because the first of them has a
+ * call that nothing comes before. False: `out` is full before all are written. */
 static bool write_news(struct answer *a, struct buf *out)
 {
 	for (; a->next < a->end; a->next++) {
@@ -324,7 +326,8 @@ static int take_record(struct answer *a, uint32_t of, enum finish_reason finish,
 		}
 		return 0;
 	}
-	/* A stop string or its only call has ended the choice. The engine thread drew this token before it learned of that. */
+	/* A stop string or its only call has ended the choice. The engine thread drew this token before it learned of
+	 * that. */
 	if (a->choices[of].finish)
 		return 0;
 	a->next = of;

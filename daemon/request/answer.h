@@ -1,6 +1,6 @@
-/* From a call's tokens to its answer: text, stop strings, tool calls, reasoning, log-probabilities, and the JSON of a whole body
- * or a stream. The http thread does this work in small steps (answer_feed, answer_write), so that an answer of
- * hundreds of megabytes does not keep it from other connections.
+/* From a call's tokens to its answer: text, stop strings, tool calls, reasoning, log-probabilities, and the JSON of a
+ * whole body or a stream. The http thread does this work in small steps (answer_feed, answer_write), so that an answer
+ * of hundreds of megabytes does not keep it from other connections.
  *
  *     record ──> detokenizer ──> tool calls | reasoning | content ──> delta ──> SSE chunk, or kept for the body
  *

@@ -21,6 +21,8 @@ int choice_init(struct choice *c, const struct choice_config *config)
 	openai_calls_init(&c->calls, TEXT_MAX);
 	openai_tokens_init(&c->ready);
 	c->detokenizer = detokenizer_new(config->tokenizer, config->stops);
+	if (c->detokenizer && config->format)
+		detokenizer_show(c->detokenizer, config->marks, config->n_marks);
 	if (config->format)
 		c->tools =
 			tools_new(config->format, &config->tools, config->one_call, take_event, c);
@@ -181,8 +183,8 @@ static void split_piece(struct choice *c, size_t begin, size_t released)
 	buf_reset(&c->piece);
 }
 
-/* To be called at the end of the text: makes calls, reasoning or content of the bytes that are held back. Does nothing if
- * reasoning is not split off. */
+/* To be called at the end of the text: makes calls, reasoning or content of the bytes that are held back. Does nothing
+ * if reasoning is not split off. */
 static void finish_split(struct choice *c)
 {
 	if (!c->config->reasoning)
@@ -193,8 +195,8 @@ static void finish_split(struct choice *c)
 	flush_splitter(c);
 }
 
-/* The text may have ended with its only call: sets c->finish if no reason is set yet, and returns 1 if the engine thread
- * has to be told (`finish` is FINISH_NONE). Else returns r. */
+/* The text may have ended with its only call: sets c->finish if no reason is set yet, and returns 1 if the engine
+ * thread has to be told (`finish` is FINISH_NONE). Else returns r. */
 static int end_with_call(struct choice *c, enum finish_reason finish, int r)
 {
 	if (!c->tools || !tools_over(c->tools) || c->finish)
@@ -259,13 +261,9 @@ static int finish_text(struct choice *c, const char *reason)
 
 static int push_text(struct choice *c, const struct draw_result *draw, enum finish_reason finish)
 {
-	const struct tokenizer *t = c->config->tokenizer;
-	size_t len;
+	size_t len = detokenizer_bytes(c->detokenizer, draw->token);
 	int r;
 
-	tokenizer_bytes(t, draw->token, &len);
-	if (tokenizer_is_special(t, draw->token))
-		len = 0;
 	if (reported(c, len) && remember_token(c, draw, len) < 0)
 		return -ENOMEM;
 	c->raw += len;

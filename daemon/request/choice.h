@@ -10,13 +10,13 @@
  * (tools.h), and also one that ended with its first call because the request wants only one.
  *
  * Log-probabilities are reported for the tokens of the content, each together with the text that has its last byte. So
- * a token waits in `tokens` until all have passed on its bytes, or the choice has ended. A token of which no byte became
- * content (reasoning, calls, tags, a stop string and the text behind it) is dropped, unless every_token is set and the
- * token has no bytes. Of other tokens the bytes behind the content are left out; bytes before it, of a call behind which
- * text follows in the same token, are not.
+ * a token waits in `tokens` until all have passed on its bytes, or the choice has ended. A token of which no byte
+ * became content (reasoning, calls, tags, a stop string and the text behind it) is dropped, unless every_token is set
+ * and the token has no bytes. Of other tokens the bytes behind the content are left out; bytes before it, of a call
+ * behind which text follows in the same token, are not.
  *
- * The *raw bytes* of a choice are the bytes of its tokens, one token after the other. Special tokens and the end token
- * add none. Places of tokens are counted in raw bytes. */
+ * The *raw bytes* of a choice are the bytes of its tokens, one token after the other. Special tokens, but for the
+ * marks of the calls' format, and the end token add none. Places of tokens are counted in raw bytes. */
 #pragma once
 
 #include "base/ids.h"
@@ -40,8 +40,10 @@ struct choice_config {
 	bool reasoning;			   /* the reasoning is split off from the content */
 	bool thinking; /* the prompt ended in an open think block: the answer begins with reasoning */
 	const struct tools_format *format; /* of tool calls; NULL: none are looked for */
-	struct tool_list tools;		   /* borrowed */
-	bool one_call;			   /* the choice ends with its first call */
+	struct tool_list tools;		   /* borrowed, as are the marks */
+	const int32_t *marks; /* [n_marks] special tokens that the format needs as text */
+	size_t n_marks;
+	bool one_call; /* the choice ends with its first call */
 	bool logprobs, token_ids;
 	bool every_token; /* with echo: the log-probabilities of tokens without bytes are reported, too */
 };
@@ -65,17 +67,17 @@ struct choice {
 	struct choice_place *places; /* [n_tokens] their places */
 	size_t n_tokens, cap;
 	size_t raw; /* number of raw bytes of the tokens so far */
-	/* with log-probabilities, in raw bytes: the ends of the text that tool calls are looked for in, and of the rest,
-	 * which has passed on to the splitter */
+	/* with log-probabilities, in raw bytes: the ends of the text that tool calls are looked for in, and of the
+	 * rest, which has passed on to the splitter */
 	size_t looked, passed;
 };
 
 int choice_init(struct choice *c, const struct choice_config *config) MUST_CHECK;
 void choice_release(struct choice *c);
 
-/* Takes a drawn token; sets c->finish if the choice ends with it. 1: a stop string or the only call ended the choice, and
- * the engine thread must be told, because it would go on (`finish` is FINISH_NONE). 0: any other end, or none. -ENOMEM. Not to be
- * called after c->finish was set. */
+/* Takes a drawn token; sets c->finish if the choice ends with it. 1: a stop string or the only call ended the choice,
+ * and the engine thread must be told, because it would go on (`finish` is FINISH_NONE). 0: any other end, or none.
+ * -ENOMEM. Not to be called after c->finish was set. */
 int choice_push(struct choice *c, const struct draw_result *draw,
 		enum finish_reason finish) MUST_CHECK;
 

@@ -60,15 +60,22 @@ static int open_tokenizer(struct server *s, const struct checkpoint *k, struct e
 	return r;
 }
 
-/* Chooses the format of tool calls, by the option or the template. */
+/* Chooses the format of tool calls, by the option or the template, and finds its marks in the tokenizer. */
 static void choose_tools(struct server *s, const char *template)
 {
 	unsigned choice = s->options.tool_call_parser;
+	const char *mark;
+	int32_t id;
 
 	if (choice == TOOL_CALLS_AUTO)
 		s->tools = tools_detect(template);
 	else if (choice >= TOOL_CALLS_FORMATS)
 		s->tools = tools_format_at(choice - TOOL_CALLS_FORMATS);
+	for (size_t i = 0; s->tools && (mark = tools_mark(s->tools, i)); i++) {
+		id = tokenizer_id(s->tokenizer, mark);
+		if (id >= 0 && tokenizer_is_special(s->tokenizer, id))
+			s->tool_marks.v[s->tool_marks.n++] = id;
+	}
 }
 
 /* Opens the chat template. Without one (as with many base models) only the endpoints that need it do not work. */

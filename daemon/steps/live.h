@@ -33,8 +33,8 @@ void live_refuse(struct live *l, struct call *c, const struct err *why) ON(role_
  * call is aborted already, submits nothing, counts an abort, and drops the work's reference. */
 void live_submit(struct live *l, struct call *c) ON(role_engine);
 
-/* Handles the message `control` of a call (call.h): ends the choices that http has ended (call_stop_choice), and ends the
- * whole call if it is aborted. A call that is not live is left as it is. */
+/* Handles the message `control` of a call (call.h): ends the choices that http has ended (call_stop_choice), and ends
+ * the whole call if it is aborted. A call that is not live is left as it is. */
 void live_control(struct live *l, struct call *c) ON(role_engine);
 
 /* Notes that step number `step` was planned now. */

@@ -1,7 +1,7 @@
 /* Tool calls of a choice, in pieces: as they come from the model, or all of them.
  *
- * Their ids follow from the answer's id, so nothing keeps them: the same call has the same id in a stream and in a whole
- * body, and two calls of an answer have different ones. */
+ * Their ids follow from the answer's id, so nothing keeps them: the same call has the same id in a stream and in a
+ * whole body, and two calls of an answer have different ones. */
 #pragma once
 
 #include <stdbool.h>
@@ -41,7 +41,7 @@ size_t openai_calls_bytes(const struct openai_calls *c);
 
 enum { CALL_ID_MAX = 32 };
 
-/* Writes the id of a call: "call_" and 24 letters and digits, or, with `brief`, 9 letters and digits. Mistral's templates
- * refuse any id but a brief one. `answer` is the answer's id. */
+/* Writes the id of a call: "call_" and 24 letters and digits, or, with `brief`, 9 letters and digits. Mistral's
+ * templates refuse any id but a brief one. `answer` is the answer's id. */
 void openai_call_id(const char *answer, uint32_t choice, uint32_t call, bool brief,
 		    char out[CALL_ID_MAX]);

@@ -134,11 +134,12 @@ void openai_body(struct openai_output *o, const struct openai_head *h,
 		 const struct openai_choice *choices, size_t n, const struct ids *prompts,
 		 size_t n_prompts, const struct openai_usage *u);
 
-/* Sets *o, so that openai_write writes the chunks of a choice. The first one, if `first` is set: role and empty content
- * in chat; in completions there is none, unless return_token_ids wants the prompt's ids. One with the piece, if it has
- * any text. One for each piece of a tool call. One with the finish reason, if there is one. A last piece with nothing but token ids has no chunk of
- * its own: the ids are in the chunk with the finish reason. `prompt` is read only for return_token_ids. All that the
- * arguments point to is borrowed until it is written, but *d is copied. */
+/* Sets *o, so that openai_write writes the chunks of a choice. The first one, if `first` is set: role and empty
+ * content in chat; in completions there is none, unless return_token_ids wants the prompt's ids. One with the piece,
+ * if it has any text. One for each piece of a tool call. One with the finish reason, if there is one. A last piece
+ * with nothing but token ids has no chunk of its own: the ids are in the chunk with the finish reason. `prompt` is
+ * read only for return_token_ids. All that the arguments point to is borrowed until it is written, but *d is
+ * copied. */
 void openai_chunks(struct openai_output *o, const struct openai_head *h,
 		   const struct openai_delta *d, bool first, const struct ids *prompt);
 

@@ -3,8 +3,8 @@
 
 #include "protocol/openai/response.h"
 
-/* The five forms of a choice: in its first chunk of a stream, in a chunk with a piece of text, in a chunk with a piece of
- * a tool call, in the chunk with the finish reason, and in a whole body. */
+/* The five forms of a choice: in its first chunk of a stream, in a chunk with a piece of text, in a chunk with a piece
+ * of a tool call, in the chunk with the finish reason, and in a whole body. */
 enum choice_form { CHOICE_FIRST, CHOICE_PIECE, CHOICE_CALL, CHOICE_LAST, CHOICE_WHOLE };
 
 /* JSON that is written as it stands, and behind it a text that is escaped when it is written. */

@@ -125,8 +125,8 @@ static const json_t *referred(const json_t *root, const char *reference)
 	return NULL;
 }
 
-/* Returns the types that a schema allows, as far as its type, enum, const, $ref, anyOf and oneOf say. `left`: the number
- * of further schemas that may be read. */
+/* Returns the types that a schema allows, as far as its type, enum, const, $ref, anyOf and oneOf say. `left`: the
+ * number of further schemas that may be read. */
 static unsigned schema_types(const json_t *root, const json_t *schema, int *left)
 {
 	static const char *const alternatives[] = {"anyOf", "oneOf"};

@@ -36,6 +36,11 @@ bool tools_brief_ids(const struct tools_format *format)
 	return format->brief_ids;
 }
 
+const char *tools_mark(const struct tools_format *format, size_t i)
+{
+	return i < TOOLS_MARKS_MAX ? format->marks[i] : NULL;
+}
+
 struct tools *tools_new(const struct tools_format *format, const struct tool_list *list, bool one,
 			tools_take_event *take, void *to)
 {

@@ -76,8 +76,14 @@ const struct tools_format *tools_format_at(size_t i);
 /* Returns whether the templates of models that write this format take brief ids of calls alone (openai/calls.h). */
 bool tools_brief_ids(const struct tools_format *format);
 
-/* Returns the format in which a model with this chat template writes calls. NULL: the template has no tools, or a format
- * that is not known. */
+enum { TOOLS_MARKS_MAX = 4 };
+
+/* Returns mark number i of a format, from 0 on: a text of the calls that may be a special token, whose text is not
+ * shown otherwise. NULL: there are no more. */
+const char *tools_mark(const struct tools_format *format, size_t i);
+
+/* Returns the format in which a model with this chat template writes calls. NULL: the template has no tools, or a
+ * format that is not known. */
 const struct tools_format *tools_detect(const char *template);
 
 enum tools_event_type { TOOLS_TEXT, TOOLS_BEGIN, TOOLS_ARGUMENTS, TOOLS_END };

@@ -24,15 +24,16 @@ struct tools_format {
 	bool at_start; /* calls are only at the start of the text, and behind other calls */
 	/* A template with all of these texts belongs to a model that writes this format; NULL: there are no more. */
 	const char *signs[TOOLS_SIGNS_MAX];
-	const char *unlike; /* unless it has this text; NULL: none */
-	bool brief_ids;	    /* tools_brief_ids */
+	const char *unlike;		    /* unless it has this text; NULL: none */
+	bool brief_ids;			    /* tools_brief_ids */
+	const char *marks[TOOLS_MARKS_MAX]; /* tools_mark */
 
 	/* Sets t->state to that behind the opening with this number. */
 	void (*enter)(struct tools *t, size_t opening);
 	/* Takes a byte, in the format's own states. */
 	void (*byte)(struct tools *t, char c);
-	/* The arguments of a call are about to end before they are complete: gives out what is known of them. NULL: there
-	 * is never more. */
+	/* The arguments of a call are about to end before they are complete: gives out what is known of them. NULL:
+	 * there is never more. */
 	void (*cut)(struct tools *t);
 };
 
@@ -102,8 +103,8 @@ bool tools_match(struct buf *text, const char *tag, char c);
 
 /* tools_object.c: an object such as {"name": "f", "arguments": {"a": 1}}, whose members may come in any order.
  * "parameters" is another name for "arguments". Further members are dropped. tools_object_byte begins the call, gives
- * its arguments out, and ends it. LITERAL_END: the object has ended. LITERAL_WRONG: the byte cannot follow; t->object.called
- * says whether the call had begun. */
+ * its arguments out, and ends it. LITERAL_END: the object has ended. LITERAL_WRONG: the byte cannot follow;
+ * t->object.called says whether the call had begun. */
 void tools_object_init(struct tools *t, bool opened); /* opened: '{' was read already */
 enum literal_status tools_object_byte(struct tools *t, char c);
 void tools_object_cut(struct tools *t);

@@ -155,6 +155,7 @@ const struct tools_format tools_mistral = {
 	.openings = {"[TOOL_CALLS]"},
 	.signs = {"[TOOL_CALLS]"},
 	.brief_ids = true,
+	.marks = {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"},
 	.enter = enter,
 	.byte = byte,
 	.cut = cut,

@@ -8,10 +8,10 @@
  *     </function>
  *     </tool_call>
  *
- * The model may leave out <tool_call>, and also a </parameter> before the next tag at the start of a line. One line end is
- * dropped at either end of a value. A value has no type of its own: it is a string if the tool's schema allows only
- * strings, or does not say. Else it is JSON, or Python (the template writes True), if that has a type which the schema
- * allows, and a string if not. Strings are given out while they come, other values when they are whole.
+ * The model may leave out <tool_call>, and also a </parameter> before the next tag at the start of a line. One line
+ * end is dropped at either end of a value. A value has no type of its own: it is a string if the tool's schema allows
+ * only strings, or does not say. Else it is JSON, or Python (the template writes True), if that has a type which the
+ * schema allows, and a string if not. Strings are given out while they come, other values when they are whole.
  *
  * Source: the chat templates of Qwen3-Coder and Qwen3.5. */
 #include <string.h>
@@ -33,7 +33,7 @@ enum { NAME_MAX_BYTES = 256 };
 static const char function[] = "<function=", parameter[] = "<parameter=",
 		  end_function[] = "</function>";
 
-/* The texts with which a value ends. `next` is the state behind the text; the last two open or close what they name. */
+/* The texts with which a value ends, and the state behind each. */
 static const struct {
 	const char *text;
 	unsigned next;
@@ -209,7 +209,7 @@ static void add_value(struct tools *t, const char *text, size_t len)
 		buf_append(&t->text, text, len);
 }
 
-/* Returns the number of the text in `ends` that begins with what is held; its length in *ret. ARRAY_SIZE: there is none. */
+/* Returns the number of the text in `ends` that begins with what is held. ARRAY_SIZE: there is none. */
 static size_t match_end(const struct tools *t)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(ends); i++)

@@ -12,8 +12,10 @@
 struct detokenizer {
 	const struct tokenizer *tokenizer;
 	const struct stops *stops; /* borrowed; NULL: none */
-	size_t *states;		   /* [stops_n] of the stops' automata; owned */
-	char part[4];		   /* an incomplete UTF-8 sequence */
+	const int32_t *shown;	   /* [n_shown] special tokens that add text; borrowed */
+	size_t n_shown;
+	size_t *states; /* [stops_n] of the stops' automata; owned */
+	char part[4];	/* an incomplete UTF-8 sequence */
 	size_t n_part;
 	struct buf held; /* whole characters that the caller does not have yet */
 	/* for each byte of held, as a byte: the number of bytes of tokens that it stands for */
@@ -114,15 +116,31 @@ static int flush(struct detokenizer *d, size_t keep, struct buf *out)
 	return out->failed ? -ENOMEM : 0;
 }
 
+void detokenizer_show(struct detokenizer *d, const int32_t *ids, size_t n)
+{
+	d->shown = ids;
+	d->n_shown = n;
+}
+
+size_t detokenizer_bytes(const struct detokenizer *d, int32_t id)
+{
+	bool adds = !tokenizer_is_special(d->tokenizer, id);
+	size_t len;
+
+	for (size_t i = 0; i < d->n_shown && !adds; i++)
+		adds = d->shown[i] == id;
+	return adds && tokenizer_bytes(d->tokenizer, id, &len) ? len : 0;
+}
+
 int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out)
 {
-	size_t len, keep = 0;
-	const char *bytes = tokenizer_bytes(d->tokenizer, id, &len);
+	size_t len = detokenizer_bytes(d, id), keep = 0, all;
+	const char *bytes = tokenizer_bytes(d->tokenizer, id, &all);
 	int r;
 
 	if (d->stopped)
 		return 1;
-	if (!bytes || tokenizer_is_special(d->tokenizer, id))
+	if (!len)
 		return 0;
 	for (size_t i = 0; i < len && !d->stopped; i++) {
 		d->part[d->n_part++] = bytes[i];

@@ -2,7 +2,8 @@
  *
  * Two things are held back: an incomplete UTF-8 sequence (until it is whole; it becomes U+FFFD if the next byte does
  * not continue it, or at the end), and any suffix that could begin a stop string. A stop string and all text behind it
- * are left out. Special tokens add nothing. Each choice has one detokenizer; the tokenizer is borrowed. */
+ * are left out. Special tokens add nothing, unless they are shown. Each choice has one detokenizer; the tokenizer is
+ * borrowed. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,6 +20,12 @@ struct detokenizer;
 struct detokenizer *detokenizer_new(const struct tokenizer *t, const struct stops *stops);
 void detokenizer_free(struct detokenizer *d);
 
+/* The n special tokens `ids` are shown: they add their text, as other tokens do. Borrowed. */
+void detokenizer_show(struct detokenizer *d, const int32_t *ids, size_t n);
+
+/* Returns the number of bytes that a token adds to the text: 0 for a special token that is not shown. */
+size_t detokenizer_bytes(const struct detokenizer *d, int32_t id);
+
 /* Takes one id and appends the text that is final now (whole UTF-8 sequences, maybe none). 1: a stop string was found,
  * the text before it has been appended, and further ids add nothing. 0: go on. -ENOMEM. Of several stop strings the one
  * that is complete first counts; of those that end together, the one that began first. So the result does not depend on
@@ -29,6 +36,7 @@ int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out) MUST_CH
  * found, before or now (U+FFFD may complete one). 0: none was found. -ENOMEM. */
 int detokenizer_finish(struct detokenizer *d, struct buf *out) MUST_CHECK;
 
-/* Returns how many of the pushed tokens' bytes the appended text stands for so far (special tokens count as none). With
- * this number the caller sends each token's log-probabilities with the chunk that completes the token. */
+/* Returns how many of the pushed tokens' bytes the appended text stands for so far (special tokens that are not shown
+ * count as none). With this number the caller sends each token's log-probabilities with the chunk that completes the
+ * token. */
 size_t detokenizer_released(const struct detokenizer *d);

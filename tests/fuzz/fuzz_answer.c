@@ -1,6 +1,6 @@
-/* Any bytes as an answer, whole or as a chunk of a stream: its choices, texts, tool calls, tokens with log-probabilities and ids.
- * However many calls of openai_write write it, and wherever these calls end, the text is the same. A whole answer is
- * JSON; of a stream each chunk is. */
+/* Any bytes as an answer, whole or as a chunk of a stream: its choices, texts, tool calls, tokens with
+ * log-probabilities and ids. However many calls of openai_write write it, and wherever these calls end, the text is
+ * the same. A whole answer is JSON; of a stream each chunk is. */
 #include <jansson.h>
 #include <stdint.h>
 #include <stdlib.h>
