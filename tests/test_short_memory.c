@@ -15,6 +15,7 @@
 #include "daemon/cli/simulate/workload.h"
 #include "daemon/lifecycle.h"
 #include "daemon/request/call.h"
+#include "daemon/request/choice.h"
 #include "daemon/steps/handoff.h"
 #include "daemon/steps/handoff_send.h"
 #include "daemon/steps/setup.h"
@@ -23,6 +24,7 @@
 #include "engine/checkpoint/export.h"
 #include "engine/layers/weights.h"
 #include "engine/store/key.h"
+#include "tests/model_text.h"
 #include "tests/scheduler_world.h"
 #include "tests/scratch.h"
 
@@ -417,6 +419,69 @@ TEST(call)
 
 	ok_all("%lu allocations of a call: its tokens are there, up to the one that failed", n);
 	ok(n >= 5, "are some");
+}
+
+/* ---- tool calls ---- */
+
+struct attempt_choice {
+	struct tokenizer *tokenizer;
+	size_t format;
+	const char *text;
+};
+
+static void attempt_choice(void *arg, unsigned long n)
+{
+	static const struct tool_parameter number = {"n", TOOLS_NUMBER};
+	static const struct tool tool = {"f", &number, 1};
+	const struct attempt_choice *a = arg;
+	const struct choice_config config = {.tokenizer = a->tokenizer,
+					     .reasoning = true,
+					     .format = tools_format_at(a->format),
+					     .tools = {&tool, 1}};
+	struct ids ids = {0};
+	struct choice c;
+	int r;
+
+	check(tokenizer_encode(a->tokenizer, a->text, strlen(a->text), true, NULL, &ids) == 0);
+	short_from(n);
+	r = choice_init(&c, &config);
+	for (size_t i = 0; r == 0 && i < ids.len; i++) {
+		struct draw_result draw = {.token = ids.v[i]};
+
+		r = choice_push(&c, &draw, i + 1 == ids.len ? FINISH_LENGTH : FINISH_NONE);
+	}
+	check(r == (short_end() ? -ENOMEM : 0));
+	check(r < 0 || (c.calls.n_begun == 1 && c.content.len));
+	choice_release(&c);
+	ids_release(&ids);
+}
+
+TEST(choice)
+{
+	struct attempt_choice a[] = {
+		{.format = 0,
+		 .text = "<tool_call>a\n<function=f>\n<parameter=s>\nbow and arrow\n</parameter>\n"
+			 "<parameter=n>\n[1, {\"a\": 2}]\n</parameter>\n<parameter=n>\n12\n</parameter>\n"
+			 "</function>\n</tool_call>\nDone"},
+		{.format = 1,
+		 .text = "<tool_call> {\"name\": \"f\", \"arguments\": \"{}\", \"id\": 7}\n</tool>"},
+		{.format = 1,
+		 .text = "<tool_call>{\"arguments\": {\"a\": \"\\u00e9\"}, \"name\": \"f\"}}"},
+		{.format = 2,
+		 .text = "[TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{\"a\": [1, true]} Done"},
+		{.format = 4, .text = "[f(a='bow', b=[1, {'c': None}])] and more"},
+	};
+	struct err e = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(a); i++) {
+		unsigned long n;
+
+		check(model_tokenizer("models/lexis", &a[i].tokenizer, &e) == 0);
+		n = each_allocation(attempt_choice, &a[i]);
+		ok_all("%lu allocations of an answer with a call", n);
+		ok(n >= 6, "are some");
+		tokenizer_free(a[i].tokenizer);
+	}
 }
 
 /* ---- files ---- */

@@ -88,10 +88,9 @@ static void give(struct tools *t, enum tools_event_type type, const char *text, 
 
 static void flush(struct tools *t)
 {
-	t->failed |= t->out.failed;
 	if (t->out.len)
 		give(t, t->pending, t->out.data, t->out.len);
-	buf_reset(&t->out);
+	tools_clear(t, &t->out);
 }
 
 static void append(struct tools *t, enum tools_event_type type, const char *text, size_t len)
@@ -102,15 +101,15 @@ static void append(struct tools *t, enum tools_event_type type, const char *text
 	buf_append(&t->out, text, len);
 }
 
-static void clear(struct buf *b, bool *failed)
+void tools_clear(struct tools *t, struct buf *b)
 {
-	*failed |= b->failed;
+	t->failed |= b->failed;
 	buf_reset(b);
 }
 
 static void clear_held(struct tools *t)
 {
-	clear(&t->held, &t->failed);
+	tools_clear(t, &t->held);
 	t->n_blank = 0;
 }
 
@@ -184,7 +183,7 @@ bool tools_match(struct buf *text, const char *tag, char c)
 /* Returns whether c goes on with an opening; *ret: the number of the one that is complete, TOOLS_OPENINGS_MAX: none. */
 static bool match_opening(struct tools *t, char c, size_t *ret)
 {
-	const char *tag = t->held.data + t->n_blank;
+	const char *tag = buf_str(&t->held) + t->n_blank;
 	size_t n = t->held.len - t->n_blank;
 
 	*ret = TOOLS_OPENINGS_MAX;
@@ -252,7 +251,7 @@ static void closing_byte(struct tools *t, char c)
 
 	if (!n && literal_blank(c)) {
 		buf_putc(&t->held, c);
-		t->n_blank++;
+		t->n_blank = t->held.len;
 	} else if (closing && closing[n] == c &&
 		   !strncmp(buf_str(&t->held) + t->n_blank, closing, n)) {
 		buf_putc(&t->held, c);
@@ -261,6 +260,7 @@ static void closing_byte(struct tools *t, char c)
 		t->state = TOOLS_OUTSIDE;
 		clear_held(t);
 	} else {
+		t->failed |= held.failed;
 		buf_init(&t->held, TEXT_MAX);
 		t->n_blank = 0;
 		read_again(t, buf_str(&held), held.len, c);

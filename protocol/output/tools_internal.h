@@ -78,6 +78,9 @@ struct tools {
 	unsigned types; /* enum tools_types */
 };
 
+/* Empties a buffer of the parser's, and notes whether it has failed. */
+void tools_clear(struct tools *t, struct buf *b);
+
 /* Returns the tool with this name; NULL: there is none. */
 const struct tool *tools_find(const struct tools *t, const char *name, size_t len);
 

@@ -54,7 +54,7 @@ static bool in_name(char c)
 static void begin_name(struct tools *t, unsigned state)
 {
 	t->state = state;
-	buf_reset(&t->name);
+	tools_clear(t, &t->name);
 }
 
 static void enter_list(struct tools *t, size_t opening)
@@ -115,7 +115,7 @@ static bool argument_byte(struct tools *t, char c)
 	put(t, t->n_arguments++ ? ", \"" : "{\"");
 	tools_arguments(t, buf_str(&t->name), t->name.len);
 	put(t, "\": ");
-	buf_reset(&t->held);
+	tools_clear(t, &t->held);
 	literal_init(&t->value, true);
 	t->state = VALUE;
 	return true;
@@ -134,8 +134,7 @@ static bool behind_value(struct tools *t, char c)
 static void give_value(struct tools *t)
 {
 	tools_arguments(t, buf_str(&t->text), t->text.len);
-	t->failed |= t->text.failed;
-	buf_reset(&t->text);
+	tools_clear(t, &t->text);
 }
 
 static bool value_text_byte(struct tools *t, char c)

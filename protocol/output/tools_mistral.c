@@ -25,8 +25,8 @@ static void enter(struct tools *t, size_t opening)
 {
 	t->state = FIRST;
 	t->object.called = false;
-	buf_reset(&t->name);
-	buf_reset(&t->text);
+	tools_clear(t, &t->name);
+	tools_clear(t, &t->text);
 }
 
 static bool object_byte(struct tools *t, char c)
@@ -65,7 +65,7 @@ static bool begin(struct tools *t, char c)
 	tools_begin(t, tool->name);
 	literal_init(&t->value, false);
 	t->state = ARGUMENTS;
-	buf_reset(&t->text);
+	tools_clear(t, &t->text);
 	literal_byte(&t->value, c, &t->text);
 	tools_arguments(t, buf_str(&t->text), t->text.len);
 	return true;
@@ -112,9 +112,8 @@ static bool argument_byte(struct tools *t, char c)
 {
 	enum literal_status s;
 
-	buf_reset(&t->text);
+	tools_clear(t, &t->text);
 	s = literal_byte(&t->value, c, &t->text);
-	t->failed |= t->text.failed;
 	tools_arguments(t, buf_str(&t->text), t->text.len);
 	if (s != LITERAL_END)
 		return s != LITERAL_WRONG;
@@ -145,7 +144,7 @@ static void cut(struct tools *t)
 	if (t->state == OBJECT) {
 		tools_object_cut(t);
 	} else {
-		buf_reset(&t->text);
+		tools_clear(t, &t->text);
 		literal_cut(&t->value, &t->text);
 		tools_arguments(t, buf_str(&t->text), t->text.len);
 	}

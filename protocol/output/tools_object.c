@@ -13,18 +13,18 @@ void tools_object_init(struct tools *t, bool opened)
 
 	o->stage = opened ? KEY : OPEN;
 	o->any = o->named = o->argued = o->called = o->as_text = false;
-	buf_reset(&o->key);
-	buf_reset(&o->name);
-	buf_reset(&o->arguments);
+	tools_clear(t, &o->key);
+	tools_clear(t, &o->name);
+	tools_clear(t, &o->arguments);
 }
 
 /* Replaces the JSON of a string by the string's text. False: it is no string, or memory ran out. */
-static bool decode(struct buf *b)
+static bool decode(struct tools *t, struct buf *b)
 {
 	json_t *string = json_loadb(buf_str(b), b->len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
 	bool good = json_is_string(string);
 
-	buf_reset(b);
+	tools_clear(t, b);
 	if (good)
 		buf_append(b, json_string_value(string), json_string_length(string));
 	json_decref(string);
@@ -53,7 +53,6 @@ static void give_arguments(struct tools *t)
 	struct buf *a = &t->object.arguments;
 
 	tools_arguments(t, buf_str(a), a->len);
-	t->failed |= a->failed;
 	buf_reset(a);
 }
 
@@ -66,23 +65,25 @@ static void end(struct tools *t)
 }
 
 /* Replaces arguments that are a string with JSON, or null, by the JSON of an object. False: they are anything else. */
-static bool take_arguments(struct tools_object *o)
+static bool take_arguments(struct tools *t)
 {
+	struct tools_object *o = &t->object;
 	struct buf object;
 	bool good;
 
 	if (!o->as_text)
 		return true;
 	if (!strcmp(buf_str(&o->arguments), "null")) {
-		buf_reset(&o->arguments);
+		tools_clear(t, &o->arguments);
 		buf_puts(&o->arguments, "{}");
 		return true;
 	}
-	if (!decode(&o->arguments))
+	if (!decode(t, &o->arguments))
 		return false;
 	buf_init(&object, o->arguments.max);
 	good = literal_convert(buf_str(&o->arguments), o->arguments.len, false, &object) &&
 	       buf_str(&object)[0] == '{';
+	t->failed |= o->arguments.failed;
 	buf_release(&o->arguments);
 	o->arguments = object;
 	return good;
@@ -96,13 +97,13 @@ static bool end_member(struct tools *t)
 	o->stage = COMMA;
 	o->any = true;
 	if (o->member == NAME) {
-		if (!decode(&o->name) || !tools_find(t, buf_str(&o->name), o->name.len))
+		if (!decode(t, &o->name) || !tools_find(t, buf_str(&o->name), o->name.len))
 			return false;
 		o->named = true;
 		if (o->argued)
 			end(t);
 	} else if (o->member == ARGUMENTS) {
-		if (!take_arguments(o))
+		if (!take_arguments(t))
 			return false;
 		o->argued = true;
 		if (o->named)
@@ -144,10 +145,8 @@ static enum literal_status value_of_member(struct tools *t, char c)
 	s = literal_byte(&o->value, c, out);
 	if (t->open)
 		give_arguments(t);
-	if (o->member == OTHER) {
-		t->failed |= o->key.failed;
-		buf_reset(&o->key);
-	}
+	if (o->member == OTHER)
+		tools_clear(t, &o->key);
 	if (s == LITERAL_MORE || s == LITERAL_WRONG)
 		return s;
 	if (!end_member(t))
@@ -179,7 +178,7 @@ static enum literal_status object_byte(struct tools *t, char c)
 		if (s != LITERAL_END)
 			return s;
 		o->member = member_of(o);
-		buf_reset(&o->key);
+		tools_clear(t, &o->key);
 		o->stage = COLON;
 		return LITERAL_MORE;
 	case VALUE_FIRST:

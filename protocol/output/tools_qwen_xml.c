@@ -48,8 +48,8 @@ static const struct {
 static void enter(struct tools *t, size_t opening)
 {
 	t->state = opening == 0 ? FUNCTION : NAME;
-	buf_reset(&t->text);
-	buf_reset(&t->name);
+	tools_clear(t, &t->text);
+	tools_clear(t, &t->name);
 }
 
 static void put(struct tools *t, const char *json)
@@ -100,7 +100,7 @@ static void call_name_byte(struct tools *t, char c)
 		tools_begin(t, t->tool->name);
 		t->n_arguments = 0;
 		t->state = BODY;
-		buf_reset(&t->text);
+		tools_clear(t, &t->text);
 	} else {
 		buf_putc(&t->held, c);
 	}
@@ -118,7 +118,7 @@ static void body_byte(struct tools *t, char c)
 		tools_wrong(t, TOOLS_OUTSIDE, held->len, c);
 	} else if (held->len == strlen(parameter) && held->data[1] == 'p') {
 		t->state = PARAMETER;
-		buf_reset(&t->name);
+		tools_clear(t, &t->name);
 	} else if (held->len == strlen(end_function) && held->data[1] == '/') {
 		end_call(t);
 	}
@@ -159,13 +159,13 @@ static void parameter_byte(struct tools *t, char c)
 		buf_putc(&t->held, c);
 		return;
 	}
-	buf_reset(&t->held);
+	tools_clear(t, &t->held);
 	t->types = types_of(t->tool, buf_str(&t->name), t->name.len);
 	put(t, t->n_arguments++ ? ", \"" : "{\"");
 	put_string(t, buf_str(&t->name), t->name.len);
 	put(t, is_string(t) ? "\": \"" : "\": ");
 	t->state = VALUE_START;
-	buf_reset(&t->text);
+	tools_clear(t, &t->text);
 }
 
 static unsigned type_of(const char *json)
@@ -235,12 +235,12 @@ static void value_text_byte(struct tools *t, char c)
 	}
 	if (!held->len || held->len < strlen(ends[i].text))
 		return;
-	buf_reset(held);
+	tools_clear(t, &t->held);
 	if (is_string(t))
 		put(t, "\"");
 	else
 		put_value(t);
-	buf_reset(&t->name);
+	tools_clear(t, &t->name);
 	t->state = ends[i].next;
 	if (t->state == PARAMETER)
 		buf_puts(held, parameter);
@@ -267,7 +267,7 @@ static void cut(struct tools *t)
 	add_value(t, buf_str(&t->held), t->held.len);
 	if (!is_string(t))
 		tools_arguments(t, buf_str(&t->text), t->text.len);
-	buf_reset(&t->held);
+	tools_clear(t, &t->held);
 }
 
 const struct tools_format tools_qwen_xml = {
