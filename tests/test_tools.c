@@ -300,6 +300,7 @@ TEST(facts)
 {
 	const struct tools_format *m = tools_format_at(MISTRAL), *h = tools_format_at(HERMES);
 
+	is_str(tools_name(m), "mistral", "a name");
 	ok(tools_brief_ids(m) && !tools_brief_ids(h), "Mistral's ids are brief");
 	is_str(tools_mark(m, 0), "[TOOL_CALLS]", "a mark");
 	ok(tools_mark(m, 2) && !tools_mark(m, 3) && !tools_mark(m, TOOLS_MARKS_MAX) &&

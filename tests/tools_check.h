@@ -29,33 +29,34 @@ static const struct tool_list test_tools = {tool_rows, ARRAY_SIZE(tool_rows)};
 struct seen {
 	struct tools *tools;
 	struct buf all, text, arguments;
-	bool open;
+	bool open, string;	 /* string: the arguments that were read end within a string */
+	size_t read;		 /* bytes of the arguments that within_escape has read */
 	size_t n_wrong;		 /* rules that did not hold */
 	size_t n_calls, n_whole; /* n_whole: complete calls, as long as none was cut */
 };
 
 #define RULE(s, holds) ((s)->n_wrong += !(holds))
 
-/* Returns whether the text ends within an escape sequence of a JSON string, or between the halves of a pair. */
-static bool within_escape(const char *json, size_t len)
+/* Reads on in the arguments. Returns whether they end within an escape sequence of a JSON string, or between the halves
+ * of a pair. */
+static bool within_escape(struct seen *s)
 {
-	bool string = false;
+	const char *json = buf_str(&s->arguments);
+	const size_t len = s->arguments.len;
 
-	for (size_t i = 0; i < len; i++) {
-		size_t n = 2;
+	while (s->read < len) {
+		const char *at = json + s->read;
+		size_t n = 1, left = len - s->read;
 
-		if (json[i] == '"')
-			string = !string;
-		if (json[i] != '\\' || !string)
-			continue;
-		if (i + 1 < len && json[i + 1] == 'u')
-			n = 6;
-		if (i + n > len)
+		if (*at == '"')
+			s->string = !s->string;
+		if (*at == '\\' && s->string)
+			n = left > 1 && at[1] == 'u' ? 6 : 2;
+		if (n > left)
 			return true;
-		if (n == 6 && i + n == len && (json[i + 2] | 32) == 'd' &&
-		    strchr("89abAB", json[i + 3]))
+		if (n == 6 && left == 6 && (at[2] | 32) == 'd' && strchr("89abAB", at[3]))
 			return true;
-		i += n - 1;
+		s->read += n;
 	}
 	return false;
 }
@@ -73,6 +74,8 @@ __attribute__((unused)) static void see_event(void *to, const struct tools_event
 	case TOOLS_BEGIN:
 		RULE(s, !s->open);
 		buf_reset(&s->arguments);
+		s->read = 0;
+		s->string = false;
 		s->open = true;
 		s->n_calls++;
 		buf_printf(&s->all, "«%s|", e->text);
@@ -106,7 +109,7 @@ __attribute__((unused)) static void see_event(void *to, const struct tools_event
 __attribute__((unused)) static void see_pause(struct seen *s)
 {
 	RULE(s, !s->open || tools_cut(s->tools));
-	RULE(s, !s->open || !within_escape(buf_str(&s->arguments), s->arguments.len));
+	RULE(s, !s->open || !within_escape(s));
 }
 
 __attribute__((unused)) static void seen_begin(struct seen *s, size_t format, bool one)

@@ -71,6 +71,9 @@ static void choose_tools(struct server *s, const char *template)
 		s->tools = tools_detect(template);
 	else if (choice >= TOOL_CALLS_FORMATS)
 		s->tools = tools_format_at(choice - TOOL_CALLS_FORMATS);
+	if (choice != TOOL_CALLS_NONE)
+		log_info("tool calls: %s",
+			 s->tools ? tools_name(s->tools) : "the format is not known");
 	for (size_t i = 0; s->tools && (mark = tools_mark(s->tools, i)); i++) {
 		id = tokenizer_id(s->tokenizer, mark);
 		if (id >= 0 && tokenizer_is_special(s->tokenizer, id))

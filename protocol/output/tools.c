@@ -18,6 +18,18 @@ const struct tools_format *tools_format_at(size_t i)
 	return formats[i];
 }
 
+#define NAME(name) #name,
+
+const char *tools_name(const struct tools_format *format)
+{
+	static const char *const names[] = {TOOLS_FORMATS(NAME)};
+	size_t i = 0;
+
+	while (formats[i] != format)
+		i++;
+	return names[i];
+}
+
 const struct tools_format *tools_detect(const char *template)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(formats); i++) {

@@ -73,6 +73,9 @@ struct tools_format;
 /* Returns the format with this number in TOOLS_FORMATS. */
 const struct tools_format *tools_format_at(size_t i);
 
+/* Returns the name of a format. */
+const char *tools_name(const struct tools_format *format);
+
 /* Returns whether the templates of models that write this format take brief ids of calls alone (openai/calls.h). */
 bool tools_brief_ids(const struct tools_format *format);
 
