@@ -467,6 +467,8 @@ TEST(choice)
 		 .text = "<tool_call> {\"name\": \"f\", \"arguments\": \"{}\", \"id\": 7}\n</tool>"},
 		{.format = 1,
 		 .text = "<tool_call>{\"arguments\": {\"a\": \"\\u00e9\"}, \"name\": \"f\"}}"},
+		{.format = 1,
+		 .text = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call> So"},
 		{.format = 2,
 		 .text = "[TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{\"a\": [1, true]} Done"},
 		{.format = 4, .text = "[f(a='bow', b=[1, {'c': None}])] and more"},

@@ -195,6 +195,9 @@ TEST(qwen_xml)
 	example(x, X(P("word", "a </parameter")), "«look_up|{\"word\": \"a </parameter\"}»");
 	example(x, X(P("word", "<parameter=n> </function>")),
 		"«look_up|{\"word\": \"<parameter=n> </function>\"}»");
+	example(x,
+		"<tool_call>\n<function=f>\n" P("a", "1") "</tool_call>\n<function=f></tool_call>",
+		"«f|{\"a\": \"1\"}»«f|{}»");
 	/* What is no call. */
 	example(x, "<tool_call>\n<function=g>\n</function>\n</tool_call>",
 		"<tool_call>\n<function=g>\n</function>\n</tool_call>");

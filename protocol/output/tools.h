@@ -21,7 +21,9 @@
  *    ends with the arguments that were read so far, and is *cut* (tools_cut). The malformed byte and all text behind it
  *    are read as text again.
  *  - A call has ended when its arguments are complete. A closing tag may be missing; if it follows, it is dropped.
- *  - Line ends directly before a call and behind one are dropped, because chat templates add their own.
+ *  - Line ends directly before a call and behind one are dropped, because chat templates add their own. Other blanks
+ *    are
+ *    kept, unless the format has calls at the start of the text alone and no other text has come.
  *  - Errors that models often make in JSON are repaired: a control character in a string is escaped, and the backslash
  *    of an unknown escape is doubled. Half of a surrogate pair becomes \ufffd.
  *

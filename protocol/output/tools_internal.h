@@ -6,8 +6,8 @@
 #pragma once
 
 #include "base/buf.h"
-#include "protocol/output/tools.h"
 #include "protocol/output/literal.h"
+#include "protocol/output/tools.h"
 
 enum {
 	TOOLS_OUTSIDE, /* between calls */
@@ -18,13 +18,15 @@ enum {
 enum { TOOLS_OPENINGS_MAX = 2, TOOLS_SIGNS_MAX = 2 };
 
 struct tools_format {
-	const char *openings
-		[TOOLS_OPENINGS_MAX]; /* texts with which calls begin; NULL: there are no more */
-	const char *closing;	      /* a text behind a call; NULL: there is none */
-	bool at_start; /* calls are only at the start of the text, and behind other calls */
-	/* A template with all of these texts belongs to a model that writes this format; NULL: there are no more. */
-	const char *signs[TOOLS_SIGNS_MAX];
-	const char *unlike;		    /* unless it has this text; NULL: none */
+	/* Texts with which calls begin; NULL: there are no more. Their first character is in them only once. */
+	const char *openings[TOOLS_OPENINGS_MAX];
+	/* A text that may follow a call; NULL: there is none. */
+	const char *closing;
+	/* Calls are only at the start of the text, and behind other calls. */
+	bool at_start;
+	/* A template with all of these texts (NULL: there are no more), and without the text `unlike` (NULL: any),
+	 * belongs to a model that writes this format. */
+	const char *signs[TOOLS_SIGNS_MAX], *unlike;
 	bool brief_ids;			    /* tools_brief_ids */
 	const char *marks[TOOLS_MARKS_MAX]; /* tools_mark */
 
@@ -39,14 +41,15 @@ struct tools_format {
 
 /* An object with name and arguments, as far as it was read (tools_object.c). */
 struct tools_object {
-	unsigned stage;			 /* enum stage of tools_object.c */
-	unsigned member;		 /* whose value is read: enum member of tools_object.c */
-	bool any;			 /* a member was read */
-	bool named;			 /* the name was read, and is that of a tool */
-	bool argued;			 /* the arguments were read */
-	bool called;			 /* the call has begun */
-	bool as_text;			 /* the arguments are a string that has JSON */
-	struct buf key, name, arguments; /* as JSON; key: also a value that nobody needs */
+	unsigned stage;	 /* enum stage of tools_object.c */
+	unsigned member; /* whose value is read: enum member of tools_object.c */
+	bool any;	 /* a member was read */
+	bool named;	 /* the name was read, and is that of a tool */
+	bool argued;	 /* the arguments were read */
+	bool called;	 /* the call has begun */
+	bool as_text;	 /* the arguments are null, or a string that has JSON */
+	/* as JSON, but for a name that was read; key: also a value that nobody needs */
+	struct buf key, name, arguments;
 	struct literal value;
 };
 
@@ -58,14 +61,15 @@ struct tools {
 	bool one, over; /* over: `one` is set, and the first call has ended */
 	bool open;	/* a call has begun and has not ended */
 	bool cut;	/* a call was cut */
-	bool trim;	/* line ends are dropped, because a call is before them */
+	bool trim;	/* line ends that come now are dropped, because a call is before them */
 	bool begun;	/* text other than blanks has come */
 	bool failed;	/* memory ran out */
 	uint32_t n_calls;
 
 	unsigned state;
 	struct buf held; /* the end of the text, for which no event was given yet */
-	size_t n_blank; /* the number of line ends (TOOLS_OUTSIDE) or blanks (TOOLS_CLOSING) with which it begins */
+	/* The number of blanks with which it begins; TOOLS_OUTSIDE: of line ends, unless calls are at the start. */
+	size_t n_blank;
 	enum tools_event_type pending;
 	struct buf out; /* of TOOLS_TEXT or TOOLS_ARGUMENTS, on its way to `take` */
 

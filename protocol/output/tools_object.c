@@ -53,7 +53,7 @@ static void give_arguments(struct tools *t)
 	struct buf *a = &t->object.arguments;
 
 	tools_arguments(t, buf_str(a), a->len);
-	buf_reset(a);
+	tools_clear(t, a);
 }
 
 static void end(struct tools *t)

@@ -8,10 +8,11 @@
  *     </function>
  *     </tool_call>
  *
- * The model may leave out <tool_call>, and also a </parameter> before the next tag at the start of a line. One line
- * end is dropped at either end of a value. A value has no type of its own: it is a string if the tool's schema allows
- * only strings, or does not say. Else it is JSON, or Python (the template writes True), if that has a type which the
- * schema allows, and a string if not. Strings are given out while they come, other values when they are whole.
+ * The model may leave out <tool_call>, </function>, and a </parameter> before the next tag at the start of a line. One
+ * line end is dropped at either end of a value. A value has no type of its own: it is a string if the tool's schema
+ * allows only strings, or does not say. Else it is JSON, or Python (the template writes True), if that has a type
+ * which the schema allows, and a string if not. Strings are given out while they come, other values when they are
+ * whole.
  *
  * Source: the chat templates of Qwen3-Coder and Qwen3.5. */
 #include <string.h>
@@ -31,7 +32,7 @@ enum {
 enum { NAME_MAX_BYTES = 256 };
 
 static const char function[] = "<function=", parameter[] = "<parameter=",
-		  end_function[] = "</function>";
+		  end_function[] = "</function>", end_call_tag[] = "</tool_call>";
 
 /* The texts with which a value ends, and the state behind each. */
 static const struct {
@@ -113,13 +114,13 @@ static void body_byte(struct tools *t, char c)
 
 	if (!held->len && literal_blank(c))
 		return;
-	/* The two tags differ in their second character. */
-	if (!tools_match(held, parameter, c) && !tools_match(held, end_function, c)) {
+	if (!tools_match(held, parameter, c) && !tools_match(held, end_function, c) &&
+	    !tools_match(held, end_call_tag, c)) {
 		tools_wrong(t, TOOLS_OUTSIDE, held->len, c);
-	} else if (held->len == strlen(parameter) && held->data[1] == 'p') {
+	} else if (!strcmp(buf_str(held), parameter)) {
 		t->state = PARAMETER;
 		tools_clear(t, &t->name);
-	} else if (held->len == strlen(end_function) && held->data[1] == '/') {
+	} else if (!strcmp(buf_str(held), end_function) || !strcmp(buf_str(held), end_call_tag)) {
 		end_call(t);
 	}
 }
@@ -272,7 +273,7 @@ static void cut(struct tools *t)
 
 const struct tools_format tools_qwen_xml = {
 	.openings = {"<tool_call>", "<function="},
-	.closing = "</tool_call>",
+	.closing = end_call_tag,
 	.signs = {"<tool_call>", "<function="},
 	.enter = enter,
 	.byte = byte,

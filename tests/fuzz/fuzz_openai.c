@@ -67,6 +67,14 @@ static void check_request(const struct openai_request *r)
 	for (size_t i = 0; i < r->n_stops; i++)
 		CHECK(r->stops[i][0]);
 	CHECK(ids_fit(&r->stop_token_ids));
+	CHECK(r->tools.n == json_array_size(json_object_get(r->context, "tools")));
+	for (size_t i = 0; i < r->tools.n; i++) {
+		const struct tool *t = &r->tools.v[i];
+
+		CHECK(t->name[0]);
+		for (size_t k = 0; k < t->n_parameters; k++)
+			CHECK(t->parameters[k].name && t->parameters[k].types);
+	}
 	if (r->context) {
 		check_context(r->context);
 		return;
