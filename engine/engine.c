@@ -216,9 +216,14 @@ static int load_weights(struct engine *g, const struct weights *w, uint64_t *ret
 		.all = memory_plan_bytes(g->plan, MEMORY_WEIGHTS),
 		.progress = {.next_ns = clock_now_ns() + QUIET_NS},
 	};
+	struct staging staging;
 
+	if (!g->device.cpu && staging_open(&staging, p.context, p.queue, PACK_STAGING))
+		p.staging = &staging;
 	model_pack(&g->model, &p);
 	clFinish(g->device.queue);
+	if (p.staging)
+		staging_close(&staging);
 	if (p.error.code) {
 		if (e)
 			*e = p.error;

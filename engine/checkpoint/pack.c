@@ -15,8 +15,8 @@
 
 enum { LOOKUP_ROWS = 256 }; /* rows of a lookup that a thread takes at a time */
 
-/* About so many bytes of a matrix that is not coded are mapped at a time; more if one expert, or a matrix without
- * experts, has more. */
+/* About so many bytes of a lookup, or of a matrix that is not coded, are mapped at a time; more if one expert, or a
+ * matrix without experts, has more. */
 #define MAPPED ((uint64_t)64 << 20)
 
 void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t bytes, bool whole)
@@ -26,6 +26,11 @@ void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t b
 
 	if (p->error.code)
 		return NULL;
+	if (whole && p->staging && bytes <= p->staging->bytes) {
+		p->staged_at = offset;
+		p->staged_bytes = bytes;
+		return staging_take(p->staging, &p->error);
+	}
 	m = clEnqueueMapBuffer(p->queue, buffer, CL_TRUE,
 			       whole ? CL_MAP_WRITE_INVALIDATE_REGION : CL_MAP_WRITE, offset, bytes,
 			       0, NULL, NULL, &code);
@@ -38,8 +43,14 @@ void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t b
 
 void pack_unmap(struct packer *p, cl_mem buffer, void *m)
 {
-	cl_int code = clEnqueueUnmapMemObject(p->queue, buffer, m, 0, NULL, NULL);
+	cl_int code;
 
+	if (p->staging && staging_has(p->staging, m)) {
+		if (!p->error.code)
+			staging_send(p->staging, buffer, p->staged_at, p->staged_bytes, &p->error);
+		return;
+	}
+	code = clEnqueueUnmapMemObject(p->queue, buffer, m, 0, NULL, NULL);
 	if (code == CL_SUCCESS)
 		code = clFinish(p->queue);
 	if (code != CL_SUCCESS && !p->error.code)
@@ -143,24 +154,24 @@ void *pack_map(struct packer *p, cl_mem buffer, uint64_t bytes)
 	return pack_map_part(p, buffer, 0, bytes, true);
 }
 
-/* A lookup (pack.h), whose rows threads write side by side. */
+/* Some rows of a lookup (pack.h), which threads write side by side. */
 struct lookup {
 	struct packer *packer;
 	const struct weight *weight;
-	char *out;
-	uint64_t K;
+	char *out; /* row `first` */
+	uint64_t first, end, K;
 };
 
 static void write_rows(void *arg, size_t i)
 {
 	const struct lookup *l = arg;
 	const struct weight *w = l->weight;
-	uint64_t first = i * LOOKUP_ROWS, end = MIN(first + LOOKUP_ROWS, w->rows);
+	uint64_t first = l->first + i * LOOKUP_ROWS, end = MIN(first + LOOKUP_ROWS, l->end);
 	bool bf16 = uses_bf16(l->packer);
 	uint64_t size = bf16 ? 2 : 4;
 
 	for (uint64_t r = first; r < end; r++) {
-		char *row = l->out + r * l->K * size;
+		char *row = l->out + (r - l->first) * l->K * size;
 
 		pack_row(l->packer, w, 0, 0, r, bf16, row);
 		memset(row + w->cols * size, 0, (l->K - w->cols) * size);
@@ -171,6 +182,8 @@ static void write_rows(void *arg, size_t i)
 static void fill_lookup(struct packer *p, cl_mem buffer, const struct weight *w)
 {
 	struct lookup l = {.packer = p, .weight = w, .K = KERNEL_LD(w->cols)};
+	const uint64_t bytes = l.K * (uses_bf16(p) ? 2 : 4); /* of a row */
+	const uint64_t rows = CEIL_DIV(MAPPED, bytes * LOOKUP_ROWS) * LOOKUP_ROWS;
 	struct weight_synthesis s;
 
 	if (weights_synthesis(p->weights, w->role, 0, 0, &s)) {
@@ -178,11 +191,14 @@ static void fill_lookup(struct packer *p, cl_mem buffer, const struct weight *w)
 				       s.offset);
 		return;
 	}
-	l.out = pack_map_part(p, buffer, 0, w->rows * l.K * (uses_bf16(p) ? 2 : 4), true);
-	if (!l.out)
-		return;
-	parallel_for(CEIL_DIV(w->rows, (uint64_t)LOOKUP_ROWS), write_rows, &l);
-	pack_unmap(p, buffer, l.out);
+	for (; l.first < w->rows; l.first = l.end) {
+		l.end = MIN(l.first + rows, w->rows);
+		l.out = pack_map_part(p, buffer, l.first * bytes, (l.end - l.first) * bytes, true);
+		if (!l.out)
+			return;
+		parallel_for(CEIL_DIV(l.end - l.first, (uint64_t)LOOKUP_ROWS), write_rows, &l);
+		pack_unmap(p, buffer, l.out);
+	}
 }
 
 static void fill_vector(struct packer *p, cl_mem buffer, const struct weight *w, uint32_t layer)

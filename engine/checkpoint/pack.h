@@ -11,20 +11,28 @@
  *              convolution's taps are transposed.
  *
  * A kernel makes the numbers of synthetic weights in the forms matrix and lookup. All other weights are converted by
- * the host (weights_row, weights.h) and written into a mapping of the buffer. Several threads do this for matrices,
+ * the host (weights_row, weights.h) and written into a mapping of the buffer, or into host memory from which they are
+ * copied (staging.h). Several threads do this for matrices,
  * floats and lookups, while they read the rows from the files. Rows that were packed soon leave this process's memory
  * (weights_forget). The elements of a matrix may also be coded, so that they take fewer bytes (kernels/coded.h). */
 #pragma once
 
 #include "base/log.h"
+#include "engine/checkpoint/staging.h"
 #include "engine/checkpoint/weights.h"
 #include "kernels/kernels.h"
+
+/* Bytes of a block of staging that suffice for most parts of buffers that are written at a time. */
+#define PACK_STAGING ((uint64_t)96 << 20)
 
 struct packer {
 	cl_context context;
 	cl_command_queue queue;
 	const struct weights *weights;
 	struct kernels *kernels;
+	struct staging *staging; /* borrowed; NULL: all is written into mappings */
+	/* the part of a buffer that is being written to staging's block */
+	uint64_t staged_at, staged_bytes;
 	uint64_t saved; /* bytes that coding has saved of the planned buffers */
 	uint64_t plain; /* bytes that the weights would take in addition if none were coded */
 	/* the name of a tensor with a number that is NaN or infinite; NULL: none was found yet. Written by any thread
@@ -50,7 +58,7 @@ uint64_t pack_may_save(const struct kernels *k, const struct weight *w, uint32_t
 void pack_buffer(struct packer *p, cl_mem buffer, const struct weight *w, uint32_t n,
 		 uint32_t layer);
 
-/* Maps the first `bytes` of a buffer, all of which the caller then writes. NULL: it failed, or there was an error
- * before (p->error). */
+/* Returns memory for the first `bytes` of a buffer, all of which the caller then writes: a mapping, or a block of
+ * staging. NULL: it failed, or there was an error before (p->error). pack_unmap hands the bytes over to the device. */
 void *pack_map(struct packer *p, cl_mem buffer, uint64_t bytes);
 void pack_unmap(struct packer *p, cl_mem buffer, void *mapped);

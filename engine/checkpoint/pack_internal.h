@@ -5,8 +5,8 @@
 
 #include "engine/checkpoint/pack.h"
 
-/* Maps `bytes` bytes of the buffer from `offset` on for writing. NULL: it failed, or there was an error before
- * (p->error). `whole`: the caller writes all of these bytes, so that their present content need not be fetched. */
+/* As pack_map, for `bytes` bytes of the buffer from `offset` on. `whole`: the caller writes all of these bytes, so that
+ * their present content need not be fetched. */
 void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t bytes, bool whole);
 
 /* A part of a packed matrix (not of a sequence's data): the rows of n weights one behind the other. Panel p of the part
