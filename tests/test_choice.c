@@ -394,6 +394,42 @@ TEST(marks)
 	ids_release(&ids);
 }
 
+/* An object that never ends is held back, and then all of it is content. The tokens are so many that the test would take
+ * minutes if each byte went over all tokens that wait. */
+TEST(held)
+{
+	enum { TOKENS = 300000 };
+	struct choice_config config = {.tokenizer = tokenizer,
+				       .reasoning = true,
+				       .logprobs = true,
+				       .format = tools_format_at(1),
+				       .tools = {tools, ARRAY_SIZE(tools)}};
+	struct openai_token token;
+	struct ids ids = {0}, word = {0};
+	size_t n = 0, len = 0, n_bytes;
+	struct choice c;
+
+	encode("<tool_call>{\"x\": \"", &ids);
+	encode(" word", &word);
+	while (ids.len < TOKENS)
+		check(ids_append(&ids, word.v, word.len) == 0);
+	check(choice_init(&c, &config) == 0);
+	for (size_t i = 0; i < ids.len; i++) {
+		struct draw_result draw = {.token = ids.v[i], .logprob = -1};
+
+		check(choice_push(&c, &draw, i + 1 == ids.len ? FINISH_LENGTH : FINISH_NONE) == 0);
+		check(i + 1 == ids.len || (!c.content.len && !c.ready.n));
+		tokenizer_bytes(tokenizer, ids.v[i], &n_bytes);
+		len += n_bytes;
+	}
+	for (size_t at = 0; openai_tokens_next(&c.ready, &at, &token); n++)
+		check(token.draw.token == ids.v[n] && !token.cut);
+	ok(c.content.len == len && n == ids.len, "%zu tokens that were held back are content", n);
+	choice_release(&c);
+	ids_release(&ids);
+	ids_release(&word);
+}
+
 /* The engine thread is told that a choice has ended with its call, and nothing behind it counts. */
 TEST(one_call)
 {

@@ -89,15 +89,22 @@ static void cut_tokens(struct choice *c)
 	}
 }
 
-/* Counts the raw bytes from begin up to end as content of their tokens. */
+/* Counts the raw bytes from begin up to end as content of their tokens. These ranges come in order, but for a few
+ * bytes where U+FFFD replaced invalid ones. So the search goes on where the last one has ended, and a long text that
+ * was held back takes linear time. */
 static void mark_content(struct choice *c, size_t begin, size_t end)
 {
-	for (size_t i = c->n_tokens; i > 0; i--) {
-		struct choice_place *p = &c->places[i - 1];
+	size_t i = MIN(c->at, c->n_tokens);
+
+	while (i > 0 && c->places[i - 1].end > begin)
+		i--;
+	while (i < c->n_tokens && c->places[i].end <= begin)
+		i++;
+	c->at = i;
+	for (; i < c->n_tokens && c->places[i].begin < end; i++) {
+		struct choice_place *p = &c->places[i];
 		size_t from = MAX(begin, p->begin), to = MIN(end, p->end);
 
-		if (p->end <= begin)
-			return;
 		if (from < to) {
 			p->content += to - from;
 			p->content_end = to;
@@ -234,9 +241,12 @@ static int settle_tokens(struct choice *c)
 		if (openai_tokens_add(&c->ready, &c->tokens[i]) < 0)
 			return -ENOMEM;
 	}
+	if (!i)
+		return 0;
 	memmove(c->tokens, c->tokens + i, (c->n_tokens - i) * sizeof(*c->tokens));
 	memmove(c->places, c->places + i, (c->n_tokens - i) * sizeof(*c->places));
 	c->n_tokens -= i;
+	c->at -= MIN(c->at, i);
 	return 0;
 }
 

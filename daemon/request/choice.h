@@ -66,6 +66,7 @@ struct choice {
 	struct openai_token *tokens; /* [n_tokens] tokens that wait until they can be reported */
 	struct choice_place *places; /* [n_tokens] their places */
 	size_t n_tokens, cap;
+	size_t at;  /* the number of the token to which content was counted last */
 	size_t raw; /* number of raw bytes of the tokens so far */
 	/* with log-probabilities, in raw bytes: the ends of the text that tool calls are looked for in, and of the
 	 * rest, which has passed on to the splitter */
