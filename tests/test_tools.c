@@ -198,6 +198,11 @@ TEST(qwen_xml)
 	example(x,
 		"<tool_call>\n<function=f>\n" P("a", "1") "</tool_call>\n<function=f></tool_call>",
 		"«f|{\"a\": \"1\"}»«f|{}»");
+	example(x,
+		"<tool_call>\n<function=f>\n<parameter=a>\nx\n</tool_call>\n<tool_call>\n<function=look_up>\n"
+		"</function>\n</tool_call>",
+		"«f|{\"a\": \"x\"}»«look_up|{}»");
+	example(x, X(P("word", "a </tool_call>")), "«look_up|{\"word\": \"a </tool_call>\"}»");
 	/* What is no call. */
 	example(x, "<tool_call>\n<function=g>\n</function>\n</tool_call>",
 		"<tool_call>\n<function=g>\n</function>\n</tool_call>");
@@ -206,15 +211,20 @@ TEST(qwen_xml)
 	example(x, "<tool_call>\n<tool_call>\n<function=f>\n</function>", "<tool_call>\n«f|{}»");
 	example(x, "a <function=", "a <function=");
 	example(x, CALL(F), CALL(F));
+	example(x, "<function=f>", "<function=f>");
+	example(x, "<function=f><parameter=a", "<function=f><parameter=a");
+	example(x, "Use <function=f> to call", "Use <function=f> to call");
+	example(x, "<tool_call>\n<function=f>\n\n</func", "<tool_call>\n<function=f>\n\n</func");
+	example(x, "<function=f>\n</tool>\n" X(""), "<function=f>\n</tool>«look_up|{}»");
+	example(x, "<function=f>\n<parameter=a\nb>", "<function=f>\n<parameter=a\nb>");
+	example(x, "<function=f>\n<tool_call>\n<function=f></function>", "<function=f>\n«f|{}»");
 	/* A call that is cut, and one that turns out to be malformed. */
-	example(x, "<function=f>", "«f|~»");
-	example(x, "<function=f><parameter=a", "«f|~»");
 	example(x, "<function=f>\n<parameter=a>\nb\n</para", "«f|{\"a\": \"b\\n</para~»");
 	example(x, "<function=look_up>\n<parameter=n>\n12\n", "«look_up|{\"n\": 12\n~»");
 	example(x, "<function=f>\n" P("a", "b") "oh\n<function=f></function>",
 		"«f|{\"a\": \"b\"~»oh«f|{}~»");
-	example(x, "<function=f>\n<parameter=a\nb>", "«f|~»<parameter=a\nb>");
-	example(x, "<function=f>\n<tool_call>\n<function=f></function>", "«f|~»«f|{}~»");
+	example(x, "<function=f>\n" P("a", "b") "<parameter=c\nd>",
+		"«f|{\"a\": \"b\"~»<parameter=c\nd>");
 }
 
 TEST(llama_json)

@@ -14,9 +14,10 @@
  * Models mark calls in different ways. A *format* knows one of them: it is one file and one row (TOOLS_FORMATS). Text
  * that could begin a call is held back until it is known whether it does. These rules are the same for all formats:
  *
- *  - A call begins when its name is complete, is the name of a tool, and (in JSON) arguments follow. Before that, text
- *    that turns out to be no call, because it is malformed, names no tool, or ends too early, comes back as TOOLS_TEXT,
- *    byte for byte.
+ *  - A call begins when its name is complete, is the name of a tool, and more of a call follows: its arguments, in XML
+ *    the name of a parameter or the end of the call. Before that, text that turns out to be no call, because it is
+ *    malformed, names no tool, or ends too early, comes back as TOOLS_TEXT, byte for byte. So to mention a tool is no
+ *    call.
  *  - A call that has begun cannot be taken back. If its arguments turn out to be malformed, or the text ends, the call
  *    ends with the arguments that were read so far, and is *cut* (tools_cut). The malformed byte and all text behind it
  *    are read as text again.

@@ -8,7 +8,8 @@
  *     </function>
  *     </tool_call>
  *
- * The model may leave out <tool_call>, </function>, and a </parameter> before the next tag at the start of a line. One
+ * The model may leave out <tool_call>, </function>, and a </parameter> before the next tag at the start of a line. A
+ * function that is only mentioned is no call: a call begins when its first parameter's name is complete, or its end. One
  * line end is dropped at either end of a value. A value has no type of its own: it is a string if the tool's schema
  * allows only strings, or does not say. Else it is JSON, or Python (the template writes True), if that has a type
  * which the schema allows, and a string if not. Strings are given out while they come, other values when they are
@@ -40,10 +41,8 @@ static const struct {
 	unsigned next;
 	bool ends; /* the call ends, too */
 } ends[] = {
-	{"</parameter>", BODY},
-	{"\n</parameter>", BODY},
-	{"\n<parameter=", PARAMETER},
-	{"\n</function>", BODY, true},
+	{"</parameter>", BODY},	       {"\n</parameter>", BODY},       {"\n<parameter=", PARAMETER},
+	{"\n</function>", BODY, true}, {"\n</tool_call>", BODY, true},
 };
 
 static void enter(struct tools *t, size_t opening)
@@ -58,8 +57,15 @@ static void put(struct tools *t, const char *json)
 	tools_arguments(t, json, strlen(json));
 }
 
+static void begin_call(struct tools *t)
+{
+	if (!t->open)
+		tools_begin(t, t->tool->name);
+}
+
 static void end_call(struct tools *t)
 {
+	begin_call(t);
 	put(t, t->n_arguments ? "}" : "{}");
 	tools_end(t);
 	tools_close(t);
@@ -97,30 +103,37 @@ static void call_name_byte(struct tools *t, char c)
 	}
 	if (!good) {
 		tools_wrong(t, TOOLS_OUTSIDE, 0, c);
-	} else if (c == '>') {
-		tools_begin(t, t->tool->name);
+		return;
+	}
+	buf_putc(&t->held, c);
+	if (c == '>') {
 		t->n_arguments = 0;
 		t->state = BODY;
 		tools_clear(t, &t->text);
-	} else {
-		buf_putc(&t->held, c);
 	}
 }
 
-/* Between parameters: blanks and the beginning of a tag, which is held. */
+/* Before a parameter or the end: blanks and the beginning of a tag, which is in t->text and held. Blanks are held until
+ * the call has begun. */
 static void body_byte(struct tools *t, char c)
 {
-	struct buf *held = &t->held;
+	struct buf *tag = &t->text;
 
-	if (!held->len && literal_blank(c))
+	if (!tag->len && literal_blank(c)) {
+		if (!t->open)
+			buf_putc(&t->held, c);
 		return;
-	if (!tools_match(held, parameter, c) && !tools_match(held, end_function, c) &&
-	    !tools_match(held, end_call_tag, c)) {
-		tools_wrong(t, TOOLS_OUTSIDE, held->len, c);
-	} else if (!strcmp(buf_str(held), parameter)) {
+	}
+	if (!tools_match(tag, parameter, c) && !tools_match(tag, end_function, c) &&
+	    !tools_match(tag, end_call_tag, c)) {
+		tools_wrong(t, TOOLS_OUTSIDE, tag->len, c);
+		return;
+	}
+	buf_putc(&t->held, c);
+	if (!strcmp(buf_str(tag), parameter)) {
 		t->state = PARAMETER;
 		tools_clear(t, &t->name);
-	} else if (!strcmp(buf_str(held), end_function) || !strcmp(buf_str(held), end_call_tag)) {
+	} else if (!strcmp(buf_str(tag), end_function) || !strcmp(buf_str(tag), end_call_tag)) {
 		end_call(t);
 	}
 }
@@ -160,6 +173,7 @@ static void parameter_byte(struct tools *t, char c)
 		buf_putc(&t->held, c);
 		return;
 	}
+	begin_call(t);
 	tools_clear(t, &t->held);
 	t->types = types_of(t->tool, buf_str(&t->name), t->name.len);
 	put(t, t->n_arguments++ ? ", \"" : "{\"");
@@ -241,6 +255,7 @@ static void value_text_byte(struct tools *t, char c)
 		put(t, "\"");
 	else
 		put_value(t);
+	tools_clear(t, &t->text);
 	tools_clear(t, &t->name);
 	t->state = ends[i].next;
 	if (t->state == PARAMETER)
