@@ -436,18 +436,61 @@ TEST(schemas)
 	      "{'$ref':'#/$defs/E'}},'definitions':{'G':{'const':true}},'properties':{'a':{'type':'string'},'b':{"
 	      "'type':'integer'},'c':{'type':['string','null']},'d':{'anyOf':[{'$ref':'#/$defs/D'},{'type':'null'}]"
 	      "},'e':{'$ref':'#/$defs/E'},'g':{'$ref':'#/definitions/G'},'h':{'enum':[1,'x',{}]},'i':{},'j':5,'k':{"
-	      "'oneOf':[{'type':'number'},5]},'l':{'type':'boolean'},'m':{'$ref':'#/$defs/none'},'n':{'$ref':'#'}}}}}]",
+	      "'oneOf':[{'type':'number'},5]},'l':{'type':'boolean'},'m':{'$ref':'#/$defs/none'},'n':{'$ref':'#'},"
+	      "'o':{'allOf':[{'$ref':'#/$defs/D'}]},'p':{'properties':{}},'q':{'items':{}},"
+	      "'r':{'enum':['x'],'items':{}}}}}}]",
 	      "schemas");
 	ok(!types("a") && types("b") == TOOLS_NUMBER && types("c") == (TOOLS_STRING | TOOLS_NULL) &&
 		   types("d") == (TOOLS_ARRAY | TOOLS_NULL) && types("g") == TOOLS_BOOLEAN &&
 		   types("h") == (TOOLS_NUMBER | TOOLS_STRING | TOOLS_OBJECT) &&
 		   types("k") == TOOLS_NUMBER && types("l") == TOOLS_BOOLEAN,
 	   "types of parameters");
+	ok(types("o") == TOOLS_ARRAY && types("p") == TOOLS_OBJECT && types("q") == TOOLS_ARRAY &&
+		   !types("r"),
+	   "allOf, properties and items");
 	ok(!types("e") && !types("i") && !types("j") && !types("m") && !types("n"),
 	   "schemas that do not say");
 	takes(true, "'tools':[{'function':{'name':'f','parameters':{'properties':[1]}}}]",
 	      "no properties");
 	ok(r.tools.n == 1 && !r.tools.v[0].n_parameters, "no parameters");
+}
+
+/* Parameters that share one large schema: few of them are read, and somebody is asked meanwhile. */
+TEST(many_schemas)
+{
+	enum { PARAMETERS = 2000, LEAST = 16 };
+	int left = 1 << 30, asked;
+	const struct pace pace = {impatient, &left};
+	struct buf body;
+
+	buf_init(&body, 1 << 20);
+	buf_puts(&body,
+		 "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"tools\":[{\"function\":"
+		 "{\"name\":\"f\",\"parameters\":{\"$defs\":{\"e\":{\"anyOf\":[");
+	for (int i = 0; i < 62; i++) {
+		buf_puts(&body, i ? ",{\"enum\":[1" : "{\"enum\":[1");
+		for (int k = 1; k < 64; k++)
+			buf_puts(&body, ",\"a\"");
+		buf_puts(&body, "]}");
+	}
+	buf_puts(&body, "]}},\"properties\":{");
+	for (int i = 0; i < PARAMETERS; i++)
+		buf_printf(&body, "%s\"p%d\":{\"$ref\":\"#/$defs/e\"}", i ? "," : "", i);
+	buf_puts(&body, "}}}}]}");
+	is_int(parse_bytes(true, buf_str(&body), body.len), 0, "%d parameters", PARAMETERS);
+	ok(r.tools.v[0].n_parameters >= LEAST && r.tools.v[0].n_parameters <= 2 * LEAST &&
+		   types("p15") == (TOOLS_STRING | TOOLS_NUMBER),
+	   "of %zu the types are read", r.tools.v[0].n_parameters);
+	openai_request_release(&r);
+	is_int(openai_parse_chat(buf_str(&body), body.len, &pace, &limits, &arena, &r, &err), 0,
+	       "with somebody who is asked");
+	openai_request_release(&r);
+	asked = (1 << 30) - left;
+	left = asked - 1;
+	is_int(openai_parse_chat(buf_str(&body), body.len, &pace, &limits, &arena, &r, &err),
+	       -ECANCELED, "the last of %d questions", asked);
+	ok(strstr(err.text, "tools"), "is asked while the tools are read: %s", err.text);
+	buf_release(&body);
 }
 
 struct bad {

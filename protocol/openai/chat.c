@@ -423,14 +423,15 @@ static int chat_logprobs(const json_t *body, struct openai_request *r, struct er
 	return 0;
 }
 
-static int chat_prompt(const json_t *body, const struct openai_limits *limits, struct arena *arena,
+static int chat_prompt(const json_t *body, const struct pace *pace,
+		       const struct openai_limits *limits, struct arena *arena,
 		       struct openai_request *r, struct err *e)
 {
 	bool parallel = true;
 	int ret = chat_context(body, &r->context, &r->thinking, e);
 
 	if (ret == 0)
-		ret = tools_list(r->context, arena, &r->tools, e);
+		ret = tools_list(r->context, pace, arena, &r->tools, e);
 	if (ret == 0)
 		ret = field_bool(body, "", "parallel_tool_calls", &parallel, e);
 	r->one_call = !parallel;

@@ -50,8 +50,9 @@ static int parse_echo(const json_t *body, struct openai_request *r, struct err *
 	return 0;
 }
 
-static int completion_prompts(const json_t *body, const struct openai_limits *limits,
-			      struct arena *arena, struct openai_request *r, struct err *e)
+static int completion_prompts(const json_t *body, const struct pace *pace,
+			      const struct openai_limits *limits, struct arena *arena,
+			      struct openai_request *r, struct err *e)
 {
 	const json_t *prompt = field_get(body, "prompt"), *first = json_array_get(prompt, 0);
 	bool list = json_is_string(first) || json_is_array(first);

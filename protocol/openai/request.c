@@ -204,9 +204,9 @@ int request_model(const json_t *body, struct arena *arena, const char **ret, str
 	return *ret ? 0 : err_no_memory(e);
 }
 
-static int parse_object(const json_t *body, const struct request_kind *kind,
-			const struct openai_limits *limits, struct arena *arena,
-			struct openai_request *r, struct err *e)
+static int parse_object(const json_t *body, const struct pace *pace,
+			const struct request_kind *kind, const struct openai_limits *limits,
+			struct arena *arena, struct openai_request *r, struct err *e)
 {
 	int ret;
 
@@ -225,7 +225,7 @@ static int parse_object(const json_t *body, const struct request_kind *kind,
 		ret = queue_and_cache(body, arena, r, e);
 	if (ret == 0)
 		ret = sampling_parse(body, kind, limits, arena, r, e);
-	return ret < 0 ? ret : kind->prompts(body, limits, arena, r, e);
+	return ret < 0 ? ret : kind->prompts(body, pace, limits, arena, r, e);
 }
 
 int request_parse(const char *text, size_t len, const struct pace *pace,
@@ -239,7 +239,7 @@ int request_parse(const char *text, size_t len, const struct pace *pace,
 	r = fields_load(text, len, pace, &body, e);
 	if (r < 0)
 		return r;
-	r = parse_object(body, kind, limits, arena, &request, e);
+	r = parse_object(body, pace, kind, limits, arena, &request, e);
 	json_decref(body);
 	if (r < 0)
 		openai_request_release(&request);

@@ -12,7 +12,8 @@ struct request_kind {
 	/* another name for the member max_tokens, whose value it overrides; NULL: there is none */
 	const char *max_tokens;
 	int (*logprobs)(const json_t *body, struct openai_request *r, struct err *e);
-	int (*prompts)(const json_t *body, const struct openai_limits *limits, struct arena *arena,
+	int (*prompts)(const json_t *body, const struct pace *pace,
+		       const struct openai_limits *limits, struct arena *arena,
 		       struct openai_request *r, struct err *e);
 };
 
@@ -33,9 +34,10 @@ int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e
 /* tools.c: checks tools and tool_choice, and sets the context's member "tools"; null: there are none. */
 int tools_context(const json_t *body, json_t *context, struct err *e) MUST_CHECK;
 
-/* tools.c: makes a list, in the arena, of a context's tools and of the types of their parameters. -ENOMEM. */
-int tools_list(const json_t *context, struct arena *arena, struct tool_list *ret,
-	       struct err *e) MUST_CHECK;
+/* tools.c: makes a list, in the arena, of a context's tools and of the types of their parameters. Parameters whose
+ * schemas are beyond a bound for the whole request count as strings. -ECANCELED: pace_gives_up; -ENOMEM. */
+int tools_list(const json_t *context, const struct pace *pace, struct arena *arena,
+	       struct tool_list *ret, struct err *e) MUST_CHECK;
 
 /* request.c: reads the model's name into the arena; *ret NULL: absent. */
 int request_model(const json_t *body, struct arena *arena, const char **ret,

@@ -77,8 +77,30 @@ int tools_context(const json_t *body, json_t *context, struct err *e)
 
 /* ---- the types of parameters ---- */
 
-/* The most schemas that are read for one parameter, and the most values of an enum. */
-enum { SCHEMAS_MAX = 64 };
+enum {
+	SCHEMAS_MAX =
+		64, /* the most schemas that are read for one parameter; a $ref may lead back to its own schema */
+	LIST_MAX = 64, /* the most values that are read of an enum, or of a list of types */
+	READS_MAX =
+		1
+		<< 16, /* the most schemas and such values that are read for all parameters of a request */
+	LOOKS = 64, /* parameters between two calls of pace_gives_up */
+};
+
+/* The state that all parameters of a request share while their types are read. */
+struct typing {
+	const json_t *root; /* the schema of the tool's parameters */
+	size_t left;	    /* the number of schemas and values that may still be read */
+	size_t schemas;	    /* the number of schemas that may still be read for this parameter */
+};
+
+static bool may_read(struct typing *t)
+{
+	if (!t->left)
+		return false;
+	t->left--;
+	return true;
+}
 
 /* Returns the type of a value as JSON Schema names it; 0: it is no type's name. */
 static unsigned named_type(const char *name)
@@ -125,76 +147,82 @@ static const json_t *referred(const json_t *root, const char *reference)
 	return NULL;
 }
 
-/* Returns the types that a schema allows, as far as its type, enum, const, $ref, anyOf and oneOf say. `left`: the
- * number of further schemas that may be read. */
-static unsigned schema_types(const json_t *root, const json_t *schema, int *left)
+/* Returns the types that a schema allows, as far as its type, enum, const, $ref, anyOf, oneOf and allOf say. If they say
+ * nothing, properties are of an object and items of an array. */
+static unsigned schema_types(struct typing *t, const json_t *schema)
 {
-	static const char *const alternatives[] = {"anyOf", "oneOf"};
+	static const char *const alternatives[] = {"anyOf", "oneOf", "allOf"};
 	const json_t *type = json_object_get(schema, "type"), *list, *v;
 	unsigned types = named_type(json_string_value(type));
 
-	if (--*left < 0)
+	if (!t->schemas || !may_read(t))
 		return 0;
-	for (size_t i = 0; i < MIN(json_array_size(type), (size_t)SCHEMAS_MAX); i++)
+	t->schemas--;
+	for (size_t i = 0; i < MIN(json_array_size(type), (size_t)LIST_MAX) && may_read(t); i++)
 		types |= named_type(json_string_value(json_array_get(type, i)));
 	if (types)
 		return types;
 	list = json_object_get(schema, "enum");
-	for (size_t i = 0; i < MIN(json_array_size(list), (size_t)SCHEMAS_MAX); i++)
+	for (size_t i = 0; i < MIN(json_array_size(list), (size_t)LIST_MAX) && may_read(t); i++)
 		types |= value_type(json_array_get(list, i));
 	v = json_object_get(schema, "const");
 	if (v)
 		types |= value_type(v);
-	v = referred(root, json_string_value(json_object_get(schema, "$ref")));
+	v = referred(t->root, json_string_value(json_object_get(schema, "$ref")));
 	if (v)
-		types |= schema_types(root, v, left);
+		types |= schema_types(t, v);
 	for (size_t k = 0; k < ARRAY_SIZE(alternatives); k++) {
 		list = json_object_get(schema, alternatives[k]);
-		for (size_t i = 0; i < json_array_size(list) && *left > 0; i++)
-			types |= schema_types(root, json_array_get(list, i), left);
+		for (size_t i = 0; i < json_array_size(list) && t->schemas && t->left; i++)
+			types |= schema_types(t, json_array_get(list, i));
 	}
+	if (!types && json_object_get(schema, "properties"))
+		types |= TOOLS_OBJECT;
+	if (!types && json_object_get(schema, "items"))
+		types |= TOOLS_ARRAY;
 	return types;
 }
 
-/* Returns the types of a parameter's values; 0: only strings, or the schema does not say. */
-static unsigned parameter_types(const json_t *root, const json_t *schema)
+/* Lists the parameters whose values may be other than strings, as far as the schemas are read and say so. */
+static int list_parameters(struct typing *t, const struct pace *pace, struct arena *arena,
+			   struct tool *tool, struct err *e)
 {
-	int left = SCHEMAS_MAX;
-	unsigned types = schema_types(root, schema, &left);
-
-	return types == TOOLS_STRING ? 0 : types;
-}
-
-static int list_parameters(const json_t *schema, struct arena *arena, struct tool *tool)
-{
-	json_t *properties = json_object_get(schema, "properties"), *v;
+	json_t *properties = json_object_get(t->root, "properties"), *v;
 	struct tool_parameter *p;
 	const char *name;
+	size_t n = 0;
 
-	json_object_foreach(properties, name, v) tool->n_parameters +=
-		parameter_types(schema, v) != 0;
-	p = arena_array(arena, tool->n_parameters, sizeof(*p));
+	p = arena_array(arena, json_object_size(properties), sizeof(*p));
 	if (!p)
-		return -ENOMEM;
+		return err_no_memory(e);
 	tool->parameters = p;
 	json_object_foreach(properties, name, v)
 	{
-		p->types = parameter_types(schema, v);
-		if (!p->types)
+		if (!t->left)
+			break;
+		if (n++ % LOOKS == 0 && pace_gives_up(pace))
+			return err_set(e, ECANCELED, "the tools are not read to their end");
+		t->schemas = SCHEMAS_MAX;
+		p->types = schema_types(t, v);
+		if (!(p->types & ~(unsigned)TOOLS_STRING))
 			continue;
 		p->name = arena_strdup(arena, name);
 		if (!p->name)
-			return -ENOMEM;
+			return err_no_memory(e);
 		p++;
 	}
+	tool->n_parameters = (size_t)(p - tool->parameters);
 	return 0;
 }
 
-int tools_list(const json_t *context, struct arena *arena, struct tool_list *ret, struct err *e)
+int tools_list(const json_t *context, const struct pace *pace, struct arena *arena,
+	       struct tool_list *ret, struct err *e)
 {
+	struct typing t = {.left = READS_MAX};
 	const json_t *tools = json_object_get(context, "tools");
 	size_t n = json_array_size(tools);
 	struct tool *list;
+	int r;
 
 	*ret = (struct tool_list){0};
 	if (!n)
@@ -207,9 +235,12 @@ int tools_list(const json_t *context, struct arena *arena, struct tool_list *ret
 
 		list[i].name =
 			arena_strdup(arena, json_string_value(json_object_get(function, "name")));
-		if (!list[i].name ||
-		    list_parameters(json_object_get(function, "parameters"), arena, &list[i]) < 0)
+		if (!list[i].name)
 			return err_no_memory(e);
+		t.root = json_object_get(function, "parameters");
+		r = list_parameters(&t, pace, arena, &list[i], e);
+		if (r < 0)
+			return r;
 	}
 	*ret = (struct tool_list){list, n};
 	return 0;
