@@ -466,6 +466,8 @@ TEST(choice)
 		{.format = 1,
 		 .text = "<tool_call> {\"name\": \"f\", \"arguments\": \"{}\", \"id\": 7}\n</tool>"},
 		{.format = 1,
+		 .text = "<tool_call> {\"name\": \"\\u0066\", \"arguments\": \"\", \"id\": 7}\n</tool>"},
+		{.format = 1,
 		 .text = "<tool_call>{\"arguments\": {\"a\": \"\\u00e9\"}, \"name\": \"f\"}}"},
 		{.format = 1,
 		 .text = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call> So"},
@@ -473,8 +475,13 @@ TEST(choice)
 		 .text = "[TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{\"a\": [1, true]} Done"},
 		{.format = 4, .text = "[f(a='bow', b=[1, {'c': None}])] and more"},
 	};
+	json_malloc_t json_malloc;
+	json_free_t json_free;
 	struct err e = {0};
 
+	/* Allocations of the JSON library fail as well. */
+	json_get_alloc_funcs(&json_malloc, &json_free);
+	json_set_alloc_funcs(malloc, free);
 	for (size_t i = 0; i < ARRAY_SIZE(a); i++) {
 		unsigned long n;
 
@@ -484,6 +491,7 @@ TEST(choice)
 		ok(n >= 6, "are some");
 		tokenizer_free(a[i].tokenizer);
 	}
+	json_set_alloc_funcs(json_malloc, json_free);
 }
 
 /* ---- files ---- */

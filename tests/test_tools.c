@@ -72,6 +72,8 @@ TEST(hermes)
 		"«f|{\"b\": 1}»");
 	example(h, CALL("{\"name\": \"f\"}"), "«f|{}»");
 	example(h, CALL("{\"name\": \"f\", \"arguments\": null}"), "«f|{}»");
+	example(h, CALL("{\"name\": \"f\", \"arguments\": \"\"}"), "«f|{}»");
+	example(h, CALL("{\"arguments\": \" \\n\", \"name\": \"f\"}"), "«f|{}»");
 	example(h, CALL("{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": \\\"\\u00e9\\\"}\"}"),
 		"«f|{\"a\": \"\u00e9\"}»");
 	example(h, CALL("{\"na\\u006de\": 1, \"name\": \"\\u0066\", \"arguments\": {}}"), "«f|{}»");
@@ -92,6 +94,8 @@ TEST(malformed)
 		CALL("{\"arguments\": {\"a\": 1}, \"name\": \"g\"}"),
 		CALL("{\"name\": \"f\", \"arguments\": [1]}"),
 		CALL("{\"name\": \"f\", \"arguments\": 5}"),
+		CALL("{\"name\": \"f\", \"arguments\": \"\\u0000\"}"),
+		CALL("{\"name\": \"f\\u0000\", \"arguments\": {}}"),
 		CALL("{\"name\": \"f\", \"arguments\": \"{\"}"),
 		CALL("{\"name\": 5, \"arguments\": {}}"),
 		CALL("{\"arguments\": {}}"),
@@ -358,6 +362,28 @@ TEST(values)
 	converts(false, deep, deep);
 	memset(deep, '[', LITERAL_DEPTH_MAX + 1);
 	converts(false, deep, NULL);
+}
+
+/* The text of a JSON string is what JSON's own reader makes of it. */
+TEST(text_of_strings)
+{
+	static const char *const strings[] = {
+		"\"\"", "\"a\u00e9\"", "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"",
+		"\"\\u0000\\u0041\\u00e9\\u20AC\\ufffd\\ud7ff\\ue000\"",
+		"\"\\ud800\\udc00\\ud83d\\ude00\\uDBFF\\uDFFFz\""};
+
+	for (size_t i = 0; i < ARRAY_SIZE(strings); i++) {
+		json_t *want = json_loads(strings[i], JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+		struct buf got;
+
+		buf_init(&got, 1 << 10);
+		literal_text(strings[i], &got);
+		ok(json_is_string(want) && got.len == json_string_length(want) &&
+			   !memcmp(buf_str(&got), json_string_value(want), got.len),
+		   "text of %s", strings[i]);
+		json_decref(want);
+		buf_release(&got);
+	}
 }
 
 /* How calls of each format begin. */

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 enum state {
 	START,	   /* a value must follow */
 	FIRST,	   /* behind '[': a value, or the end */
@@ -103,6 +105,41 @@ void literal_escape(char c, struct buf *out)
 		buf_printf(out, "\\u%04x", u);
 	else
 		buf_putc(out, c);
+}
+
+/* Returns the code unit of the escape sequence \uXXXX. */
+static uint32_t code_unit(const char *escape)
+{
+	char digits[5] = "";
+
+	memcpy(digits, escape + 2, 4);
+	return (uint32_t)strtoul(digits, NULL, 16);
+}
+
+void literal_text(const char *json, struct buf *out)
+{
+	static const char letters[] = "bfnrt", bytes[] = "\b\f\n\r\t";
+	const char *p = json + 1, *letter;
+	char character[4];
+	uint32_t c;
+
+	while (*p != '"') {
+		if (*p != '\\') {
+			buf_putc(out, *p++);
+		} else if (p[1] != 'u') {
+			letter = strchr(letters, p[1]);
+			buf_putc(out, letter ? bytes[letter - letters] : p[1]);
+			p += 2;
+		} else {
+			c = code_unit(p);
+			p += 6;
+			if (c >= 0xd800 && c < 0xdc00) {
+				c = 0x10000 + ((c & 0x3ff) << 10 | (code_unit(p) & 0x3ff));
+				p += 6;
+			}
+			buf_append(out, character, utf8_encode(c, character));
+		}
+	}
 }
 
 /* Returns the first byte of the code unit in held at `at`, such as 0xd8. */

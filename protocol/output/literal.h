@@ -44,6 +44,9 @@ void literal_cut(struct literal *v, struct buf *out);
  * appended. */
 bool literal_convert(const char *text, size_t len, bool python, struct buf *out);
 
+/* Appends the text of a JSON string that literal_byte has written in whole, quotes included. */
+void literal_text(const char *json, struct buf *out);
+
 /* Appends a byte of a string as JSON has it. */
 void literal_escape(char c, struct buf *out);
 

@@ -1,4 +1,3 @@
-#include <jansson.h>
 #include <string.h>
 
 #include "protocol/output/tools_internal.h"
@@ -18,17 +17,18 @@ void tools_object_init(struct tools *t, bool opened)
 	tools_clear(t, &o->arguments);
 }
 
-/* Replaces the JSON of a string by the string's text. False: it is no string, or memory ran out. */
-static bool decode(struct tools *t, struct buf *b)
+/* Replaces the JSON of a string by the string's text. False: memory ran out. */
+static bool decode(struct buf *b)
 {
-	json_t *string = json_loadb(buf_str(b), b->len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-	bool good = json_is_string(string);
+	struct buf text;
 
-	tools_clear(t, b);
-	if (good)
-		buf_append(b, json_string_value(string), json_string_length(string));
-	json_decref(string);
-	return good && !b->failed;
+	if (b->failed)
+		return false;
+	buf_init(&text, b->max);
+	literal_text(buf_str(b), &text);
+	buf_release(b);
+	*b = text;
+	return !text.failed;
 }
 
 static enum member member_of(const struct tools_object *o)
@@ -64,28 +64,32 @@ static void end(struct tools *t)
 	tools_end(t);
 }
 
-/* Replaces arguments that are a string with JSON, or null, by the JSON of an object. False: they are anything else. */
+static bool blank(const struct buf *text)
+{
+	return strspn(buf_str(text), " \t\n\r") == text->len;
+}
+
+/* Replaces arguments that are null, or a string with JSON or blanks alone, by the JSON of an object. False: they are
+ * anything else. */
 static bool take_arguments(struct tools *t)
 {
-	struct tools_object *o = &t->object;
-	struct buf object;
-	bool good;
+	struct buf *arguments = &t->object.arguments, object;
+	bool good = true;
 
-	if (!o->as_text)
+	if (!t->object.as_text)
 		return true;
-	if (!strcmp(buf_str(&o->arguments), "null")) {
-		tools_clear(t, &o->arguments);
-		buf_puts(&o->arguments, "{}");
-		return true;
-	}
-	if (!decode(t, &o->arguments))
+	if (!strcmp(buf_str(arguments), "null"))
+		tools_clear(t, arguments);
+	else if (!decode(arguments))
 		return false;
-	buf_init(&object, o->arguments.max);
-	good = literal_convert(buf_str(&o->arguments), o->arguments.len, false, &object) &&
-	       buf_str(&object)[0] == '{';
-	t->failed |= o->arguments.failed;
-	buf_release(&o->arguments);
-	o->arguments = object;
+	buf_init(&object, arguments->max);
+	if (blank(arguments))
+		buf_puts(&object, "{}");
+	else
+		good = literal_convert(buf_str(arguments), arguments->len, false, &object) &&
+		       buf_str(&object)[0] == '{';
+	buf_release(arguments);
+	*arguments = object;
 	return good;
 }
 
@@ -97,7 +101,7 @@ static bool end_member(struct tools *t)
 	o->stage = COMMA;
 	o->any = true;
 	if (o->member == NAME) {
-		if (!decode(t, &o->name) || !tools_find(t, buf_str(&o->name), o->name.len))
+		if (!decode(&o->name) || !tools_find(t, buf_str(&o->name), o->name.len))
 			return false;
 		o->named = true;
 		if (o->argued)
