@@ -256,7 +256,8 @@ TEST(every_token)
 		ok(token.draw.token == end_token && token.cut == strlen("<|im_end|>"),
 		   "the end token without its text");
 		ok(stream || (!first.cut && first.draw.token == ids.v[0]), "in their order");
-		ok(choice_bytes(&c) == c.content.cap + c.ready.bytes.cap &&
+		ok(choice_bytes(&c) == c.content.cap + c.piece.cap + c.ready.bytes.cap +
+					       c.cap * (sizeof(*c.tokens) + sizeof(*c.places)) &&
 			   c.content.cap > c.content.len && c.ready.bytes.cap > c.ready.bytes.len,
 		   "the memory of the results is counted, also where they have room for more");
 		is_str(stream ? "A bow" : buf_str(&c.content), "A bow",
@@ -394,7 +395,7 @@ TEST(marks)
 	ids_release(&ids);
 }
 
-/* An object that never ends is held back, and then all of it is content. The tokens are so many that the test would take
+/* An object that never ends is held back, and then all of it is content. Its memory is counted meanwhile. The tokens are so many that the test would take
  * minutes if each byte went over all tokens that wait. */
 TEST(held)
 {
@@ -419,6 +420,7 @@ TEST(held)
 
 		check(choice_push(&c, &draw, i + 1 == ids.len ? FINISH_LENGTH : FINISH_NONE) == 0);
 		check(i + 1 == ids.len || (!c.content.len && !c.ready.n));
+		check(choice_bytes(&c) >= len + i * sizeof(*c.tokens));
 		tokenizer_bytes(tokenizer, ids.v[i], &n_bytes);
 		len += n_bytes;
 	}

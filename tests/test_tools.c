@@ -386,6 +386,31 @@ TEST(text_of_strings)
 	}
 }
 
+/* The memory of what is held back is counted, wherever the parser keeps it. */
+TEST(memory)
+{
+	static const char *const texts[] = {
+		[QWEN_XML] = "<function=look_up>\n<parameter=how>\n",
+		[HERMES] = "<tool_call>{\"arguments\": {\"a\": \"",
+		[MISTRAL] = "[TOOL_CALLS]",
+		[LLAMA_JSON] = "{\"x\": \"",
+		[PYTHONIC] = "[",
+	};
+
+	for (enum format format = 0; format < FORMATS; format++) {
+		enum { N = 100000 };
+		struct seen s;
+
+		seen_begin(&s, format, false);
+		tools_push(s.tools, texts[format], strlen(texts[format]));
+		for (int i = 0; i < N; i++)
+			tools_push(s.tools, "a", 1);
+		ok(tools_bytes(s.tools) >= N, "%s: %zu bytes", names[format], tools_bytes(s.tools));
+		seen_end(&s);
+		seen_release(&s);
+	}
+}
+
 /* How calls of each format begin. */
 static const char *const beginnings[] = {
 	[QWEN_XML] = "<tool_call>\n<function=look_up>\n<parameter=word>\nb",

@@ -331,6 +331,8 @@ void choice_clear(struct choice *c)
 
 size_t choice_bytes(const struct choice *c)
 {
-	return c->content.cap + c->reasoning.cap + openai_calls_bytes(&c->calls) +
-	       c->ready.bytes.cap + c->token_ids.cap * sizeof(*c->token_ids.v);
+	return c->content.cap + c->reasoning.cap + c->piece.cap + openai_calls_bytes(&c->calls) +
+	       c->ready.bytes.cap + c->token_ids.cap * sizeof(*c->token_ids.v) +
+	       c->cap * (sizeof(*c->tokens) + sizeof(*c->places)) +
+	       (c->tools ? tools_bytes(c->tools) : 0);
 }

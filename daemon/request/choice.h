@@ -86,5 +86,6 @@ int choice_push(struct choice *c, const struct draw_result *draw,
  * wait for it, stay. */
 void choice_clear(struct choice *c);
 
-/* Returns the bytes of memory that the results take. choice_clear gives none of it back. */
+/* Returns the bytes of memory that the results take, and text and tokens that wait. choice_clear gives none of it
+ * back. */
 size_t choice_bytes(const struct choice *c);

@@ -346,6 +346,12 @@ size_t tools_held(const struct tools *t)
 	return t->held.len;
 }
 
+size_t tools_bytes(const struct tools *t)
+{
+	return sizeof(*t) + t->held.cap + t->out.cap + t->name.cap + t->text.cap +
+	       t->object.key.cap + t->object.name.cap + t->object.arguments.cap;
+}
+
 uint32_t tools_calls(const struct tools *t)
 {
 	return t->n_calls;

@@ -120,6 +120,9 @@ void tools_finish(struct tools *t);
 /* Returns the number of bytes at the end of the pushed text that are held back: they may come back as TOOLS_TEXT. */
 size_t tools_held(const struct tools *t);
 
+/* Returns the bytes of memory that the parser takes, which grow with the text that is held back. */
+size_t tools_bytes(const struct tools *t);
+
 /* Returns the number of calls that have begun. */
 uint32_t tools_calls(const struct tools *t);
 
