@@ -321,8 +321,13 @@ TEST(facts)
 	ok(tools_brief_ids(m) && !tools_brief_ids(h), "Mistral's ids are brief");
 	is_str(tools_mark(m, 0), "[TOOL_CALLS]", "a mark");
 	ok(tools_mark(m, 2) && !tools_mark(m, 3) && !tools_mark(m, TOOLS_MARKS_MAX) &&
-		   !tools_mark(h, 0),
+		   !tools_mark(tools_format_at(PYTHONIC), 0),
 	   "and no more than there are");
+	for (enum format format = QWEN_XML; format <= HERMES; format++) {
+		is_str(tools_mark(tools_format_at(format), 0), "<tool_call>", "%s: a mark",
+		       names[format]);
+		is_str(tools_mark(tools_format_at(format), 1), "</tool_call>", "and another one");
+	}
 }
 
 static void converts(bool python, const char *text, const char *want)

@@ -29,6 +29,7 @@ const struct tools_format tools_hermes = {
 	.closing = "</tool_call>",
 	.signs = {"<tool_call>"},
 	.unlike = "<arg_key>", /* GLM-4.5 */
+	.marks = {"<tool_call>", "</tool_call>"},
 	.enter = enter,
 	.byte = byte,
 	.cut = tools_object_cut,

@@ -290,6 +290,7 @@ const struct tools_format tools_qwen_xml = {
 	.openings = {"<tool_call>", "<function="},
 	.closing = end_call_tag,
 	.signs = {"<tool_call>", "<function="},
+	.marks = {"<tool_call>", end_call_tag},
 	.enter = enter,
 	.byte = byte,
 	.cut = cut,
