@@ -381,6 +381,18 @@ static int make_parts(struct call *c, struct err *e)
 	return r;
 }
 
+/* An answer can end with its first call only if calls are found in it. */
+static int check_one_call(const struct call *c, struct err *e)
+{
+	const struct openai_request *ask = &c->text.ask;
+
+	if (!ask->one_call || !ask->tools.n || c->server->tools)
+		return 0;
+	return err_param(e, PROBLEM_UNSUPPORTED, "parallel_tool_calls",
+			 "parallel_tool_calls may not be false with tools: this server does not "
+			 "know how the model writes tool calls");
+}
+
 int prepare_call(struct call *c, struct err *e)
 {
 	const struct openai_limits *limits = &c->server->limits;
@@ -394,6 +406,8 @@ int prepare_call(struct call *c, struct err *e)
 		return r;
 	c->text.asked = true;
 	r = prepare_model(c->server, c->text.ask.model, e);
+	if (!r)
+		r = check_one_call(c, e);
 	if (!r)
 		r = hash_salt(c, e);
 	if (!r)

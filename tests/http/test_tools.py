@@ -204,6 +204,11 @@ s.stop()
 # --tool-call-parser
 s = Server("--tool-call-parser", "none", model=model)
 same(whole(s, "one")["choices"][0]["message"]["content"], BOW, "--tool-call-parser none: calls stay in the content")
+status, body = s.post(CHAT, ask("one", parallel_tool_calls=False))
+same((status, body["error"]["param"], body["error"]["code"]), (400, "parallel_tool_calls", "unsupported_parameter"),
+     "and none of them can end an answer")
+same([s.post(CHAT, ask("one", parallel_tool_calls=p, tools=t))[0] for p, t in ((True, TOOLS), (False, None))], [200, 200],
+     "which matters only with tools")
 s.stop()
 s = Server("--tool-call-parser", "qwen_xml", model=model)
 for got in (whole(s, "xml")["choices"][0], None), (None, add_up(streamed(s, "xml"))[0]):
