@@ -284,6 +284,11 @@ TEST(mistral)
 	example(m, "[TOOL_CALLS] f{}", "«f|{}»");
 	example(m, "[TOOL_CALLS]g[ARGS]{}", "[TOOL_CALLS]g[ARGS]{}");
 	example(m, "[TOOL_CALLS]f g{}", "[TOOL_CALLS]f g{}");
+	example(m, "[TOOL_CALLS]f {\"a\": 1}", "«f|{\"a\": 1}»");
+	example(m, "[TOOL_CALLS] f \n[CALL_ID]abc [ARGS] {}", "«f|{}»");
+	example(m, "[TOOL_CALLS]x[TOOL_CALLS]f[ARGS]{}", "[TOOL_CALLS]x«f|{}»");
+	example(m, "[TOOL_CALLS]f [CALL_ID]a[TOOL_CALLS]f{}", "[TOOL_CALLS]f [CALL_ID]a«f|{}»");
+	example(m, "[TOOL_CALLS]f [TOOL_CALLS", "[TOOL_CALLS]f [TOOL_CALLS");
 	example(m, "[TOOL_CALLS][5]", "[TOOL_CALLS][5]");
 	example(m, "[TOOL_CALLS][" F ", 5]", "«f|{}», 5]");
 	example(m, "[TOOL_CALLS]f[ARGS]{\"a\": \"x", "«f|{\"a\": \"x~»");

@@ -3,7 +3,8 @@
  *     [TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Paris"}, "id": "abcdefghi"}, {...}]
  *     [TOOL_CALLS]get_weather[CALL_ID]abcdefghi[ARGS]{"city": "Paris"}[TOOL_CALLS]...
  *
- * The model's own ids are dropped; [CALL_ID] may be missing, and so may [ARGS].
+ * The model's own ids are dropped; [CALL_ID] may be missing, and so may [ARGS]. Blanks may be before the name and behind
+ * it.
  *
  * Source: mistral-common, its tokenizers v3 to v13. */
 #include <string.h>
@@ -15,13 +16,15 @@ enum {
 	OBJECT,
 	BEHIND_OBJECT,
 	NAME,
-	MARKS, /* behind a name: [CALL_ID], an id and [ARGS] */
+	MARKS, /* behind a name: blanks, [CALL_ID], an id and [ARGS] */
 	ARGUMENTS,
 };
 
+static const char opening[] = "[TOOL_CALLS]";
+
 enum { MARKS_MAX = 64 }; /* the most bytes between a name and its arguments */
 
-static void enter(struct tools *t, size_t opening)
+static void enter(struct tools *t, size_t number)
 {
 	t->state = FIRST;
 	t->object.called = false;
@@ -75,20 +78,32 @@ static bool name_byte(struct tools *t, char c)
 {
 	if (c == '{')
 		return begin(t, c);
-	if (literal_blank(c))
-		return false;
-	t->state = c == '[' ? MARKS : NAME;
+	t->state = c == '[' || literal_blank(c) ? MARKS : NAME;
 	buf_putc(t->state == MARKS ? &t->text : &t->name, c);
 	buf_putc(&t->held, c);
 	return true;
 }
 
+/* Returns whether a text ends with the opening but for its last byte. */
+static bool ends_with_opening(const struct buf *text)
+{
+	size_t n = strlen(opening) - 1;
+
+	return text->len >= n && !memcmp(text->data + text->len - n, opening, n);
+}
+
+/* Behind blanks only marks may follow. Another opening begins a call afresh. */
 static bool marks_byte(struct tools *t, char c)
 {
 	if (c == '{')
 		return begin(t, c);
-	if (t->text.len == MARKS_MAX)
+	if (t->text.len == MARKS_MAX ||
+	    (c != '[' && !literal_blank(c) && !strchr(buf_str(&t->text), '[')))
 		return false;
+	if (c == ']' && ends_with_opening(&t->text)) {
+		tools_wrong(t, TOOLS_OUTSIDE, strlen(opening) - 1, c);
+		return true;
+	}
 	buf_putc(&t->text, c);
 	buf_putc(&t->held, c);
 	return true;
@@ -151,10 +166,10 @@ static void cut(struct tools *t)
 }
 
 const struct tools_format tools_mistral = {
-	.openings = {"[TOOL_CALLS]"},
-	.signs = {"[TOOL_CALLS]"},
+	.openings = {opening},
+	.signs = {opening},
 	.brief_ids = true,
-	.marks = {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"},
+	.marks = {opening, "[CALL_ID]", "[ARGS]"},
 	.enter = enter,
 	.byte = byte,
 	.cut = cut,
