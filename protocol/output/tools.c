@@ -148,6 +148,11 @@ void tools_arguments(struct tools *t, const char *json, size_t len)
 	append(t, TOOLS_ARGUMENTS, json, len);
 }
 
+void tools_put(struct tools *t, const char *json)
+{
+	tools_arguments(t, json, strlen(json));
+}
+
 struct buf *tools_arguments_out(struct tools *t)
 {
 	tools_arguments(t, "", 0);
@@ -161,6 +166,12 @@ void tools_end(struct tools *t)
 	t->trim = true;
 	t->over = t->one;
 	give(t, TOOLS_END, "", 0);
+}
+
+void tools_end_members(struct tools *t)
+{
+	tools_put(t, t->n_arguments ? "}" : "{}");
+	tools_end(t);
 }
 
 static void cut(struct tools *t)

@@ -13,17 +13,6 @@ static void enter(struct tools *t, size_t opening)
 	tools_object_init(t, false);
 }
 
-static void byte(struct tools *t, char c)
-{
-	switch (tools_object_byte(t, c)) {
-	case LITERAL_END: tools_close(t); break;
-	case LITERAL_WRONG:
-		tools_wrong(t, t->object.called ? TOOLS_CLOSING : TOOLS_OUTSIDE, 0, c);
-		break;
-	default:;
-	}
-}
-
 const struct tools_format tools_hermes = {
 	.openings = {"<tool_call>"},
 	.closing = "</tool_call>",
@@ -31,6 +20,6 @@ const struct tools_format tools_hermes = {
 	.unlike = "<arg_key>", /* GLM-4.5 */
 	.marks = {"<tool_call>", "</tool_call>"},
 	.enter = enter,
-	.byte = byte,
+	.byte = tools_object_step,
 	.cut = tools_object_cut,
 };

@@ -91,12 +91,17 @@ const struct tool *tools_find(const struct tools *t, const char *name, size_t le
 /* Begins a call, and drops what is held. */
 void tools_begin(struct tools *t, const char *name);
 void tools_arguments(struct tools *t, const char *json, size_t len);
+void tools_put(struct tools *t, const char *json); /* the same, of a string */
 
 /* Returns the buffer to which more of the arguments may be appended, until the next call of another function. */
 struct buf *tools_arguments_out(struct tools *t);
 
 /* Ends the call, whose arguments are complete. */
 void tools_end(struct tools *t);
+
+/* Ends the call, whose arguments are a JSON object that the format itself has written, but for its end: n_arguments
+ * members, and before the first one '{'. */
+void tools_end_members(struct tools *t);
 
 /* Byte c cannot follow. Gives back what is held, but for its last n_again bytes, and reads those and c in state `next`,
  * TOOLS_OUTSIDE or TOOLS_CLOSING. If a call is open, cuts it first, and `next` is TOOLS_OUTSIDE. */
@@ -115,3 +120,6 @@ bool tools_match(struct buf *text, const char *tag, char c);
 void tools_object_init(struct tools *t, bool opened); /* opened: '{' was read already */
 enum literal_status tools_object_byte(struct tools *t, char c);
 void tools_object_cut(struct tools *t);
+
+/* The function `byte` of a format whose calls are such objects. */
+void tools_object_step(struct tools *t, char c);

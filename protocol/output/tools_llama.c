@@ -1,13 +1,11 @@
-/* Llama 3.1 and later write calls in one of two forms, and nothing before them:
+/* Llama 3.1 and 3.2 write calls in one of two forms, and nothing before them:
  *
  *     {"name": "get_weather", "parameters": {"city": "Paris"}}; {"name": ...}
  *     [get_weather(city='Paris', days=2), get_time()]
  *
  * Behind an object may stand "; " and another one. Values of the second form are Python.
  *
- * Source: Meta, Llama 3.1, 3.2 and 4 model cards and prompt formats; the models' chat templates. */
-#include <string.h>
-
+ * Source: Meta, Llama 3.1 and 3.2 model cards and prompt formats; the models' chat templates. */
 #include "protocol/output/tools_internal.h"
 
 static void enter_object(struct tools *t, size_t opening)
@@ -16,24 +14,13 @@ static void enter_object(struct tools *t, size_t opening)
 	tools_object_init(t, true);
 }
 
-static void object_byte(struct tools *t, char c)
-{
-	switch (tools_object_byte(t, c)) {
-	case LITERAL_END: tools_close(t); break;
-	case LITERAL_WRONG:
-		tools_wrong(t, t->object.called ? TOOLS_CLOSING : TOOLS_OUTSIDE, 0, c);
-		break;
-	default:;
-	}
-}
-
 const struct tools_format tools_llama_json = {
 	.openings = {"{"},
 	.closing = ";",
 	.at_start = true,
 	.signs = {"<|start_header_id|>", "\"parameters\""},
 	.enter = enter_object,
-	.byte = object_byte,
+	.byte = tools_object_step,
 	.cut = tools_object_cut,
 };
 
@@ -62,11 +49,6 @@ static void enter_list(struct tools *t, size_t opening)
 	begin_name(t, NAME);
 }
 
-static void put(struct tools *t, const char *json)
-{
-	tools_arguments(t, json, strlen(json));
-}
-
 /* Before the '(' of a call: all bytes are held. */
 static bool name_byte(struct tools *t, char c)
 {
@@ -89,8 +71,7 @@ static bool name_byte(struct tools *t, char c)
 
 static bool end_call(struct tools *t)
 {
-	put(t, t->n_arguments ? "}" : "{}");
-	tools_end(t);
+	tools_end_members(t);
 	t->state = BEHIND_CALL;
 	return true;
 }
@@ -112,9 +93,9 @@ static bool argument_byte(struct tools *t, char c)
 	}
 	if (c != '=' || !t->name.len)
 		return false;
-	put(t, t->n_arguments++ ? ", \"" : "{\"");
+	tools_put(t, t->n_arguments++ ? ", \"" : "{\"");
 	tools_arguments(t, buf_str(&t->name), t->name.len);
-	put(t, "\": ");
+	tools_put(t, "\": ");
 	tools_clear(t, &t->held);
 	literal_init(&t->value, true);
 	t->state = VALUE;

@@ -228,3 +228,14 @@ void tools_object_cut(struct tools *t)
 	literal_cut(&t->object.value, &t->object.arguments);
 	give_arguments(t);
 }
+
+void tools_object_step(struct tools *t, char c)
+{
+	switch (tools_object_byte(t, c)) {
+	case LITERAL_END: tools_close(t); break;
+	case LITERAL_WRONG:
+		tools_wrong(t, t->object.called ? TOOLS_CLOSING : TOOLS_OUTSIDE, 0, c);
+		break;
+	default:;
+	}
+}

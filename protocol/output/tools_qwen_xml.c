@@ -52,11 +52,6 @@ static void enter(struct tools *t, size_t opening)
 	tools_clear(t, &t->name);
 }
 
-static void put(struct tools *t, const char *json)
-{
-	tools_arguments(t, json, strlen(json));
-}
-
 static void begin_call(struct tools *t)
 {
 	if (!t->open)
@@ -66,8 +61,7 @@ static void begin_call(struct tools *t)
 static void end_call(struct tools *t)
 {
 	begin_call(t);
-	put(t, t->n_arguments ? "}" : "{}");
-	tools_end(t);
+	tools_end_members(t);
 	tools_close(t);
 }
 
@@ -176,9 +170,9 @@ static void parameter_byte(struct tools *t, char c)
 	begin_call(t);
 	tools_clear(t, &t->held);
 	t->types = types_of(t->tool, buf_str(&t->name), t->name.len);
-	put(t, t->n_arguments++ ? ", \"" : "{\"");
+	tools_put(t, t->n_arguments++ ? ", \"" : "{\"");
 	put_string(t, buf_str(&t->name), t->name.len);
-	put(t, is_string(t) ? "\": \"" : "\": ");
+	tools_put(t, is_string(t) ? "\": \"" : "\": ");
 	t->state = VALUE_START;
 	tools_clear(t, &t->text);
 }
@@ -207,9 +201,9 @@ static void put_value(struct tools *t)
 	    t->types & ~(unsigned)TOOLS_STRING & type_of(buf_str(&json))) {
 		tools_arguments(t, buf_str(&json), json.len);
 	} else {
-		put(t, "\"");
+		tools_put(t, "\"");
 		put_string(t, buf_str(&t->text), t->text.len);
-		put(t, "\"");
+		tools_put(t, "\"");
 	}
 	t->failed |= json.failed;
 	buf_release(&json);
@@ -252,7 +246,7 @@ static void value_text_byte(struct tools *t, char c)
 		return;
 	tools_clear(t, &t->held);
 	if (is_string(t))
-		put(t, "\"");
+		tools_put(t, "\"");
 	else
 		put_value(t);
 	tools_clear(t, &t->text);
