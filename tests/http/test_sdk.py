@@ -184,9 +184,12 @@ same((got.message.tool_calls[0].function.name, got.message.tool_calls[0].functio
      "tool calls: a stream, as the SDK adds it up")
 ok([e for e in events if e.type == "tool_calls.function.arguments.delta"], "whose arguments come bit by bit", events)
 same(len([e for e in events if e.type == "tool_calls.function.arguments.done"]), 1, "and are complete once")
-r = client.chat.completions.create(**dict(ASK_TOOL, messages=[
-    *tool["messages"], r.choices[0].message, {"role": "tool", "tool_call_id": call.id, "content": "a light thing"}]))
-ok(r.choices[0].finish_reason in ("stop", "length", "tool_calls"), "tool calls: the SDK's message goes back", r)
+answers = [client.chat.completions.create(**dict(ASK_TOOL, messages=[
+    *tool["messages"], message, {"role": "tool", "tool_call_id": call.id, "content": "a light thing"}]))
+    for message in (r.choices[0].message, {"role": "assistant", "content": None, "tool_calls": [
+        {"id": call.id, "type": "function", "function": {"name": "lookup", "arguments": '{"word": "feather"}'}}]})]
+same(*((a.usage.prompt_tokens, a.choices[0].message.content) for a in answers), "tool calls: the SDK's message goes back")
+ok(answers[0].usage.prompt_tokens > r.usage.prompt_tokens + r.usage.completion_tokens, "with its call", answers[0].usage)
 
 # golden chats without tools or thinking, all at the same time
 plain = [c for c in goldens() if "messages" in c and not c.get("tools") and "</think>" not in c["output"]]
