@@ -2,6 +2,9 @@
  * and then into single bytes; then random texts, cut at random. */
 #include "protocol/output/tools.h"
 
+#include <fcntl.h>
+
+#include "base/file.h"
 #include "protocol/output/literal.h"
 #include "tests/random.h"
 #include "tests/tap.h"
@@ -316,6 +319,47 @@ TEST(detection)
 		ok(tools_detect(cases[i].template) ==
 			   (cases[i].format < 0 ? NULL : tools_format_at((size_t)cases[i].format)),
 		   "%s", cases[i].format < 0 ? "no format" : names[cases[i].format]);
+}
+
+/* Whole templates, and that of the model which the tests run. */
+TEST(detection_in_templates)
+{
+	static const struct {
+		const char *name;
+		int format; /* -1: none */
+	} cases[] = {{"qwen2.5", HERMES},
+		     {"qwen3", HERMES},
+		     {"qwen3.5", QWEN_XML},
+		     {"qwen3-next", QWEN_XML},
+		     {"llama3.1", LLAMA_JSON},
+		     {"mistral", MISTRAL},
+		     {"mistral old", -1},
+		     {"deepseek", -1},
+		     {"hermes", HERMES},
+		     {"gemma", -1},
+		     {"phi", -1},
+		     {"phi reasoning", -1},
+		     {"typescript tools", -1}};
+	json_t *all = json_load_file("tests/golden/template_cases.json", JSON_ALLOW_NUL, NULL);
+	const json_t *templates = json_object_get(json_object_get(all, "whole"), "templates");
+	struct err e = {0};
+	struct buf lexis;
+
+	is_int((long long)json_object_size(templates), ARRAY_SIZE(cases), "all templates");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const char *template = json_string_value(json_object_get(templates, cases[i].name));
+
+		ok(template &&
+			   tools_detect(template) ==
+				   (cases[i].format < 0 ? NULL
+							: tools_format_at((size_t)cases[i].format)),
+		   "%s", cases[i].name);
+	}
+	json_decref(all);
+	buf_init(&lexis, 1 << 20);
+	check(file_read(AT_FDCWD, "models/lexis/chat_template.jinja", "template", &lexis, &e) == 0);
+	ok(tools_detect(buf_str(&lexis)) == tools_format_at(HERMES), "lexis");
+	buf_release(&lexis);
 }
 
 TEST(facts)
