@@ -121,6 +121,10 @@ TEST(malformed)
 		"«f|{\"a\": n~»ope}}\n</tool_call>");
 	example(HERMES, CALL("{\"name\": \"f\", \"arguments\": {\"a\": 01}}") "\n" CALL(F),
 		"«f|{\"a\": 0~»1}}\n</tool_call>«f|{}~»");
+	/* Members behind the arguments are dropped as far as they are read. */
+	example(HERMES, CALL("{\"name\": \"f\", \"arguments\": {\"a\": 1}, bad: 5}"),
+		"«f|{\"a\": 1}»bad: 5}\n</tool_call>");
+	example(HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {}, \"id\": \"abc", "«f|{}»");
 	/* Brackets and tags that are missing or too many. */
 	example(HERMES, CALL("{\"name\": \"f\", \"arguments\": {}"), "«f|{}»");
 	example(HERMES, "<tool_call>" F "<tool_call>" F, "«f|{}»«f|{}»");

@@ -3,8 +3,9 @@
  *     token ──> detokenizer ──text──> tool calls ──rest──> reasoning splitter ──> content | reasoning   (chat)
  *                     └──────text──────────────────────────────────────────────> content               (completions)
  *
- * Calls are looked for if the request has tools and the model's format is known, in reasoning as well as behind it:
- * models forget </think>, and a tag in a call's arguments is none. Stop strings count in calls, too.
+ * Calls are looked for if the request has tools and the model's format is known, in reasoning as well as behind it,
+ * because models forget </think>. So a complete call that the model only considers within its reasoning is a call, too.
+ * A tag of reasoning in a call's arguments is none. Stop strings count in calls, too.
  *
  * A choice that the model has ended has the finish reason "tool_calls" if it has calls and none of them was cut
  * (tools.h), and also one that ended with its first call because the request wants only one.
