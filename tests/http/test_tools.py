@@ -64,6 +64,40 @@ def make_model(path):
     return path
 
 
+def make_mistral(path):
+    """A model that writes the first answer as Mistral's do, with special tokens."""
+    marks = {"<tool_response>": "[TOOL_CALLS]", "</tool_response>": "[ARGS]"}
+    os.mkdir(path)
+    for name in os.listdir(model):
+        if name not in ("golden.json", "tokenizer.json", "chat_template.jinja"):
+            os.symlink(os.path.join(model, name), os.path.join(path, name))
+    with open(os.path.join(MODEL, "tokenizer.json")) as f:
+        tokenizer = json.load(f)
+    for token in tokenizer["added_tokens"]:
+        if token["content"] in marks:
+            mark = marks[token["content"]]
+            tokenizer["model"]["vocab"].pop(token["content"], None)
+            tokenizer["model"]["vocab"][mark] = token["id"]
+            token.update(content=mark, special=True)
+    template = "{% if tools %}[TOOL_CALLS]{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}"
+    for name, text in (("tokenizer.json", json.dumps(tokenizer)), ("chat_template.jinja", template),
+                       ("golden.json", '{"cases": []}')):
+        with open(os.path.join(path, name), "w") as f:
+            f.write(text)
+    s = Server(model=path)
+
+    def tokens(**body):
+        return s.post("/tokenize", {"add_special_tokens": False, **body})[1]["tokens"]
+
+    ids = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
+    answer = [ids["[TOOL_CALLS]"], *tokens(prompt="look_up"), ids["[ARGS]"], *tokens(prompt=BOW_ARGUMENTS), *END]
+    cases = [{"prompt_ids": tokens(messages=messages("one"), tools=t), "output_ids": answer} for t in (TOOLS, None)]
+    s.stop()
+    with open(os.path.join(path, "golden.json"), "w") as f:
+        json.dump({"cases": cases}, f)
+    return path
+
+
 def ask(text, **more):
     return {"messages": messages(text), "tools": TOOLS, "temperature": 0, "max_tokens": 200, **thinking(text), **more}
 
@@ -216,6 +250,20 @@ for got in (whole(s, "xml")["choices"][0], None), (None, add_up(streamed(s, "xml
     got = summary(choice["message"], choice["finish_reason"]) if choice else summary(*sums)
     same((got[2], got[3]), ([("look_up", '{"word": "bow", "n": 2}')], "tool_calls"), "--tool-call-parser qwen_xml")
 same(whole(s, "one")["choices"][0]["message"]["content"], BOW, "another format stays in the content")
+s.stop()
+
+# Mistral's calls, whose marks are special tokens and whose ids are brief
+s = Server(model=make_mistral(os.path.join(where, "mistral")))
+choice = whole(s, "one")["choices"][0]
+same(summary(choice["message"], choice["finish_reason"]), (None, None, [("look_up", BOW_ARGUMENTS)], "tool_calls"),
+     "mistral: special tokens mark a call")
+ok(re.fullmatch("[0-9A-Za-z]{9}", choice["message"]["tool_calls"][0]["id"]), "whose id is brief", choice)
+message, finish = add_up(streamed(s, "one"))[0]
+same(summary({"content": None, **message}, finish)[2:], ([("look_up", BOW_ARGUMENTS)], "tool_calls"), "and so in a stream")
+ok(re.fullmatch("[0-9A-Za-z]{9}", message["tool_calls"][0]["id"]), "with a brief id", message)
+choice = whole(s, "one", tools=None)["choices"][0]
+same((choice["message"]["content"], choice["finish_reason"]), ("look_up" + BOW_ARGUMENTS, "stop"),
+     "without tools special tokens do not show")
 s.stop()
 shutil.rmtree(where)
 done()
