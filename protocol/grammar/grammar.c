@@ -66,7 +66,7 @@ void grammar_builder_free(struct grammar_builder *b)
 	free(b);
 }
 
-static void fail_memory(struct grammar_builder *b)
+void grammar_no_memory(struct grammar_builder *b)
 {
 	if (!b->failed.code)
 		err_no_memory(&b->failed);
@@ -87,7 +87,7 @@ static uint32_t add(struct grammar_builder *b, struct expression x)
 		return 0;
 	}
 	if (!array_grow(b->expressions, b->expressions_cap, b->n_expressions + 1)) {
-		fail_memory(b);
+		grammar_no_memory(b);
 		return 0;
 	}
 	b->expressions[b->n_expressions] = x;
@@ -100,7 +100,7 @@ static void *keep(struct grammar_builder *b, const void *from, size_t n, size_t 
 	void *p = b->failed.code ? NULL : arena_array(&b->arena, n, size);
 
 	if (!p)
-		fail_memory(b);
+		grammar_no_memory(b);
 	else
 		memcpy(p, from, n * size);
 	return p;
@@ -192,7 +192,7 @@ uint32_t grammar_rule(struct grammar_builder *b, const char *name)
 		return 0;
 	}
 	if (!copy || !array_grow(b->rules, b->rules_cap, b->n_rules + 1)) {
-		fail_memory(b);
+		grammar_no_memory(b);
 		return 0;
 	}
 	b->rules[b->n_rules] = (struct rule){.name = copy};

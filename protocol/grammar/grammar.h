@@ -81,6 +81,9 @@ uint32_t grammar_choice(struct grammar_builder *b, const uint32_t *parts, size_t
 /* `part` from min to max times; GRAMMAR_NO_LIMIT: any number of times from min on. */
 uint32_t grammar_repeat(struct grammar_builder *b, uint32_t part, uint32_t min, uint32_t max);
 
+/* To be called if the caller was out of memory while it built: grammar_build will fail. */
+void grammar_no_memory(struct grammar_builder *b);
+
 /* Makes a rule, which grammar_define gives its expression later, and returns its number. name: for errors, copied. */
 uint32_t grammar_rule(struct grammar_builder *b, const char *name);
 void grammar_define(struct grammar_builder *b, uint32_t rule, uint32_t expression);
