@@ -31,8 +31,23 @@ int constraint_gbnf(const char *text, size_t len, struct grammar **ret, struct e
 int constraint_regex(const char *pattern, size_t len, struct grammar **ret,
 		     struct err *e) MUST_CHECK;
 
-/* Any JSON object; json_schema.h says how JSON is written. */
+/* Any JSON object, written as json_text.h says. */
 int constraint_json_object(struct grammar **ret, struct err *e) MUST_CHECK;
 
-/* JSON that a schema accepts; json_schema.h says which keywords are known. */
+/* JSON that a schema (draft 2020-12) accepts, written as json_text.h says. Every text of the grammar is valid by the
+ * schema; valid texts may be missing:
+ *
+ *   properties            stand in the order of the schema, and those that are only required behind them
+ *   additionalProperties  if it is absent, the object has no further members. Else they stand last, their names have no
+ *                         escapes, and a schema with patternProperties has none
+ *   prefixItems           if `items` is absent, the array has no elements behind them
+ *   no type               the types that the other keywords are about; if there is no such keyword, any type
+ *   integers, numbers     json_text.h; a number with a bound has no exponent, and at most 9 digits before the point
+ *   pattern, format       nothing is escaped that JSON can do without escaping
+ *   format                date, time, date-time, duration, email, hostname, ipv4, ipv6, uri, uuid; some of each
+ *
+ * allOf, $ref with keywords beside it, and keywords beside anyOf or oneOf are merged into one schema; a pair of
+ * keywords that cannot be merged is refused. oneOf is known if no two branches can accept the same value, as their
+ * types, constants or the constants of a required property show. $ref names a place in the schema. Annotations are
+ * ignored; every other keyword, and every unknown one, is -PROBLEM_UNSUPPORTED with its name. */
 int constraint_json_schema(const json_t *schema, struct grammar **ret, struct err *e) MUST_CHECK;
