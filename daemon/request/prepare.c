@@ -71,10 +71,31 @@ int prepare_model(const struct server *s, const char *name, struct err *e)
 			 s->name);
 }
 
+/* Returns the name of the first function in the messages whose arguments are text: they are not the JSON of an object,
+ * as in a call that was cut. Borrowed; NULL: there is none. */
+static const char *call_with_text(const json_t *context)
+{
+	const json_t *messages = json_object_get(context, "messages");
+
+	for (size_t i = 0; i < json_array_size(messages); i++) {
+		const json_t *calls = json_object_get(json_array_get(messages, i), "tool_calls");
+
+		for (size_t k = 0; k < json_array_size(calls); k++) {
+			const json_t *function =
+				json_object_get(json_array_get(calls, k), "function");
+
+			if (json_is_string(json_object_get(function, "arguments")))
+				return json_string_value(json_object_get(function, "name"));
+		}
+	}
+	return NULL;
+}
+
 int prepare_render(const struct call *c, const json_t *context, struct buf *out, struct err *e)
 {
 	const struct template *t = c->server->template;
 	const struct pace pace = prepare_pace(c);
+	const char *name;
 	int r;
 
 	if (!t)
@@ -82,6 +103,11 @@ int prepare_render(const struct call *c, const json_t *context, struct buf *out,
 	r = template_render(t, context, &pace, out, e);
 	if (r == -EBADMSG || r == -E2BIG)
 		e->code = PROBLEM_TEMPLATE;
+	/* Some templates go over the members of the arguments, which text has not. */
+	name = r == -EBADMSG || r == -EINVAL ? call_with_text(context) : NULL;
+	if (name)
+		err_prefix(e, "the arguments of a call of \"%.100s\" are not the JSON of an object",
+			   name);
 	return r < 0 ? -e->code : 0;
 }
 

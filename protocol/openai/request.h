@@ -14,7 +14,7 @@
  *    array, and those that take arrays print the same for both forms. In an assistant's message a refusal part counts
  *    as text, and the texts of thinking parts become its reasoning_content;
  *  - tool_calls[].function.arguments: JSON text of an object becomes the object, absent or "" becomes {}, other text
- *    stays text;
+ *    stays text, which some templates refuse;
  *  - `reasoning` is another name for `reasoning_content`; if both are given, reasoning_content counts; either counts
  *    more than thinking parts;
  *  - members that answers of this and other servers have (refusal, annotations, null audio and function_call) are

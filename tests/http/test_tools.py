@@ -79,7 +79,8 @@ def make_mistral(path):
             tokenizer["model"]["vocab"].pop(token["content"], None)
             tokenizer["model"]["vocab"][mark] = token["id"]
             token.update(content=mark, special=True)
-    template = "{% if tools %}[TOOL_CALLS]{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}"
+    template = ("{% if tools %}[TOOL_CALLS]{% endif %}{% for m in messages %}{{ m.content }}"
+                "{% for c in m.tool_calls or [] %}{{ c.function.arguments | items | list }}{% endfor %}{% endfor %}")
     for name, text in (("tokenizer.json", json.dumps(tokenizer)), ("chat_template.jinja", template),
                        ("golden.json", '{"cases": []}')):
         with open(os.path.join(path, name), "w") as f:
@@ -264,6 +265,12 @@ ok(re.fullmatch("[0-9A-Za-z]{9}", message["tool_calls"][0]["id"]), "with a brief
 choice = whole(s, "one", tools=None)["choices"][0]
 same((choice["message"]["content"], choice["finish_reason"]), ("look_up" + BOW_ARGUMENTS, "stop"),
      "without tools special tokens do not show")
+for arguments, want, name in ('{"word": 5}', 200, "whole arguments come back"), ('{"word": "bo', 400, "and cut ones do not"):
+    back = {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "abcdefghi", "type": "function", "function": {"name": "look_up", "arguments": arguments}}]}
+    status, body = s.post("/apply-template", {"messages": [*messages("one"), back]})
+    ok(status == want and (want == 200 or body["error"]["message"].startswith(
+        'the arguments of a call of "look_up" are not the JSON of an object: ')), f"a template that needs members: {name}", body)
 s.stop()
 shutil.rmtree(where)
 done()
