@@ -185,6 +185,28 @@ TEST(combinations)
 		"3|5", "2|6|'a'");
 }
 
+/* What is left over by all schemas that apply at the same place. */
+TEST(unevaluated)
+{
+	accepts("{'properties': {'a': {'type': 'integer'}}, 'unevaluatedProperties': false}",
+		"{}|{'a':1}", "{'b':1}");
+	accepts("{'properties': {'a': {}}, 'unevaluatedProperties': {'type': 'null'}}",
+		"{}|{'a':1,'b':null}", "{'b':1}");
+	accepts("{'type': 'object', 'allOf': [{'properties': {'a': {}}}, {'properties': {'b': {}}}], 'unevaluatedProperties': false}",
+		"{'a':1,'b':2}|{}", "{'c':1}");
+	accepts("{'type': 'object', 'properties': {'c': {}}, 'anyOf': [{'properties': {'a': {}}, 'required': ['a']}, {'required': ['b'], 'properties': {'b': {}}}], 'unevaluatedProperties': false}",
+		"{'c':1,'a':1}|{'b':2}", "{}|{'c':1}|{'a':1,'b':1}");
+	accepts("{'prefixItems': [{'type': 'integer'}], 'unevaluatedItems': {'type': 'null'}}",
+		"[]|[1]|[1,null]", "[null]|[1,1]");
+	accepts("{'unevaluatedItems': false}", "[]", "[1]");
+	refuses("{'allOf': [{'properties': {'a': {}}}, {'unevaluatedProperties': false}]}",
+		PROBLEM_UNSUPPORTED,
+		"schemas that are combined with \"unevaluatedProperties\" or \"unevaluatedItems\" of one of them are not supported");
+	refuses("{'allOf': [{'unevaluatedProperties': false}], 'anyOf': [{'properties': {'a': {}}}]}",
+		PROBLEM_UNSUPPORTED,
+		"schemas that are combined with \"unevaluatedProperties\" or \"unevaluatedItems\" of one of them are not supported");
+}
+
 TEST(refusals)
 {
 	static const char *const unknown[] = {"not",
@@ -193,8 +215,6 @@ TEST(refusals)
 					      "propertyNames",
 					      "dependentRequired",
 					      "dependentSchemas",
-					      "unevaluatedProperties",
-					      "unevaluatedItems",
 					      "$dynamicRef",
 					      "minContains",
 					      "somethingElse"};
@@ -228,7 +248,7 @@ TEST(refusals)
 		"the keyword \"maxLength\" of a JSON schema is not supported beside enum or const");
 	refuses("{'allOf': [{'additionalProperties': false}, {'properties': {'a': {}}}]}",
 		PROBLEM_UNSUPPORTED,
-		"schemas that are combined with \"additionalProperties\" or \"patternProperties\" are not supported");
+		"schemas that are combined with \"additionalProperties\" or \"patternProperties\" of one of them are not supported");
 	refuses("{'allOf': [{'pattern': 'a'}, {'pattern': 'b'}]}", PROBLEM_UNSUPPORTED,
 		"schemas that are combined with different values of \"pattern\" are not supported");
 	refuses("{'$ref': 'https://example.com/x'}", PROBLEM_UNSUPPORTED,

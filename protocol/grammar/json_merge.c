@@ -205,6 +205,34 @@ static bool lists_items(const json_t *schema)
 	return json_object_get(schema, "prefixItems");
 }
 
+static bool has_unevaluated(const json_t *schema)
+{
+	return json_object_get(schema, "unevaluatedProperties") ||
+	       json_object_get(schema, "unevaluatedItems");
+}
+
+/* Returns whether a schema evaluates, or may evaluate, elements or properties. */
+static bool evaluates(const json_t *schema)
+{
+	static const char *const names[] = {"properties",
+					    "patternProperties",
+					    "additionalProperties",
+					    "items",
+					    "prefixItems",
+					    "anyOf",
+					    "oneOf",
+					    "allOf",
+					    "$ref",
+					    "unevaluatedProperties",
+					    "unevaluatedItems"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		if (json_object_get(schema, names[i]))
+			return true;
+	}
+	return false;
+}
+
 int json_merge(json_t *to, const json_t *from, struct err *e)
 {
 	const char *name;
@@ -217,11 +245,16 @@ int json_merge(json_t *to, const json_t *from, struct err *e)
 	    (rests_on_others(to) && rests_on_others(from)))
 		return err_set(
 			e, PROBLEM_UNSUPPORTED,
-			"schemas that are combined with \"additionalProperties\" or \"patternProperties\" are not supported");
+			"schemas that are combined with \"additionalProperties\" or \"patternProperties\" of one of them are not supported");
 	if ((lists_items(to) && (lists_items(from) || json_object_get(from, "items"))) ||
 	    (lists_items(from) && json_object_get(to, "items")))
-		return err_set(e, PROBLEM_UNSUPPORTED,
-			       "schemas that are combined with \"prefixItems\" are not supported");
+		return err_set(
+			e, PROBLEM_UNSUPPORTED,
+			"schemas that are combined with \"prefixItems\" of one of them are not supported");
+	if ((has_unevaluated(to) && evaluates(from)) || (has_unevaluated(from) && evaluates(to)))
+		return err_set(
+			e, PROBLEM_UNSUPPORTED,
+			"schemas that are combined with \"unevaluatedProperties\" or \"unevaluatedItems\" of one of them are not supported");
 	json_object_foreach((json_t *)from, name, value)
 	{
 		json_t *own = json_object_get(to, name);

@@ -62,6 +62,8 @@ static const struct {
 	{"minItems", T_ARRAY},
 	{"maxItems", T_ARRAY},
 	{"uniqueItems", T_ARRAY},
+	{"unevaluatedItems", T_ARRAY},
+	{"unevaluatedProperties", T_OBJECT},
 	{"minLength", T_STRING},
 	{"maxLength", T_STRING},
 	{"pattern", T_STRING},
@@ -259,11 +261,27 @@ static json_t *without(struct schemas *s, const json_t *schema, const char *keyw
 	return copy;
 }
 
+static const char *const unevaluated[] = {"unevaluatedItems", "unevaluatedProperties"};
+
+/* Moves the keywords about what no other schema at the same place has looked at from one schema to another. A
+ * schema that has the keyword leaves nothing over for a second one. */
+static void move_unevaluated(struct schemas *s, json_t *from, json_t *to)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(unevaluated); i++) {
+		json_t *value = json_object_get(from, unevaluated[i]);
+
+		if (value && !json_object_get(to, unevaluated[i]) &&
+		    json_object_set(to, unevaluated[i], value) < 0)
+			no_memory(s);
+		json_object_del(from, unevaluated[i]);
+	}
+}
+
 /* Returns a schema without $ref and allOf at its top that accepts the same values; `schema` itself, if it has none.
  * Booleans become {} and NULL with *never set. */
 static json_t *flat(struct schemas *s, json_t *schema, int depth, bool *never)
 {
-	json_t *ref, *all, *copy;
+	json_t *ref, *all, *copy, *own;
 	const char *taken;
 
 	if (json_is_true(schema))
@@ -295,14 +313,16 @@ static json_t *flat(struct schemas *s, json_t *schema, int depth, bool *never)
 		wrong(s, "allOf", "a list");
 		return NULL;
 	}
+	/* They are about what all the others leave over, so they are not merged with them. */
+	own = json_object();
+	move_unevaluated(s, copy, own);
 	for (size_t i = 0; i < (ref ? 1 : json_array_size(all)) && !s->r; i++) {
-		json_t *part = ref ? target_of(s, ref) : json_array_get(all, i), *clean;
+		json_t *part = ref ? target_of(s, ref) : json_array_get(all, i), *clean = NULL;
 
-		if (!part || s->r)
-			return NULL;
-		part = flat(s, part, depth + 1, never);
-		if (!part)
-			return NULL;
+		if (part && !s->r)
+			part = flat(s, part, depth + 1, never);
+		if (*never || s->r)
+			break;
 		clean = without(s, part, "");
 		if (!clean)
 			no_memory(s);
@@ -310,7 +330,10 @@ static json_t *flat(struct schemas *s, json_t *schema, int depth, bool *never)
 			s->r = json_merge(copy, clean, s->e);
 		json_decref(clean);
 	}
-	return s->r ? NULL : flat(s, copy, depth + 1, never);
+	if (!s->r && !*never)
+		move_unevaluated(s, own, copy);
+	json_decref(own);
+	return s->r || *never ? NULL : flat(s, copy, depth + 1, never);
 }
 
 /* ---- types ---- */
@@ -427,6 +450,15 @@ static uint32_t literals(struct schemas *s, json_t *schema)
 			parts_add(&p, json_text_literal(&s->text, value));
 	}
 	return done_choice(s, &p);
+}
+
+/* Returns the value of a keyword, or that of the second one if the first is absent. In a flat schema all other schemas
+ * at this place are merged, so what they leave over is the same for both. */
+static json_t *either(const json_t *schema, const char *name, const char *other)
+{
+	json_t *value = json_object_get(schema, name);
+
+	return value ? value : json_object_get(schema, other);
 }
 
 /* ---- strings ---- */
@@ -583,7 +615,7 @@ static uint32_t array_of(struct schemas *s, const json_t *schema)
 	struct grammar_builder *b = s->b;
 	const json_t *first = json_object_get(schema, "prefixItems"),
 		     *unique = json_object_get(schema, "uniqueItems");
-	json_t *items = json_object_get(schema, "items");
+	json_t *items = either(schema, "items", "unevaluatedItems");
 	uint32_t min = count_of(s, schema, "minItems", 0),
 		 max = count_of(s, schema, "maxItems", GRAMMAR_NO_LIMIT);
 	uint32_t n = (uint32_t)json_array_size(first), rest, more, element;
@@ -725,7 +757,7 @@ static void find_members(struct schemas *s, const json_t *schema, struct members
 	json_t *properties = json_object_get(schema, "properties"),
 	       *required = json_object_get(schema, "required");
 	json_t *patterns = json_object_get(schema, "patternProperties"), *value;
-	json_t *additional = json_object_get(schema, "additionalProperties");
+	json_t *additional = either(schema, "additionalProperties", "unevaluatedProperties");
 	const char *name;
 	size_t i;
 
@@ -776,7 +808,7 @@ static void find_members(struct schemas *s, const json_t *schema, struct members
 static uint32_t object_of(struct schemas *s, const json_t *schema)
 {
 	struct grammar_builder *b = s->b;
-	json_t *additional = json_object_get(schema, "additionalProperties");
+	json_t *additional = either(schema, "additionalProperties", "unevaluatedProperties");
 	uint32_t min = count_of(s, schema, "minProperties", 0), n_required = 0;
 	uint32_t max = count_of(s, schema, "maxProperties", GRAMMAR_NO_LIMIT);
 	uint32_t comma = json_text_spaced(&s->text, grammar_text(b, ",")), first = 0, rest = 0;
@@ -943,10 +975,11 @@ static bool disjoint(struct schemas *s, json_t *x, json_t *y, int depth)
 static uint32_t alternatives(struct schemas *s, json_t *schema, const char *keyword)
 {
 	json_t *list = json_object_get(schema, keyword), *branch;
-	json_t *rest = without(s, schema, keyword);
+	json_t *rest = without(s, schema, keyword), *own = json_object();
 	size_t i, n = json_array_size(list);
 	struct parts p = {0};
 
+	move_unevaluated(s, rest, own);
 	if (!json_is_array(list) || !n)
 		wrong(s, keyword, "a list of schemas");
 	if (!strcmp(keyword, "oneOf")) {
@@ -968,12 +1001,16 @@ static uint32_t alternatives(struct schemas *s, json_t *schema, const char *keyw
 
 		if (s->r)
 			break;
-		if (rest && json_object_size(rest))
+		if (json_object_size(rest) || json_object_size(own)) {
 			sum = keep(s, json_pack("{s:[O,O]}", "allOf", rest, branch));
+			if (!s->r && json_object_update(sum, own) < 0)
+				no_memory(s);
+		}
 		if (!s->r)
 			parts_add(&p, value_of(s, sum));
 	}
 	json_decref(rest);
+	json_decref(own);
 	return done_choice(s, &p);
 }
 
