@@ -24,6 +24,8 @@
 #include "engine/checkpoint/export.h"
 #include "engine/layers/weights.h"
 #include "engine/store/key.h"
+#include "protocol/grammar/constraint.h"
+#include "protocol/grammar/token_mask.h"
 #include "tests/model_text.h"
 #include "tests/scheduler_world.h"
 #include "tests/scratch.h"
@@ -589,6 +591,80 @@ TEST(export)
 	weights_close(w);
 	free(table);
 	free(c);
+}
+
+/* ---- grammars ---- */
+
+static const char *letter(const void *arg, int32_t id, size_t *len)
+{
+	*len = 2;
+	return &"abcdefghijklmnopq\"\"{{}}::01"[id];
+}
+
+/* Builds a grammar in one of four ways, then its automaton, a vocabulary and two masks. */
+static void attempt_grammar(void *arg, unsigned long n)
+{
+	static const struct constraint_text texts[] = {{"yes", 3}, {"no", 2}};
+	static const char gbnf[] = "root ::= a | \"b\" [^a-c\u4e16]{2,3} root?\na ::= \"xy\"";
+	static const char regex[] = "^(a|b+)[^\\W\\d]{2}\\p{Lu}|c$";
+	static const char schema[] =
+		"{\"type\": \"object\", \"properties\": {\"a\": {\"pattern\": \"^b\"}, \"c\": {\"enum\": [1, [2]]}},"
+		" \"patternProperties\": {\"^a\": {\"type\": \"string\"}}, \"required\": [\"a\", \"d\"],"
+		" \"allOf\": [{\"maxProperties\": 9}], \"anyOf\": [{\"minProperties\": 1}, {\"$ref\": \"#/$defs/x\"}],"
+		" \"$defs\": {\"x\": {\"type\": \"object\", \"maxProperties\": 7}}}";
+	struct token_source source = {.n = 26, .bytes = letter};
+	json_t *json = json_loads(
+		"{\"properties\": {\"a\": {}}, \"additionalProperties\": {\"type\": \"integer\"}}",
+		0, NULL);
+	json_t *large = json_loads(schema, 0, NULL);
+	size_t kind = (size_t)arg;
+	struct token_trie *t = NULL;
+	struct token_masks *m = NULL;
+	struct automaton *a = NULL;
+	struct grammar *g = NULL;
+	struct token_mask mask;
+	struct err e = {0};
+	int r = 0;
+
+	check(json && large);
+	short_from(n);
+	switch (kind) {
+	case 0: r = constraint_choice(texts, 2, &g, &e); break;
+	case 1: r = constraint_gbnf(gbnf, strlen(gbnf), &g, &e); break;
+	case 2: r = constraint_regex(regex, strlen(regex), &g, &e); break;
+	case 3: r = constraint_json_schema(json, &g, &e); break;
+	case 4: r = constraint_json_schema(large, &g, &e); break;
+	}
+	if (r && !strstr(e.text, "memory")) {
+		printf("# %s\n", e.text);
+		check(!"another sentence");
+	}
+	if (!r)
+		r = automaton_new(g, 1 << 20, &a);
+	if (!r)
+		r = token_trie_new(&source, &t);
+	if (!r)
+		r = token_masks_new(t, a, 1000, &m);
+	for (uint32_t state = AUTOMATON_START; !r && state < automaton_size(a) && state < 4;
+	     state++)
+		r = token_mask(m, state, &mask, &e);
+	check(r == (short_end() ? -ENOMEM : 0));
+	token_masks_free(m);
+	token_trie_free(t);
+	automaton_free(a);
+	grammar_free(g);
+	json_decref(json);
+	json_decref(large);
+}
+
+TEST(grammars)
+{
+	for (size_t kind = 0; kind < 5; kind++) {
+		unsigned long n = each_allocation(attempt_grammar, (void *)kind);
+
+		ok_all("grammar %zu: each of %lu allocations fails once", kind, n);
+		ok(n > 10, "which are some");
+	}
 }
 
 int main(void)

@@ -41,6 +41,8 @@ int constraint_json_object(struct grammar **ret, struct err *e) MUST_CHECK;
  *   additionalProperties  if it is absent, the object has no further members. Else they stand last, their names have no
  *                         escapes, and a schema with patternProperties has none
  *   prefixItems           if `items` is absent, the array has no elements behind them
+ *   unevaluatedItems,     count where `items` or additionalProperties is absent, and mean the same, once all schemas at
+ *   unevaluatedProperties the same place are merged
  *   no type               the types that the other keywords are about; if there is no such keyword, any type
  *   integers, numbers     json_text.h; a number with a bound has no exponent, and at most 9 digits before the point
  *   pattern, format       nothing is escaped that JSON can do without escaping

@@ -406,7 +406,7 @@ static void rules(struct gbnf *g)
 		x = alternatives(g, false);
 		if (more(g) && *g->at != '\n' && *g->at != '\r')
 			fail(g, EINVAL, "a rule is followed by something else");
-		if (!g->r && grammar_defined(g->b, rule))
+		if (!grammar_failed(g->b) && grammar_defined(g->b, rule))
 			fail(g, EINVAL, "a rule is defined twice");
 		grammar_define(g->b, rule, x);
 	}
@@ -424,7 +424,7 @@ static void check_names(struct gbnf *g)
 		for (struct map_node *n = g->names.buckets[i]; n && !g->r; n = n->next) {
 			const struct named *x = container_of(n, struct named, node);
 
-			if (!grammar_defined(g->b, x->rule))
+			if (!grammar_failed(g->b) && !grammar_defined(g->b, x->rule))
 				g->r = err_set(g->e, EINVAL,
 					       "the grammar does not define the rule \"%.*s\"",
 					       (int)x->len, x->name);

@@ -212,6 +212,11 @@ bool grammar_defined(const struct grammar_builder *b, uint32_t rule)
 	return rule < b->n_rules && b->rules[rule].defined;
 }
 
+bool grammar_failed(const struct grammar_builder *b)
+{
+	return b->failed.code;
+}
+
 uint32_t grammar_call(struct grammar_builder *b, uint32_t rule)
 {
 	return add(b, (struct expression){.kind = CALL, .n = rule});

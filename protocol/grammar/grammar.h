@@ -89,6 +89,9 @@ uint32_t grammar_rule(struct grammar_builder *b, const char *name);
 void grammar_define(struct grammar_builder *b, uint32_t rule, uint32_t expression);
 bool grammar_defined(const struct grammar_builder *b, uint32_t rule);
 
+/* Returns whether memory or a limit has ended, so that grammar_build will fail. Numbers mean nothing then. */
+bool grammar_failed(const struct grammar_builder *b);
+
 /* The text of a rule. */
 uint32_t grammar_call(struct grammar_builder *b, uint32_t rule);
 

@@ -468,9 +468,10 @@ static json_t *either(const json_t *schema, const char *name, const char *other)
 #define DATE                                                                  \
 	YEAR "-(?:(?:0[13578]|1[02])-(?:" DAY_30 "|31)|(?:0[469]|11)-" DAY_30 \
 	     "|02-(?:0[1-9]|1\\d|2[0-8]))"
-#define HOUR  "(?:[01]\\d|2[0-3])"
-#define TIME  HOUR ":[0-5]\\d:[0-5]\\d(?:\\.\\d{1,6})?(?:Z|[+-]" HOUR ":[0-5]\\d)"
-#define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,30}[A-Za-z0-9])?"
+#define HOUR "(?:[01]\\d|2[0-3])"
+#define TIME HOUR ":[0-5]\\d:[0-5]\\d(?:\\.\\d{1,6})?(?:Z|[+-]" HOUR ":[0-5]\\d)"
+/* Two hyphens in a row would begin a label of an international name. */
+#define LABEL "[A-Za-z0-9]{1,20}(?:-[A-Za-z0-9]{1,20}){0,2}"
 #define HOST  LABEL "(?:\\." LABEL "){0,3}"
 #define LOCAL "[A-Za-z0-9_+-]{1,30}"
 #define OCTET "(?:\\d|[1-9]\\d|1\\d\\d|2[0-4]\\d|25[0-5])"

@@ -125,11 +125,12 @@ uint32_t json_text_literal(const struct json_text *t, const json_t *value)
 	uint32_t x;
 
 	if (!object && !json_is_array(value)) {
-		char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+		size_t len = json_dumpb(value, NULL, 0, JSON_ENCODE_ANY);
+		char *text = malloc(len + 1);
 
-		if (!text)
+		if (!len || !text || json_dumpb(value, text, len, JSON_ENCODE_ANY) != len)
 			grammar_no_memory(b);
-		x = text ? grammar_text(b, text) : 0;
+		x = text ? grammar_literal(b, text, len) : 0;
 		free(text);
 		return x;
 	}

@@ -11,7 +11,7 @@
 #include "protocol/grammar/constraint.h"
 #include "protocol/grammar/parts.h"
 
-enum { NESTED_MAX = 100, PATTERN_MAX = 1 << 16, CATEGORIES_MAX = 64 };
+enum { NESTED_MAX = 100, PATTERN_MAX = 1 << 16 };
 
 enum kind { SET, SEQUENCE, CHOICE, REPEAT, BEGIN, END };
 
@@ -29,7 +29,7 @@ struct regex {
 	struct grammar_builder *b;
 	struct regex_form form;
 	const char *at, *end;
-	int depth, categories;
+	int depth;
 	struct err *e;
 	int r; /* negative: it has failed */
 };
@@ -170,9 +170,7 @@ static void add_property(struct regex *x, struct code_points *s, bool inverted)
 		return;
 	}
 	x->at = close + 1;
-	if (++x->categories > CATEGORIES_MAX)
-		unsupported(x, "such a number of \\p");
-	else if (!code_points_add_category(&own, from, (size_t)(close - from)))
+	if (!code_points_add_category(&own, from, (size_t)(close - from)))
 		unsupported(x, "a property that is not a general category");
 	code_points_settle(&own);
 	if (inverted)
@@ -200,8 +198,6 @@ static uint32_t escape(struct regex *x, struct code_points *s, bool in_class, bo
 	case 'S':
 	case 'w':
 	case 'W':
-		if (++x->categories > CATEGORIES_MAX * 16)
-			unsupported(x, "such a number of classes");
 		if (!x->r)
 			code_points_add_class(s, x->at[-1], most);
 		return UINT32_MAX;
