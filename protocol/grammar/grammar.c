@@ -403,9 +403,10 @@ static uint32_t emit_repeat(struct build *x, const struct expression *c, uint32_
 	if (c->most == GRAMMAR_NO_LIMIT) {
 		uint32_t loop = add_fork(x, next, next), body = emit(x, part, loop);
 
-		if (!x->r)
+		if (!x->r && body != loop) { /* the part has other texts than the empty one */
 			x->g->edges[x->g->nodes[loop].a].next = body;
-		at = loop;
+			at = loop;
+		}
 	} else {
 		for (uint32_t i = min; i < c->most && !x->r; i++) {
 			uint32_t body = emit(x, part, at);
