@@ -185,7 +185,7 @@ TEST(combinations)
 		"3|5", "2|6|'a'");
 }
 
-/* What is left over by all schemas that apply at the same place. */
+/* Members and items that no schema at the same place has looked at. */
 TEST(unevaluated)
 {
 	accepts("{'properties': {'a': {'type': 'integer'}}, 'unevaluatedProperties': false}",

@@ -483,7 +483,7 @@ TEST(many_schemas)
 	   "of %zu the types are read", r.tools.v[0].n_parameters);
 	openai_request_release(&r);
 	is_int(openai_parse_chat(buf_str(&body), body.len, &pace, &limits, &arena, &r, &err), 0,
-	       "with somebody who is asked");
+	       "with a pace that is asked");
 	openai_request_release(&r);
 	asked = (1 << 30) - left;
 	left = asked - 1;

@@ -85,7 +85,7 @@ TEST(hermes)
 		"«f|{\"t\": \"</tool_call> <tool_call> \u00e9 \\ud83d\\ude00\"}»");
 }
 
-/* What is no call comes back as it is. */
+/* Text that is no call comes back as it is. */
 TEST(malformed)
 {
 	static const char *const texts[] = {
@@ -214,7 +214,7 @@ TEST(qwen_xml)
 		"</function>\n</tool_call>",
 		"«f|{\"a\": \"x\"}»«look_up|{}»");
 	example(x, X(P("word", "a </tool_call>")), "«look_up|{\"word\": \"a </tool_call>\"}»");
-	/* What is no call. */
+	/* Texts that are no calls. */
 	example(x, "<tool_call>\n<function=g>\n</function>\n</tool_call>",
 		"<tool_call>\n<function=g>\n</function>\n</tool_call>");
 	example(x, "<tool_call>\n<func>", "<tool_call>\n<func>");

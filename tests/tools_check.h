@@ -1,4 +1,4 @@
-/* What a parser of tool calls gives out, as one text, and rules that hold for any text. For the unit tests and the
+/* The events of a parser of tool calls as one text, and rules that hold for any text. For the unit tests and the
  * fuzzer.
  *
  * A call is «name|arguments», one that was cut «name|arguments~». Text stands between calls as it is. */

@@ -221,11 +221,11 @@ static void visit(struct automaton *a, uint32_t node, uint32_t frame)
 		a->over = true;
 		return;
 	}
-	if (!grow_step(a, a->todo, a->todo_cap, a->n_todo + 1))
+	if (!grow_step(a, a->pending, a->pending_cap, a->n_pending + 1))
 		return;
 	a->seen[h & (a->seen_cap - 1)] = key;
 	a->n_seen++;
-	a->todo[a->n_todo++] = pair(node, frame);
+	a->pending[a->n_pending++] = pair(node, frame);
 }
 
 /* Notes that `rule` is called and returns to `place`. */
@@ -260,13 +260,13 @@ static void call(struct automaton *a, const struct grammar_node *node, uint32_t 
 		visit(a, node->b, frame);
 }
 
-/* Looks at the nodes in todo. fresh: their frame was made in this step, so that a return from it was done by `call`. */
+/* Looks at the nodes in pending. fresh: their frame was made in this step, so that a return from it was done by `call`. */
 static void close_items(struct automaton *a, bool fresh)
 {
 	const struct grammar *g = a->g;
 
-	while (a->n_todo && !a->over && !a->failed) {
-		uint64_t item = a->todo[--a->n_todo];
+	while (a->n_pending && !a->over && !a->failed) {
+		uint64_t item = a->pending[--a->n_pending];
 		uint32_t frame = (uint32_t)item;
 		const struct grammar_node *node = &g->nodes[item >> 32];
 
@@ -325,11 +325,11 @@ static void clear_step(struct automaton *a)
 {
 	if (a->n_seen)
 		memset(a->seen, 0, a->seen_cap * sizeof(*a->seen));
-	a->n_seen = a->n_todo = a->n_found = a->n_calls = 0;
+	a->n_seen = a->n_pending = a->n_found = a->n_calls = 0;
 	a->accepts = a->over = false;
 }
 
-/* Makes the state of the items in todo and of all that follow from them. */
+/* Makes the state of the items in pending and of all that follow from them. */
 static uint32_t close_state(struct automaton *a)
 {
 	uint32_t state = AUTOMATON_DEAD;
@@ -440,7 +440,7 @@ void automaton_free(struct automaton *a)
 	free(a->returns);
 	free(a->state_index.v);
 	free(a->frame_index.v);
-	free(a->todo);
+	free(a->pending);
 	free(a->found);
 	free(a->calls);
 	free(a->set);

@@ -38,8 +38,8 @@ struct automaton {
 	int failed; /* 0, -ENOMEM or -ENOBUFS */
 
 	/* One step. */
-	uint64_t *todo, *found, *calls, *set;
-	uint32_t n_todo, todo_cap, n_found, found_cap, n_calls, calls_cap, n_set, set_cap;
+	uint64_t *pending, *found, *calls, *set;
+	uint32_t n_pending, pending_cap, n_found, found_cap, n_calls, calls_cap, n_set, set_cap;
 	uint32_t *call_next; /* [calls_cap]: the next call of the same rule */
 	uint32_t call_next_cap;
 	uint32_t *rule_calls; /* [g->n_rules]: the first call of each rule, plus 1; 0: none */

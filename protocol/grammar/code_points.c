@@ -192,6 +192,17 @@ static void add_spaces(struct code_points *s, bool most)
 		code_points_add(s, some[i].lo, some[i].hi);
 }
 
+void code_points_move(struct code_points *s, struct code_points *from, bool inverted)
+{
+	code_points_settle(from);
+	if (inverted)
+		code_points_invert(from);
+	for (size_t i = 0; i < from->n; i++)
+		code_points_add(s, from->v[i].lo, from->v[i].hi);
+	s->failed = s->failed || from->failed;
+	code_points_release(from);
+}
+
 void code_points_add_class(struct code_points *s, char letter, bool most)
 {
 	bool inverted = letter == 'D' || letter == 'S' || letter == 'W';
@@ -206,11 +217,5 @@ void code_points_add_class(struct code_points *s, char letter, bool most)
 	case 'S': add_spaces(&own, most); break;
 	default: add_words(&own, most); break;
 	}
-	code_points_settle(&own);
-	if (inverted)
-		code_points_invert(&own);
-	for (size_t i = 0; i < own.n; i++)
-		code_points_add(s, own.v[i].lo, own.v[i].hi);
-	s->failed = s->failed || own.failed;
-	code_points_release(&own);
+	code_points_move(s, &own, inverted);
 }

@@ -23,6 +23,9 @@ void code_points_settle(struct code_points *s);
 /* A settled set becomes its complement. */
 void code_points_invert(struct code_points *s);
 
+/* Adds the code points of `from`, or if `inverted` all others, and releases `from`. */
+void code_points_move(struct code_points *s, struct code_points *from, bool inverted);
+
 /* Returns whether a settled set has c. */
 bool code_points_have(const struct code_points *s, uint32_t c);
 

@@ -178,7 +178,8 @@ uint32_t json_text_name(const struct json_text *t, const char *name)
 			   json_text_spaced(t, grammar_text(t->b, ":")));
 }
 
-/* What may follow the first `at` bytes of the n names, which begin with the same ones, up to the closing quote. */
+/* Returns the rest, up to the closing quote, of all names but these n. The first `at` bytes are read already; the n
+ * names have them in common. */
 static uint32_t other_rest(const struct json_text *t, uint32_t any_rest, const char *const *names,
 			   size_t n, size_t at)
 {

@@ -172,13 +172,7 @@ static void add_property(struct regex *x, struct code_points *s, bool inverted)
 	x->at = close + 1;
 	if (!code_points_add_category(&own, from, (size_t)(close - from)))
 		unsupported(x, "a property that is not a general category");
-	code_points_settle(&own);
-	if (inverted)
-		code_points_invert(&own);
-	for (size_t i = 0; i < own.n; i++)
-		code_points_add(s, own.v[i].lo, own.v[i].hi);
-	s->failed = s->failed || own.failed;
-	code_points_release(&own);
+	code_points_move(s, &own, inverted);
 }
 
 /* Adds what an escape stands for. Returns the code point, if it is a single one; UINT32_MAX: it is a class. most: see
@@ -507,7 +501,7 @@ static uint32_t times(uint32_t a, uint32_t b)
 	return a && b > GRAMMAR_NO_LIMIT / a ? GRAMMAR_NO_LIMIT : a * b;
 }
 
-/* What may be before or behind the match. */
+/* Returns the texts that may stand before or behind the match. */
 static struct built anything(struct regex *x)
 {
 	struct grammar_range all = {0, 0x10ffff};

@@ -1,4 +1,4 @@
-/* What a format of tool calls uses: the state of a parser, and functions that give out its events.
+/* For the formats of tool calls: the state of a parser, and functions that give out its events.
  *
  * tools.c reads the text between calls. When it has read one of the format's openings, it calls `enter`, and from then
  * on `byte` for each byte, until that function goes back to TOOLS_OUTSIDE or TOOLS_CLOSING. A byte that may come back

@@ -269,7 +269,7 @@ static void byte(struct tools *t, char c)
 	}
 }
 
-/* What a value has so far belongs to it, also what looks like the beginning of a tag. */
+/* The bytes of a value that were read so far belong to it, also those that look like the beginning of a tag. */
 static void cut(struct tools *t)
 {
 	if (t->state != VALUE)
