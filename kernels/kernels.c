@@ -18,6 +18,7 @@
 static const struct tuning cpu_generic = {
 	.lanes = 1,
 	.vec = 16,
+	.register_sums = 24,
 	.queries = 8,
 	.decode_blocks = 4,
 	.packing = KERNEL_PACK_PANELS,
@@ -28,9 +29,26 @@ static const struct tuning cpu_generic = {
 		    .ahead = 64,
 		    .chains = 1},
 };
+/* For CPUs with 16 registers of 8 floats (AVX2) or 32 of 4 (NEON). With the tiles of cpu_generic their compilers keep
+ * sums in memory, which took twice the time. */
+static const struct tuning cpu_narrow = {
+	.lanes = 1,
+	.vec = 16,
+	.register_sums = 4,
+	.queries = 8,
+	.decode_blocks = 4,
+	.packing = KERNEL_PACK_PANELS,
+	.product = {.tile_rows = 4,
+		    .tile_blocks = 2,
+		    .blocks = 8,
+		    .row_block = 64,
+		    .ahead = 64,
+		    .chains = 1},
+};
 static const struct tuning cpu_x86 = {
 	.lanes = 1,
 	.vec = 16,
+	.register_sums = 24,
 	.queries = 8,
 	.decode_blocks = 4,
 	.packing = KERNEL_PACK_PAIRS,
@@ -44,6 +62,7 @@ static const struct tuning cpu_x86 = {
 static const struct tuning gpu_generic = {
 	.lanes = 64,
 	.vec = 1,
+	.register_sums = 128,
 	.queries = 8,
 	.packing = KERNEL_PACK_PANELS,
 	.product = {.tile_rows = 8,
@@ -56,6 +75,7 @@ static const struct tuning gpu_generic = {
 static const struct tuning gpu_nvidia = {
 	.lanes = 64,
 	.vec = 1,
+	.register_sums = 128,
 	.queries = 8,
 	.decode_blocks = 1,
 	.packing = KERNEL_PACK_FRAGMENTS,
@@ -127,6 +147,15 @@ bool kernels_supported(enum kernel_variant variant, cl_device_id device)
 	return false;
 }
 
+bool kernels_wide_registers(void)
+{
+#if defined(__x86_64__)
+	return __builtin_cpu_supports("avx512f");
+#else
+	return false;
+#endif
+}
+
 /* ---- cuts ---- */
 
 int kernels_built_in_table(struct tuning_table **ret, struct err *e)
@@ -177,14 +206,23 @@ static int choose_cuts(struct kernels *k, cl_device_id id, const struct tuning_o
 static const struct tuning *choose_tuning(cl_device_id device, const struct kernel_shape *s,
 					  enum kernel_variant variant)
 {
-	bool cpu = s->width == KERNEL_WIDTH_DEVICE ? is_cpu(device) : s->width == KERNEL_WIDTH_CPU;
+	enum kernel_width width = s->width;
 
+	if (width == KERNEL_WIDTH_DEVICE)
+		width = !is_cpu(device)		   ? KERNEL_WIDTH_GPU
+			: kernels_wide_registers() ? KERNEL_WIDTH_CPU
+						   : KERNEL_WIDTH_NARROW;
 	switch (variant) {
 	case KERNELS_NVIDIA: return &gpu_nvidia;
-	case KERNELS_X86: return s->bf16 ? &cpu_x86 : &cpu_generic;
+	case KERNELS_X86:
+		if (s->bf16)
+			return &cpu_x86;
+		break;
 	case KERNELS_GENERIC: break;
 	}
-	return cpu ? &cpu_generic : &gpu_generic;
+	return width == KERNEL_WIDTH_GPU      ? &gpu_generic
+	       : width == KERNEL_WIDTH_NARROW ? &cpu_narrow
+					      : &cpu_generic;
 }
 
 static enum kernel_packing choose_packing(const struct kernels *k)

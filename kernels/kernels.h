@@ -63,6 +63,9 @@ int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group,
 /* Returns whether a variant can run on a device. generic runs on all; x86 needs PoCL's CPU device on a processor with
  * AVX512_BF16; nvidia needs an NVIDIA device of compute capability 8.0 or later. */
 bool kernels_supported(enum kernel_variant variant, cl_device_id device);
+
+/* Whether this machine's CPU has registers of 16 floats. Otherwise tiles are smaller. */
+bool kernels_wide_registers(void);
 const char *kernels_variant_name(enum kernel_variant variant);
 
 /* How a matrix of weights is packed for the products of this set. A panel has the weights of 16 columns of the product,

@@ -110,6 +110,8 @@ enum {
  * group (lanes x vec elements), the default cuts (cuts.h), and the packing. */
 struct tuning {
 	uint32_t lanes, vec;
+	uint32_t
+		register_sums; /* accumulators of `vec` floats that a lane keeps in registers (common.clh) */
 	struct tuning_cut product;
 	uint32_t queries; /* an attention tile has about so many queries */
 	/* column blocks of a part of a product in decode_step.cl; 0: that file is not used */

@@ -13,8 +13,10 @@
 #include "kernels/library.h"
 
 enum {
-	ACCUMULATORS = 16, /* as in generic/peak.cl */
-	MMA_CHAINS = 8,	   /* as in nvidia/peak.cl */
+	/* as many as registers hold, and enough that no sum waits for itself */
+	ACCUMULATORS = 16,
+	NARROW_ACCUMULATORS = 6, /* on a CPU whose registers have 8 floats */
+	MMA_CHAINS = 8,		 /* as in nvidia/peak.cl */
 	MMA_FLOPS = 2 * 16 * 8 * 16,
 	MMA_INT8_OPS = 2 * 16 * 8 * 32,
 	GPU_LANES = 256,
@@ -175,7 +177,8 @@ int peaks_open(cl_context context, cl_device_id device, cl_command_queue queue,
 	};
 	struct peaks *p = calloc(1, sizeof(*p));
 	cl_device_type type = 0;
-	cl_uint units = 1;
+	cl_uint units = 1, accumulators;
+	char options[128];
 	bool cpu;
 	int r;
 
@@ -190,16 +193,17 @@ int peaks_open(cl_context context, cl_device_id device, cl_command_queue queue,
 	p->busy = cpu ? units : units * GPU_GROUPS;
 	p->block = (cpu ? 16 : 4) * sizeof(float);
 	p->rounds = cpu ? ROUNDS : ROUNDS / 64;
-	p->flops_a_round = 2.0 * ACCUMULATORS * (cpu ? 16 : GPU_LANES);
+	accumulators = cpu && !kernels_wide_registers() ? NARROW_ACCUMULATORS : ACCUMULATORS;
+	p->flops_a_round = 2.0 * accumulators * (cpu ? 16 : GPU_LANES);
 	/* A vdpbf16ps is 32 products, a vpdpbusd 64; a GPU's warp is 32 lanes. */
 	p->dot_a_round = cpu ? 2.0 * ACCUMULATORS * 32 : GPU_LANES / 32.0 * MMA_CHAINS * MMA_FLOPS;
 	p->int8_a_round =
 		cpu ? 2.0 * ACCUMULATORS * 64 : GPU_LANES / 32.0 * MMA_CHAINS * MMA_INT8_OPS;
 	p->dp4a_a_round = 2.0 * ACCUMULATORS * 4 * GPU_LANES;
-	r = library_program(&library, "peak.cl",
-			    cpu ? "-cl-std=CL1.2 -DLANES=1 -DVEC=16 -DBF16=0"
-				: "-cl-std=CL1.2 -DLANES=256 -DVEC=1 -DBF16=0",
-			    &p->program, e);
+	snprintf(options, sizeof(options),
+		 "-cl-std=CL1.2 -DLANES=%zu -DVEC=%d -DBF16=0 -DACCUMULATORS=%u", p->lanes,
+		 cpu ? 16 : 1, accumulators);
+	r = library_program(&library, "peak.cl", options, &p->program, e);
 	if (r == 0)
 		r = create(p, context, device, !cpu || int8_has_instruction(variant), e);
 	if (r < 0) {

@@ -292,11 +292,13 @@ static void offer_options(const struct kernels *k, const struct program *p, uint
 	const struct kernel_shape *s = &k->shape;
 	enum cut_program products = p->cuts == CUT_DECODE_STEP ? CUT_DECODE_STEP : CUT_GEMM;
 
-	buf_printf(o,
-		   "-cl-std=CL1.2 -DLANES=%u -DVEC=%u -DBF16=%d -DDUMP=%d -DHIDDEN=%u -DVOCAB=%u"
-		   " -DEPS=%.9ef -DPACKING=%d -DMAX_K=%u",
-		   program_lanes(k, p), k->tuning->vec, s->bf16 && !p->floats, s->dump, s->hidden,
-		   s->vocab, (double)s->eps, k->packing, largest_k(s));
+	buf_printf(
+		o,
+		"-cl-std=CL1.2 -DLANES=%u -DVEC=%u -DREGISTER_SUMS=%u -DBF16=%d -DDUMP=%d -DHIDDEN=%u -DVOCAB=%u"
+		" -DEPS=%.9ef -DPACKING=%d -DMAX_K=%u",
+		program_lanes(k, p), k->tuning->vec, k->tuning->register_sums,
+		s->bf16 && !p->floats, s->dump, s->hidden, s->vocab, (double)s->eps, k->packing,
+		largest_k(s));
 	mlp_options(&s->mlps[mlp], o);
 	/* Where attention_flash.cl is used, only attention_prepare of attention.cl is launched. It has no tiles. */
 	mixer_options(s,

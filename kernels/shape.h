@@ -12,8 +12,9 @@
 /* The width of a group of the generic variant. Tests can ask for another width than their device's own. */
 enum kernel_width {
 	KERNEL_WIDTH_DEVICE, /* the device's own width */
-	KERNEL_WIDTH_CPU,    /* one work-item with vectors of 16 floats */
-	KERNEL_WIDTH_GPU,    /* 64 lanes, in some kernels 256 */
+	KERNEL_WIDTH_CPU,    /* one work-item with vectors of 16 floats, which are one register */
+	KERNEL_WIDTH_NARROW, /* the same with smaller tiles, for a CPU whose registers have 8 or 4 floats */
+	KERNEL_WIDTH_GPU, /* 64 lanes, in some kernels 256 */
 };
 
 /* An MLP: experts and a shared expert. A dense MLP has experts = 0 and counts as a shared expert alone. */

@@ -32,7 +32,8 @@ static int child(const char *dir)
 	}
 	l.context = d.context;
 	l.device = d.id;
-	if (library_program(&l, "peak.cl", "-cl-std=CL1.2 -DLANES=1 -DVEC=16 -DBF16=0", &program,
+	if (library_program(&l, "peak.cl",
+			    "-cl-std=CL1.2 -DLANES=1 -DVEC=16 -DBF16=0 -DACCUMULATORS=16", &program,
 			    &e) < 0) {
 		fprintf(stderr, "%s\n", e.text);
 		return 1;

@@ -22,7 +22,8 @@ static struct library library;
 static int take_program(struct err *e)
 {
 	cl_program program = NULL;
-	int r = library_program(&library, "peak.cl", "-cl-std=CL1.2 -DLANES=1 -DVEC=16 -DBF16=0",
+	int r = library_program(&library, "peak.cl",
+				"-cl-std=CL1.2 -DLANES=1 -DVEC=16 -DBF16=0 -DACCUMULATORS=16",
 				&program, e);
 
 	if (program)

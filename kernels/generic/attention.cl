@@ -28,7 +28,7 @@
  *
  * All sums are in float: a score is one chain over the head's dimensions, an output one chain over the keys.
  * Global size: attention_prepare T x (HEADS + KV_HEADS) groups, attention tiles x KV_HEADS.
- * Options: attention.clh, ROT (rotary dimensions), EPS, TILE_TOKENS.
+ * Options: attention.clh, ROT (rotary dimensions), EPS, TILE_TOKENS, REGISTER_SUMS (gemm_core.clh).
  * Reference: reference_rms_norm, reference_rope, reference_attention.
  */
 #include "attention.clh"
@@ -85,11 +85,13 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 }
 
 #define QUERIES      (TILE_TOKENS * SHARERS)    /* queries of a tile, token by token, SHARERS of each */
-#define PASS_QUERIES MIN_(QUERIES, 4)           /* queries that share one pass over a block's keys */
+#define PASS_QUERIES MIN_(QUERIES, REGISTER_SUMS < 16 ? 2 : 4) /* queries that share one pass over a block's keys */
 #define KEYS      64
 #define KEY_STEPS CEIL_(KEYS, WIDTH)
 #define HD_STEPS  CEIL_(HD, WIDTH)
-#define HD_UNROLL MIN_(HD_STEPS, 4)
+#define UNROLL    (REGISTER_SUMS < 16 ? 2 : 4)         /* vectors of a query that a pass sums up at the same time */
+#define KEY_UNROLL MIN_(KEY_STEPS, UNROLL)
+#define HD_UNROLL  MIN_(HD_STEPS, UNROLL)
 
 /*
  * Prefetches n elements on an x86 CPU, elsewhere does nothing. A page of a KV head is PAGE x HD neighbouring elements,
@@ -137,42 +139,43 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 						next % PAGE;
 
 		/* Scores: for each query and key one chain over the head's dimensions. */
-		for (uint i0 = 0; i0 < n_queries; i0 += PASS_QUERIES) {
-			__global const float *qi[PASS_QUERIES];
-			floatv s[PASS_QUERIES][KEY_STEPS];
+		for (uint i0 = 0; i0 < n_queries; i0 += PASS_QUERIES)
+			for (uint j0 = 0; j0 < KEY_STEPS; j0 += KEY_UNROLL) {
+				__global const float *qi[PASS_QUERIES];
+				floatv s[PASS_QUERIES][KEY_UNROLL];
 
 #pragma unroll
-			for (uint i = 0; i < PASS_QUERIES; i++) {
-				uint r = MIN_(i0 + i, n_queries - 1);
+				for (uint i = 0; i < PASS_QUERIES; i++) {
+					uint r = MIN_(i0 + i, n_queries - 1);
 
-				qi[i] = q + ((ulong)(token + r / SHARERS) * HEADS + g * SHARERS + r % SHARERS) * HD;
+					qi[i] = q + ((ulong)(token + r / SHARERS) * HEADS + g * SHARERS + r % SHARERS) * HD;
 #pragma unroll
-				for (uint j = 0; j < KEY_STEPS; j++)
-					s[i][j] = 0;
-			}
-			for (uint d = 0; d < HD; d++) {
-				floatv kd[KEY_STEPS];
+					for (uint j = 0; j < KEY_UNROLL; j++)
+						s[i][j] = 0;
+				}
+				for (uint d = 0; d < HD; d++) {
+					floatv kd[KEY_UNROLL];
 
-				if (i0 == 0)
-					FETCH(v + d * KEYS, KEYS);
+					if (i0 == 0 && j0 == 0)
+						FETCH(v + d * KEYS, KEYS);
 
 #pragma unroll
-				for (uint j = 0; j < KEY_STEPS; j++)
-					kd[j] = EV_LOAD(k + d * PAGE + j * WIDTH + LANE * VEC);
+					for (uint j = 0; j < KEY_UNROLL; j++)
+						kd[j] = EV_LOAD(k + d * PAGE + (j0 + j) * WIDTH + LANE * VEC);
+#pragma unroll
+					for (uint i = 0; i < PASS_QUERIES; i++)
+#pragma unroll
+						for (uint j = 0; j < KEY_UNROLL; j++)
+							s[i][j] = fma((floatv)qi[i][d], kd[j], s[i][j]);
+				}
 #pragma unroll
 				for (uint i = 0; i < PASS_QUERIES; i++)
+					if (i0 + i < n_queries)
 #pragma unroll
-					for (uint j = 0; j < KEY_STEPS; j++)
-						s[i][j] = fma((floatv)qi[i][d], kd[j], s[i][j]);
+						for (uint j = 0; j < KEY_UNROLL; j++)
+							V_STORE(s[i][j] * scale,
+								p[i0 + i] + (j0 + j) * WIDTH + LANE * VEC);
 			}
-#pragma unroll
-			for (uint i = 0; i < PASS_QUERIES; i++)
-				if (i0 + i < n_queries)
-#pragma unroll
-					for (uint j = 0; j < KEY_STEPS; j++)
-						V_STORE(s[i][j] * scale,
-							p[i0 + i] + j * WIDTH + LANE * VEC);
-		}
 		/* Weights: exp(s - running maximum). A lane reads back only its own writes. */
 		for (uint i = 0; i < n_queries; i++) {
 			/* the number, counted from the block's first key, of the last key that the query may see */

@@ -29,13 +29,13 @@
  * All sums are in float, over ascending tokens or dimensions; those of the norms run lane by lane (common.clh).
  * Global size: any number of groups; each takes (row, value head) pairs one after the other. On a GPU delta_chunks.cl
  * or nvidia/delta_tensor.cl is used instead.
- * Options: delta.clh, SCRATCH. Reference: reference_delta_step, reference_gated_norm.
+ * Options: delta.clh, SCRATCH, REGISTER_SUMS (gemm_core.clh). Reference: reference_delta_step, reference_gated_norm.
  */
 #include "delta.clh"
 
 #define C	   64
-#define DELTA_ROWS  8
-#define COL_BLOCKS (VEC == 16 ? 2 : 1) /* blocks of WIDTH columns in a tile */
+#define DELTA_ROWS (REGISTER_SUMS < 16 ? 4 : 8)
+#define COL_BLOCKS (VEC == 16 && REGISTER_SUMS >= 16 ? 2 : 1) /* blocks of WIDTH columns in a tile */
 #define HALF	   (DELTA_ROWS / 2)
 #define SLAB	   (COL_BLOCKS * WIDTH) /* columns of a tile */
 #define SOLVE_ROWS 16 /* rows of a block of the forward substitution */

@@ -14,12 +14,10 @@
  *
  * Global size: any number of groups. On a CPU each group has neighbouring blocks, as a kernel walks weights. On a GPU
  * all lanes of all groups take one block each in turn: an H200 reads a fifth faster that way than if each group has
- * neighbouring blocks. It copies fastest where each lane has one block. Options: common.clh. There is no reference: the
+ * neighbouring blocks. It copies fastest where each lane has one block. Options: common.clh, ACCUMULATORS. There is no reference: the
  * numbers have no meaning.
  */
 #include "common.clh"
-
-#define ACCUMULATORS 16
 
 #if LANES == 1
 typedef float16 block_t;

@@ -49,6 +49,7 @@ static struct {
 static const struct way ways[] = {
 	{"generic float, CPU width", KERNELS_GENERIC, KERNEL_WIDTH_CPU, false},
 	{"generic bf16, CPU width", KERNELS_GENERIC, KERNEL_WIDTH_CPU, true},
+	{"generic bf16, narrow CPU", KERNELS_GENERIC, KERNEL_WIDTH_NARROW, true},
 	{"x86 bf16", KERNELS_X86, KERNEL_WIDTH_DEVICE, true},
 	{"x86 bf16, plain weights", KERNELS_X86, KERNEL_WIDTH_DEVICE, true, .plain = true},
 	{"generic float, GPU width", KERNELS_GENERIC, KERNEL_WIDTH_GPU, false},
@@ -148,7 +149,7 @@ static bool runs(const struct way *w)
 	const char *only = getenv("TIGON_TEST_WAY");
 
 	return (!only || strstr(w->name, only)) && kernels_supported(w->variant, h.device.id) &&
-	       (w->width != KERNEL_WIDTH_CPU || h.device.cpu);
+	       (h.device.cpu || (w->width != KERNEL_WIDTH_CPU && w->width != KERNEL_WIDTH_NARROW));
 }
 
 bool harness_small(void)
@@ -560,6 +561,7 @@ bool same_bits(const float *a, const float *b, size_t n)
 void same_as_generic(const struct way *w, const char *label, unsigned number, const void *data,
 		     size_t bytes)
 {
+	const bool first = w->variant == KERNELS_GENERIC && w->width == KERNEL_WIDTH_CPU;
 	struct hash128 hash = HASH128_INIT;
 	char name[64];
 
@@ -569,13 +571,13 @@ void same_as_generic(const struct way *w, const char *label, unsigned number, co
 	hash128_update(&hash, data, bytes);
 	for (size_t i = 0; i < h.n_labels; i++)
 		if (!strcmp(h.labels[i].name, name)) {
-			if (w->variant == KERNELS_GENERIC)
+			if (first)
 				failed("the label %s is used twice", name);
 			else if (h.labels[i].hash != hash.value)
 				failed("%s: not the bits of the generic variant", name);
 			return;
 		}
-	if (w->variant != KERNELS_GENERIC) {
+	if (!first) {
 		failed("%s: the generic variant did not run this case", name);
 		return;
 	}
