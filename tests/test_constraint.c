@@ -250,6 +250,31 @@ static void compare(pcre2_code *code, struct regex_form form, struct regex_lengt
 	pcre2_match_data_free(data);
 }
 
+/* Texts that are large because they say the same again and again. */
+TEST(large)
+{
+	struct buf text;
+
+	buf_init(&text, (size_t)4 << 20);
+	buf_puts(&text, "root ::= [");
+	for (int i = 0; i < 1100000; i++)
+		buf_putc(&text, 'a');
+	buf_puts(&text, "]");
+	is_int(keep(constraint_gbnf(text.data, text.len, &grammar, &why)), 0,
+	       "a class that names one letter 1,100,000 times");
+	has("the letter", "a", "b|aa");
+	buf_release(&text);
+
+	buf_init(&text, (size_t)4 << 20);
+	while (text.len < 60000)
+		buf_puts(&text, "\\p{L}");
+	is_int(constraint_regex(text.data, text.len, &grammar, &why), -E2BIG,
+	       "12,000 times all letters");
+	is_str(why.text, "the classes of a regular expression have more than 1048576 ranges", "%s",
+	       why.text);
+	buf_release(&text);
+}
+
 TEST(random_expressions)
 {
 	static const char *const pieces[] = {"a",   "b",     "[ab]", "[^a]", ".",      "(",

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/buf.h"
 #include "protocol/grammar/constraint.h"
 #include "tests/random.h"
 #include "tests/tap.h"
@@ -168,6 +169,38 @@ TEST(work)
 		ok(r == 0 || e.text[0], "a mask, or a sentence: %s", e.text);
 		ok(automaton_work(a) - before < UINT64_C(1) << 24, "bounded work");
 	}
+	token_masks_free(m);
+	automaton_free(a);
+	grammar_free(g);
+	token_trie_free(t);
+}
+
+/* A state after each byte that no other text has, with many items, and no dead state: the work of a mask ends all the
+ * same. */
+TEST(work_without_dead_states)
+{
+	struct token_trie *t = vocabulary();
+	struct token_masks *m = NULL;
+	struct automaton *a = NULL;
+	struct grammar *g = NULL;
+	struct token_mask mask;
+	struct err e = {0};
+	struct buf text;
+	uint64_t before;
+
+	buf_init(&text, 1 << 20);
+	buf_puts(&text, "root ::= b* (");
+	for (unsigned i = 0; i < 256; i++)
+		buf_printf(&text, "%sb* [\\x%02x-\\U0010ffff] b{10,500}", i ? " | " : "", i);
+	buf_puts(&text, ")\nb ::= .");
+	if (constraint_gbnf(text.data, text.len, &g, &e) < 0 ||
+	    automaton_new(g, (size_t)1 << 30, &a) < 0 || token_masks_new(t, a, 1, &m) < 0)
+		abort();
+	before = automaton_work(a);
+	is_int(token_mask(m, AUTOMATON_START, &mask, &e), -E2BIG, "the mask takes too much work");
+	ok(automaton_work(a) - before < (1 << 22) + (1 << 20), "bounded work: %lu",
+	   (unsigned long)(automaton_work(a) - before));
+	buf_release(&text);
 	token_masks_free(m);
 	automaton_free(a);
 	grammar_free(g);

@@ -9,6 +9,7 @@
 #include "protocol/grammar/grammar_internal.h"
 
 enum { NO_FRAME = 0, BOTTOM = 0, SEEN_MIN = 64, INDEX_MIN = 64 };
+enum { STEP_WORK_MAX = 1 << 20 }; /* work of one step: items are also found again and again */
 
 static uint64_t pair(uint32_t node, uint32_t frame)
 {
@@ -210,7 +211,10 @@ static void visit(struct automaton *a, uint32_t node, uint32_t frame)
 {
 	uint64_t key = pair(node, frame) + 1, h = mix64(key);
 
-	a->work++;
+	if (++a->work > a->work_max) {
+		a->over = true;
+		return;
+	}
 	if (2 * (a->n_seen + 1) > a->seen_cap && !seen_grow(a))
 		return;
 	for (; a->seen[h & (a->seen_cap - 1)]; h++) {
@@ -277,7 +281,7 @@ static void close_items(struct automaton *a, bool fresh)
 				a->found[a->n_found++] = item;
 			break;
 		case NODE_FORK:
-			for (uint32_t i = 0; i < node->b; i++) {
+			for (uint32_t i = 0; i < node->b && !a->over; i++) {
 				uint32_t next = g->edges[node->a + i].next;
 
 				if (next != GRAMMAR_GONE)
@@ -286,7 +290,7 @@ static void close_items(struct automaton *a, bool fresh)
 			break;
 		case NODE_CALL: call(a, node, frame); break;
 		case NODE_RETURN:
-			for (uint32_t i = 0; !fresh && i < a->frames[frame].n; i++) {
+			for (uint32_t i = 0; !fresh && i < a->frames[frame].n && !a->over; i++) {
 				uint64_t place = a->returns[a->frames[frame].first + i];
 
 				visit(a, (uint32_t)(place >> 32), (uint32_t)place);
@@ -374,7 +378,8 @@ uint32_t automaton_step(struct automaton *a, uint32_t state, uint32_t class)
 			return AUTOMATON_DEAD;
 		from.row = a->states[state].row;
 	}
-	for (uint32_t i = 0; i < from.n; i++) {
+	a->work_max = a->work + STEP_WORK_MAX;
+	for (uint32_t i = 0; i < from.n && !a->over; i++) {
 		uint64_t item = a->items[from.first + i];
 		const struct grammar_node *node = &g->nodes[item >> 32];
 
@@ -402,6 +407,7 @@ int automaton_new(const struct grammar *g, size_t max_bytes, struct automaton **
 		return -ENOMEM;
 	a->g = g;
 	a->max_bytes = max_bytes;
+	a->work_max = STEP_WORK_MAX;
 	a->rule_calls = calloc(g->n_rules, sizeof(*a->rule_calls));
 	a->waiting = calloc(CEIL_DIV(g->n_rules, 64u), sizeof(*a->waiting));
 	if (!a->rule_calls || !a->waiting)

@@ -34,7 +34,7 @@ struct automaton {
 	uint32_t n_items, items_cap, n_returns, returns_cap;
 	struct automaton_index state_index, frame_index;
 	size_t max_bytes;
-	uint64_t work;
+	uint64_t work, work_max; /* work_max: the step under way may work up to here */
 	int failed; /* 0, -ENOMEM or -ENOBUFS */
 
 	/* One step. */

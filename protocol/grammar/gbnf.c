@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/utf8.h"
+#include "protocol/grammar/code_points.h"
 #include "protocol/grammar/constraint.h"
 #include "protocol/grammar/parts.h"
 
@@ -204,35 +205,9 @@ static uint32_t quoted(struct gbnf *g)
 	return x;
 }
 
-static int by_start(const void *x, const void *y)
-{
-	const struct grammar_range *p = x, *q = y;
-
-	return p->lo < q->lo ? -1 : p->lo > q->lo;
-}
-
-/* Turns n sorted ranges into the ranges between them; v has room for one more. */
-static size_t complement(struct grammar_range *v, size_t n)
-{
-	uint32_t from = 0;
-	size_t kept = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		struct grammar_range at = v[i];
-
-		if (at.lo > from)
-			v[kept++] = (struct grammar_range){from, at.lo - 1};
-		from = MAX(from, at.hi + 1);
-	}
-	if (from <= 0x10ffff)
-		v[kept++] = (struct grammar_range){from, 0x10ffff};
-	return kept;
-}
-
 static uint32_t class_of(struct gbnf *g)
 {
-	struct grammar_range *v = NULL;
-	size_t n = 0, cap = 0;
+	struct code_points s = {0};
 	uint32_t x = 0;
 	bool negated;
 
@@ -240,32 +215,28 @@ static uint32_t class_of(struct gbnf *g)
 	negated = next_is(g, '^');
 	g->at += negated;
 	while (more(g) && *g->at != ']') {
-		struct grammar_range r;
+		uint32_t lo = code_point(g), hi = lo;
 
-		r.lo = r.hi = code_point(g);
 		if (next_is(g, '-') && g->at + 1 < g->end && g->at[1] != ']') {
 			g->at++;
-			r.hi = code_point(g);
-			if (r.hi < r.lo)
+			hi = code_point(g);
+			if (hi < lo)
 				fail(g, EINVAL, "a range of a class goes backwards");
 		}
-		if (!array_grow(v, cap, n + 2) && !g->r)
-			g->r = err_no_memory(g->e);
 		if (!g->r)
-			v[n++] = r;
+			code_points_add(&s, lo, hi);
 	}
 	if (!next_is(g, ']'))
 		fail(g, EINVAL, "a class has no closing bracket");
 	g->at++;
-	if (!g->r && negated && !n) {
-		static const struct grammar_range all = {0, 0x10ffff};
-
-		x = grammar_class(g->b, &all, 1);
-	} else if (!g->r) {
-		qsort(v, n, sizeof(*v), by_start);
-		x = grammar_class(g->b, v, negated ? complement(v, n) : n);
-	}
-	free(v);
+	code_points_settle(&s);
+	if (negated)
+		code_points_invert(&s);
+	if (s.failed && !g->r)
+		g->r = err_no_memory(g->e);
+	if (!g->r)
+		x = grammar_class(g->b, s.v, s.n);
+	code_points_release(&s);
 	return x;
 }
 

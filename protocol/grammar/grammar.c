@@ -719,14 +719,16 @@ static int sort_rules(struct build *x, const bool *alive)
 		}
 	}
 	if (done < g->n_rules) {
-		/* Every rule that waits has a caller that waits: going back leads into a circle. */
+		/* Every rule that waits has a caller that waits, so going back ends in a circle: at a rule that comes again.
+		 * Rules that wait have no number yet, and get 1 as a mark. */
 		uint32_t rule = 0;
 
 		while (!waits[rule])
 			rule++;
-		for (uint32_t steps = 0; steps < g->n_rules; steps++) {
+		while (!number[rule]) {
 			uint32_t i = by_called.first[rule];
 
+			number[rule] = 1;
 			while (!waits[by_called.at[i]])
 				i++;
 			rule = by_called.at[i];

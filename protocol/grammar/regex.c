@@ -11,7 +11,7 @@
 #include "protocol/grammar/constraint.h"
 #include "protocol/grammar/parts.h"
 
-enum { NESTED_MAX = 100, PATTERN_MAX = 1 << 16 };
+enum { NESTED_MAX = 100, PATTERN_MAX = 1 << 16, RANGES_MAX = 1 << 20 };
 
 enum kind { SET, SEQUENCE, CHOICE, REPEAT, BEGIN, END };
 
@@ -30,6 +30,7 @@ struct regex {
 	struct regex_form form;
 	const char *at, *end;
 	int depth;
+	size_t n_ranges; /* of all sets */
 	struct err *e;
 	int r; /* negative: it has failed */
 };
@@ -104,6 +105,13 @@ static struct node *set_node(struct regex *x, struct code_points *s)
 
 	if (s->failed)
 		no_memory(x);
+	x->n_ranges += s->n;
+	if (x->n_ranges > RANGES_MAX && !x->r)
+		x->r = err_set(x->e, E2BIG,
+			       "the classes of a regular expression have more than %d ranges",
+			       RANGES_MAX);
+	if (x->r)
+		return NULL;
 	n.ranges = arena_array(&x->arena, s->n + 1, sizeof(*n.ranges));
 	if (n.ranges && s->n)
 		memcpy(n.ranges, s->v, s->n * sizeof(*s->v));
@@ -544,7 +552,7 @@ static struct built build_sequence(struct regex *x, const struct node *n, bool f
 		all.n.max = one.n.max;
 		before = false;
 	}
-	for (; part && part != stop && !x->r; part = part->next) {
+	for (; part && part != stop && !x->r && !grammar_failed(x->b); part = part->next) {
 		bool is_last = behind && (!part->next || part->next == stop) &&
 			       part->kind == CHOICE && part->anchored;
 
@@ -575,7 +583,8 @@ static struct built build(struct regex *x, const struct node *n, bool first, boo
 	struct parts p = {0};
 	struct code_points set;
 
-	if (x->r)
+	/* A builder that has failed says why at the end. */
+	if (x->r || grammar_failed(x->b))
 		return all;
 	switch (n->kind) {
 	case SET:
@@ -591,7 +600,8 @@ static struct built build(struct regex *x, const struct node *n, bool first, boo
 		return all;
 	case CHOICE:
 		all.n.min = GRAMMAR_NO_LIMIT;
-		for (const struct node *part = n->first; part && !x->r; part = part->next) {
+		for (const struct node *part = n->first; part && !x->r && !grammar_failed(x->b);
+		     part = part->next) {
 			one = build(x, part, first, last);
 			parts_add(&p, one.x);
 			all.n.min = MIN(all.n.min, one.n.min);

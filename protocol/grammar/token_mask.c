@@ -267,7 +267,7 @@ static void follow_bytes(struct automaton *a, const struct states *from, unsigne
 			 struct states *to)
 {
 	for (uint32_t i = 0; i < from->n; i++) {
-		for (unsigned c = lo; c <= hi && !to->dead; c++) {
+		for (unsigned c = lo; c <= hi && !to->dead && !to->many; c++) {
 			if (c == lo || a->g->class_of[c] != a->g->class_of[c - 1])
 				add_state(to, automaton_at(a, from->v[i], (uint8_t)c));
 		}
@@ -306,7 +306,7 @@ static void follow_char(struct automaton *a, const struct states *from, struct s
 }
 
 /* Returns a number of plain code points, up to SLICES, any of which may follow after `state`; there may be more. */
-static uint32_t plain_depth(struct automaton *a, uint32_t state)
+static uint32_t plain_depth(struct automaton *a, uint32_t state, uint64_t most)
 {
 	struct states at = {.v = {state}, .n = 1};
 
@@ -314,7 +314,7 @@ static uint32_t plain_depth(struct automaton *a, uint32_t state)
 		struct states next = {0};
 
 		follow_char(a, &at, &next);
-		if (next.dead || next.many)
+		if (next.dead || next.many || a->work > most)
 			return k;
 		if (next.n == at.n && !memcmp(next.v, at.v, at.n * sizeof(*at.v)))
 			return SLICES;
@@ -323,13 +323,12 @@ static uint32_t plain_depth(struct automaton *a, uint32_t state)
 	return SLICES;
 }
 
-/* Sets the bits of tokens with more than `chars` code points. */
+/* Sets the bits of tokens with more than `chars` code points. most: the work of the automaton at which it ends. */
 static int walk(struct token_masks *m, const struct trie *trie, uint32_t state, uint32_t chars,
-		uint32_t *bits)
+		uint64_t most, uint32_t *bits)
 {
 	const struct trie_node *nodes = trie->nodes;
 	struct automaton *a = m->a;
-	uint64_t most = a->work + WORK_MAX;
 
 	m->path[0] = state;
 	for (uint32_t i = 0; i < trie->n;) {
@@ -341,9 +340,9 @@ static int walk(struct token_masks *m, const struct trie *trie, uint32_t state, 
 			continue;
 		}
 		next = automaton_at(a, m->path[node->depth - 1], node->byte);
+		if (a->work > most)
+			return -E2BIG;
 		if (next == AUTOMATON_DEAD) {
-			if (a->work > most)
-				return -E2BIG;
 			i = node->end;
 			continue;
 		}
@@ -352,19 +351,20 @@ static int walk(struct token_masks *m, const struct trie *trie, uint32_t state, 
 			bits[id / 32] |= UINT32_C(1) << id % 32;
 		i++;
 	}
-	return a->work > most ? -E2BIG : 0;
+	return 0;
 }
 
 static int make_mask(struct token_masks *m, uint32_t state, uint32_t *bits, struct err *e)
 {
 	const struct token_trie *t = m->t;
-	uint32_t chars = plain_depth(m->a, state);
+	uint64_t most = m->a->work + WORK_MAX;
+	uint32_t chars = plain_depth(m->a, state, most);
 	int r;
 
 	memcpy(bits, t->slices + chars * t->words, t->words * sizeof(*bits));
-	r = chars < SLICES ? walk(m, &t->plain, state, chars, bits) : 0;
+	r = chars < SLICES ? walk(m, &t->plain, state, chars, most, bits) : 0;
 	if (!r)
-		r = walk(m, &t->other, state, SLICES, bits);
+		r = walk(m, &t->other, state, SLICES, most, bits);
 	if (automaton_failed(m->a, e) < 0)
 		return automaton_failed(m->a, NULL);
 	if (r < 0)
