@@ -35,7 +35,7 @@ struct automaton {
 	struct automaton_index state_index, frame_index;
 	size_t max_bytes;
 	uint64_t work, work_max; /* work_max: the step under way may work up to here */
-	int failed; /* 0, -ENOMEM or -ENOBUFS */
+	int failed;		 /* 0, -ENOMEM or -ENOBUFS */
 
 	/* One step. */
 	uint64_t *pending, *found, *calls, *set;
