@@ -38,18 +38,25 @@ int constraint_json_object(struct grammar **ret, struct err *e) MUST_CHECK;
  * schema; valid texts may be missing:
  *
  *   properties            stand in the order of the schema, and those that are only required behind them
- *   additionalProperties  if it is absent, the object has no further members. Else they stand last, their names have no
- *                         escapes, and a schema with patternProperties has none
+ *   additionalProperties  if it is absent, an object with properties or required has no further members. Else they stand
+ *                         last, and their names have no escapes that JSON can do without
+ *   patternProperties     stand behind properties; a name matches one pattern only
  *   prefixItems           if `items` is absent, the array has no elements behind them
- *   unevaluatedItems,     count where `items` or additionalProperties is absent, and mean the same, once all schemas at
- *   unevaluatedProperties the same place are merged
+ *   unevaluatedItems,     annotations of anyOf count for the branch that was chosen, those of contains do not count
+ *   unevaluatedProperties
+ *   uniqueItems           each constant of an enum at most once, in the order of the enum
  *   no type               the types that the other keywords are about; if there is no such keyword, any type
  *   integers, numbers     json_text.h; a number with a bound has no exponent, and at most 9 digits before the point
  *   pattern, format       nothing is escaped that JSON can do without escaping
- *   format                date, time, date-time, duration, email, hostname, ipv4, ipv6, uri, uuid; some of each
+ *   format                date, time, date-time, duration, email, hostname, ipv4, ipv6, json-pointer, regex,
+ *                         relative-json-pointer, uri, uri-reference, uri-template, uuid, and idn- and iri forms: some
+ *                         values of each
+ *   maxLength, maxItems   more than 8192 means 8192
+ *   not, oneOf, else      values for which it is not certain that the other schema refuses them are missing
+ *   enum, const           a value counts if it is certain that all schemas beside accept it
  *
- * allOf, $ref with keywords beside it, and keywords beside anyOf or oneOf are merged into one schema; a pair of
- * keywords that cannot be merged is refused. oneOf is known if no two branches can accept the same value, as their
- * types, constants or the constants of a required property show. $ref names a place in the schema. Annotations are
- * ignored; every other keyword, and every unknown one, is -PROBLEM_UNSUPPORTED with its name. */
+ * Patterns mean the same in all dialects, or both meanings are kept. $ref and $dynamicRef name a schema by its place, by
+ * $anchor or by $id, inside the whole schema. Annotations are ignored. Every other keyword, and every unknown one, is
+ * -PROBLEM_UNSUPPORTED with its name, as is a schema of which no value is left. A schema that no value satisfies is
+ * -EINVAL. */
 int constraint_json_schema(const json_t *schema, struct grammar **ret, struct err *e) MUST_CHECK;

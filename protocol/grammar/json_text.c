@@ -117,6 +117,19 @@ uint32_t json_text_spaced(const struct json_text *t, uint32_t part)
 	return grammar_seq(t->b, part, grammar_call(t->b, t->blank));
 }
 
+/* Returns how many digits a number needs to be read as the same one: models do not write 0.10000000000000001. */
+static size_t digits_of(const json_t *value)
+{
+	char text[40];
+
+	for (int n = 15; json_is_real(value) && n < 17; n++) {
+		snprintf(text, sizeof(text), "%.*g", n, json_real_value(value));
+		if (strtod(text, NULL) == json_real_value(value))
+			return (size_t)n;
+	}
+	return 17;
+}
+
 uint32_t json_text_literal(const struct json_text *t, const json_t *value)
 {
 	struct grammar_builder *b = t->b;
@@ -125,10 +138,11 @@ uint32_t json_text_literal(const struct json_text *t, const json_t *value)
 	uint32_t x;
 
 	if (!object && !json_is_array(value)) {
-		size_t len = json_dumpb(value, NULL, 0, JSON_ENCODE_ANY);
+		size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits_of(value));
+		size_t len = json_dumpb(value, NULL, 0, flags);
 		char *text = malloc(len + 1);
 
-		if (!len || !text || json_dumpb(value, text, len, JSON_ENCODE_ANY) != len)
+		if (!len || !text || json_dumpb(value, text, len, flags) != len)
 			grammar_no_memory(b);
 		x = text ? grammar_literal(b, text, len) : 0;
 		free(text);

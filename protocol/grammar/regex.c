@@ -269,11 +269,12 @@ static struct node *class_node(struct regex *x)
 	while (more(x) && *x->at != ']') {
 		uint32_t lo, hi;
 
-		lo = skip(x, "\\") ? escape(x, &s, true, inverted) : plain(x);
+		lo = skip(x, "\\") ? escape(x, &s, true, inverted != x->form.most) : plain(x);
 		hi = lo;
 		if (!x->r && next_is(x, '-') && x->at + 1 < x->end && x->at[1] != ']') {
 			x->at++;
-			hi = skip(x, "\\") ? escape(x, &s, true, inverted) : plain(x);
+			hi = skip(x, "\\") ? escape(x, &s, true, inverted != x->form.most)
+					   : plain(x);
 			if (lo == UINT32_MAX || hi == UINT32_MAX)
 				unsupported(x, "a range that begins or ends with a class");
 			else if (hi < lo)
@@ -298,8 +299,10 @@ static struct node *dot_node(struct regex *x)
 	struct node *n;
 
 	code_points_add(&s, '\n', '\n');
-	code_points_add(&s, '\r', '\r');
-	code_points_add(&s, 0x2028, 0x2029);
+	if (!x->form.most) {
+		code_points_add(&s, '\r', '\r');
+		code_points_add(&s, 0x2028, 0x2029);
+	}
 	code_points_settle(&s);
 	code_points_invert(&s);
 	n = set_node(x, &s);
@@ -390,7 +393,7 @@ static struct node *atom(struct regex *x)
 		}
 	}
 	if (skip(x, "\\")) {
-		escape(x, &s, false, false);
+		escape(x, &s, false, x->form.most);
 	} else {
 		uint32_t c = plain(x);
 
@@ -494,6 +497,26 @@ uint32_t regex_class(struct grammar_builder *b, const struct code_points *set, b
 	return grammar_choice(b, parts, n);
 }
 
+uint32_t regex_text(struct grammar_builder *b, const char *text, size_t len)
+{
+	struct parts p = {0};
+	uint32_t x;
+
+	for (size_t at = 0, n; at < len; at += n) {
+		uint32_t c = utf8_decode(text + at, &n);
+
+		if (c < 0x20 || c == '"' || c == '\\')
+			parts_add(&p, json_escape(b, c));
+		else
+			parts_add(&p, grammar_literal(b, text + at, n));
+	}
+	if (p.failed)
+		grammar_no_memory(b);
+	x = grammar_sequence(b, p.v, p.n);
+	parts_release(&p);
+	return x;
+}
+
 struct built {
 	uint32_t x;
 	struct regex_lengths n;
@@ -568,6 +591,11 @@ static struct built build_sequence(struct regex *x, const struct node *n, bool f
 		one = anything(x);
 		parts_add(&p, one.x);
 		all.n.max = plus(all.n.max, one.n.max);
+	} else if (stop && x->form.most && x->form.search) {
+		/* In some dialects $ is also before a line's end that ends the text. */
+		parts_add(&p, grammar_repeat(x->b, grammar_text(x->b, x->form.json ? "\\n" : "\n"),
+					     0, 1));
+		all.n.max = plus(all.n.max, 1);
 	}
 	if (p.failed)
 		no_memory(x);
@@ -652,7 +680,7 @@ int constraint_regex(const char *pattern, size_t len, struct grammar **ret, stru
 
 	if (!b)
 		return err_no_memory(e);
-	r = regex_expression(b, pattern, len, (struct regex_form){false, false}, &x, &lengths, e);
+	r = regex_expression(b, pattern, len, (struct regex_form){0}, &x, &lengths, e);
 	if (!r) {
 		root = grammar_rule(b, "root");
 		grammar_define(b, root, x);

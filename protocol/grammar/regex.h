@@ -18,6 +18,8 @@ struct regex_form {
 	/* The text is the inside of a JSON string. Code points that JSON has to escape are escaped in the shortest way,
 	 * all others are not escaped. */
 	bool json;
+	/* All texts that match in any dialect. Else those that match in every dialect. */
+	bool most;
 };
 
 /* The lengths of the matching texts, in code points. max GRAMMAR_NO_LIMIT: there is no longest one. */
@@ -34,3 +36,6 @@ int regex_expression(struct grammar_builder *b, const char *pattern, size_t len,
 /* Returns an expression of b for one code point of the set, as the inside of a JSON string if json. */
 struct code_points;
 uint32_t regex_class(struct grammar_builder *b, const struct code_points *set, bool json);
+
+/* Returns an expression of b for a text in UTF-8, as the inside of a JSON string. */
+uint32_t regex_text(struct grammar_builder *b, const char *text, size_t len);
