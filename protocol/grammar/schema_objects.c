@@ -293,7 +293,7 @@ static uint32_t name_of(struct schemas *s, const struct object *o, const char *p
 	struct language *l = NULL;
 	struct regex_lengths lengths;
 
-	if (pattern) {
+	if (pattern && !s->r) {
 		s->r = regex_expression(s->b, pattern, strlen(pattern), form, &x, &lengths, s->e);
 		schema_keep_texts(s, &l, x, false);
 	}
