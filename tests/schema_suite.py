@@ -53,6 +53,7 @@ class Count:
         self.reasons = collections.Counter()
         self.wrong = 0
         self.slowest = 0
+        self.last = []  # answers of the last schema
 
     def check(self, program, name, schema, answers, tests, show, seed=1):
         """tests: pairs of a value and whether it is valid."""
@@ -60,8 +61,13 @@ class Count:
         got = program.ask(schema, answers, [text for text, _ in texts], seed)
         self.numbers["schemas"] += 1
         self.slowest = max(self.slowest, got["ms"])
+        self.last = []
         if "code" in got:
-            nothing = "accepts no value" in got["error"] or "has no text that ends" in got["error"]
+            nothing = "no value can be valid" in got["error"]
+            if nothing and any(valid for _, valid in tests):
+                self.numbers["nothing can be valid, wrongly"] += 1
+                if show:
+                    print(f"but {next(value for value, valid in tests if valid)!r} is valid by {json.dumps(schema)}")
             self.numbers["nothing can be valid" if nothing else "refused"] += 1
             self.reasons[got["error"]] += 1
             if show:
@@ -69,6 +75,7 @@ class Count:
             return
         self.numbers["compiled"] += 1
         self.numbers["no end found"] += got["lost"]
+        self.last = [json.loads(text) for text in got["answers"]]
         validator = VALIDATOR(schema, format_checker=VALIDATOR.FORMAT_CHECKER)
         for text in got["answers"]:
             self.numbers["answers"] += 1
@@ -103,6 +110,159 @@ def suite(program, count, args):
                         [(t["data"], t["valid"]) for t in case["tests"]], args.show)
 
 
+class Draw:
+    """Random schemas with all keywords: types with their keywords, or branches, references, constants and complements."""
+
+    NAMES = ("a", "b", "ab", "c", "x y", "\u00e9")
+    PATTERNS = ("^a", "b$", "^[a-c]{1,3}$", r"\d", "^.b?", "x|y", "^(a|bc)*$", "[^a-z]", r"^\w+$", r"^\S*$")
+
+    def __init__(self, seed):
+        self.r = random.Random(seed)
+
+    def some(self, values, most):
+        return self.r.sample(values, self.r.randint(1, min(most, len(values))))
+
+    def number(self):
+        return self.r.choice((-3, -1, 0, 1, 2, 5, 10, 0.5, 2.25, -1.5, 3.0))
+
+    def value(self, depth=0):
+        kind = self.r.randrange(8 if depth < 2 else 6)
+        if kind < 2:
+            return self.r.choice(("", "a", "ab", "abc", "x y", "\u00e9", "a\n", "12"))
+        if kind < 4:
+            return self.number()
+        if kind < 6:
+            return self.r.choice((None, True, False))
+        if kind == 6:
+            return [self.value(depth + 1) for _ in range(self.r.randint(0, 3))]
+        return {name: self.value(depth + 1) for name in self.some(self.NAMES, 3)}
+
+    def string(self, depth):
+        r, s = self.r, {}
+        if r.random() < 0.4:
+            s["minLength"] = r.randint(0, 3)
+        if r.random() < 0.4:
+            s["maxLength"] = r.randint(1, 6)
+        if r.random() < 0.5:
+            s["pattern"] = r.choice(self.PATTERNS)
+        elif r.random() < 0.2:
+            s = {"format": r.choice(("date", "time", "date-time", "email", "ipv4", "uuid", "uri", "hostname"))}
+        return s
+
+    def numbers(self, depth):
+        r, s = self.r, {}
+        for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
+            if r.random() < 0.3:
+                s[name] = self.number()
+        if r.random() < 0.2:
+            s["multipleOf"] = r.choice((1, 2, 3, 7, 2.0))
+        return s
+
+    def array(self, depth):
+        r, s = self.r, {}
+        if r.random() < 0.6:
+            s["items"] = self.schema(depth + 1)
+        if r.random() < 0.4:
+            s["prefixItems"] = [self.schema(depth + 1) for _ in range(r.randint(1, 3))]
+        if r.random() < 0.3:
+            s["minItems"] = r.randint(0, 3)
+        if r.random() < 0.3:
+            s["maxItems"] = r.randint(0, 5)
+        if r.random() < 0.2:
+            s["contains"] = self.schema(depth + 1)
+            if r.random() < 0.5:
+                s["minContains"] = r.randint(0, 2)
+            if r.random() < 0.5:
+                s["maxContains"] = r.randint(0, 3)
+        if r.random() < 0.1:
+            s["unevaluatedItems"] = self.schema(depth + 2)
+        if r.random() < 0.1:
+            s["uniqueItems"] = True
+            s["items"] = {"enum": [self.value() for _ in range(4)]}
+        return s
+
+    def object(self, depth):
+        r, s = self.r, {}
+        names = self.some(self.NAMES, 4)
+        if r.random() < 0.8:
+            s["properties"] = {name: self.schema(depth + 1) for name in names}
+        if r.random() < 0.4:
+            s["required"] = self.some(self.NAMES, 2)
+        if r.random() < 0.3:
+            s["additionalProperties"] = r.choice((False, True, self.schema(depth + 1)))
+        if r.random() < 0.2:
+            s["patternProperties"] = {r.choice(self.PATTERNS): self.schema(depth + 1) for _ in range(r.randint(1, 2))}
+        if r.random() < 0.1:
+            s["propertyNames"] = r.choice(({"maxLength": 2}, {"pattern": "^[a-z]"}, {"enum": ["a", "c", "q"]}, {"not": {"const": "a"}}))
+        if r.random() < 0.1:
+            s["minProperties"] = r.randint(0, 2)
+        if r.random() < 0.1:
+            s["maxProperties"] = r.randint(0, 4)
+        if r.random() < 0.1:
+            s["unevaluatedProperties"] = r.choice((False, self.schema(depth + 2)))
+        if r.random() < 0.1:
+            s["dependentRequired"] = {r.choice(self.NAMES): self.some(self.NAMES, 2)}
+        if r.random() < 0.1:
+            s["dependentSchemas"] = {r.choice(self.NAMES): self.schema(depth + 1)}
+        return s
+
+    def typed(self, depth):
+        makers = {"string": self.string, "number": self.numbers, "integer": self.numbers, "array": self.array, "object": self.object,
+                  "boolean": lambda depth: {}, "null": lambda depth: {}}
+        types = self.some(list(makers), 2 if self.r.random() < 0.2 else 1)
+        s = {}
+        for name in types:
+            s.update(makers[name](depth))
+        if self.r.random() < 0.8:
+            s["type"] = types if len(types) > 1 else types[0]
+        return s
+
+    def schema(self, depth):
+        r = self.r
+        if depth > 3:
+            return r.choice((True, {"type": r.choice(("string", "integer", "null"))}, {"const": self.value(2)}, False))
+        s = self.typed(depth) if r.random() < 0.85 else {}
+        kind = r.random()
+        if kind < 0.08:
+            s["anyOf"] = [self.schema(depth + 1) for _ in range(r.randint(1, 3))]
+        elif kind < 0.14:
+            s["oneOf"] = [self.schema(depth + 1) for _ in range(r.randint(1, 3))]
+        elif kind < 0.2:
+            s["allOf"] = [self.schema(depth + 1) for _ in range(r.randint(1, 2))]
+        elif kind < 0.26:
+            s["not"] = self.schema(depth + 1)
+        elif kind < 0.32:
+            s.update({"if": self.schema(depth + 1), "then": self.schema(depth + 1), "else": self.schema(depth + 1)})
+        elif kind < 0.4:
+            s["$ref"] = r.choice(("#/$defs/one", "#two", "#"))
+        elif kind < 0.46:
+            s["enum"] = [self.value() for _ in range(r.randint(1, 6))]
+        return s
+
+    def whole(self):
+        s = self.schema(0)
+        s = s if isinstance(s, dict) else {}
+        s["$defs"] = {"one": self.schema(1), "two": {**self.typed(1), "$anchor": "two"}}
+        return s
+
+
+def draw(program, count, args):
+    """The answers of earlier schemas are values to try."""
+    values = collections.deque(maxlen=150)
+    for i in range(args.random):
+        schema = Draw(args.seed + i).whole()
+        validator = VALIDATOR(schema)
+        tests = []
+        for value in values:
+            try:
+                tests.append((value, validator.is_valid(value)))
+            except RecursionError:
+                tests = []
+                break
+        count.check(program, f"seed {args.seed + i}", schema, args.answers, tests, args.show, args.seed + i)
+        values.extend(count.last[:3])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
@@ -115,6 +275,7 @@ def main():
     program, count = Program(args.program), Count()
     if args.suite:
         suite(program, count, args)
+    draw(program, count, args)
     sys.exit(count.report())
 
 
