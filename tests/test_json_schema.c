@@ -1,6 +1,7 @@
 /* protocol/grammar/schema*.c and json_text: examples of each keyword with answers that are accepted and answers that
  * are not, the sentences of refusals, and ranges of numbers against comparison. */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include "base/problem.h"
@@ -409,7 +410,7 @@ TEST(refusals)
 	refuses("{'anyOf': [{'$ref': '#'}, {'type': 'null'}]}", EINVAL,
 		"the rule \"a schema that refers to itself\" is left-recursive: it calls itself before it reads anything");
 	refuses("{'properties': {'a': {'$ref': '#'}}, 'required': ['a']}", EINVAL,
-		"no value can be valid by the JSON schema");
+		"no value of the types that the keywords are about can be valid by the JSON schema");
 	refuses("{'type': 'integer', 'minimum': 5, 'maximum': 4}", EINVAL,
 		"no value can be valid by the JSON schema");
 	refuses("false", EINVAL, "no value can be valid by the JSON schema");
@@ -423,6 +424,132 @@ TEST(refusals)
 		"the keyword \"required\" of a JSON schema is not supported with a name that has a zero byte");
 	refuses("[]", EINVAL, "a JSON schema is neither an object nor a boolean");
 	accepts("{'type': 'string', 'maxLength': 100000}", "'a'", "1");
+}
+
+/* ---- hostile schemas ---- */
+
+/* Makes {"KEYWORD": [n schemas]}: each is the text, with a number in the place of every #. */
+static json_t *repeated(const char *keyword, int n, const char *text, int from)
+{
+	json_t *list = json_array(), *schema = json_object();
+
+	for (int i = 0; i < n; i++) {
+		char copy[400];
+		json_t *part;
+		size_t len = 0;
+
+		for (const char *p = text; *p && len < sizeof(copy) - 20; p++) {
+			if (*p == '#')
+				len += (size_t)snprintf(copy + len, 20, "%d", i + from);
+			else
+				copy[len++] = *p == '\'' ? '"' : *p;
+		}
+		part = json_loadb(copy, len, JSON_DECODE_ANY, NULL);
+		if (!part || json_array_append_new(list, part) < 0)
+			abort();
+	}
+	if (!schema || json_object_set_new(schema, keyword, list) < 0)
+		abort();
+	return schema;
+}
+
+static void too_much(json_t *schema, const char *name, const char *sentence)
+{
+	struct grammar *g = NULL;
+	struct err e = {0};
+
+	is_int(constraint_json_schema(schema, &g, &e), -E2BIG, "%s", name);
+	is_str(e.text, sentence, "%s", sentence);
+	grammar_free(g);
+	json_decref(schema);
+}
+
+/* Schemas whose work would be quadratic or exponential. Without a bound some of them take hours. */
+TEST(hostile)
+{
+	static const char *const work = "the JSON schema takes too much work";
+	json_t *schema, *defs = json_object();
+
+	schema = json_pack("{s:[o,o]}", "allOf", repeated("enum", 100000, "#", 0),
+			   repeated("enum", 100000, "#", 100000));
+	too_much(schema, "constants compared with constants", work);
+
+	schema = repeated("const", 100000, "#", 0);
+	json_object_set_new(schema, "uniqueItems", json_true());
+	too_much(schema, "elements compared with each other", work);
+
+	for (int i = 0; i < 20; i++) {
+		char name[20], ref[40];
+
+		snprintf(name, sizeof(name), "%d", i);
+		snprintf(ref, sizeof(ref), "#/$defs/%d", i + 1);
+		json_object_set_new(defs, name,
+				    json_pack("{s:[{s:s},{s:s}],s:i}", "allOf", "$ref", ref, "$ref",
+					      ref, "minLength", 1));
+	}
+	json_object_set_new(defs, "20", json_object());
+	schema = json_pack("{s:O,s:s}", "$defs", defs, "$ref", "#/$defs/0");
+	ok(json_is_object(schema), "a schema with 2^20 ways to its end");
+	{
+		struct grammar *g = NULL;
+
+		is_int(constraint_json_schema(schema, &g, NULL), 0, "each is taken once");
+		grammar_free(g);
+		json_decref(schema);
+	}
+	json_decref(defs);
+
+	too_much(
+		repeated(
+			"oneOf", 60,
+			"{'type': 'object', 'properties': {'k': {'minLength': #}, 'x': {'minimum': #}}, 'required': ['k', 'x']}",
+			0),
+		"branches that are not apart",
+		"the JSON schema has more than 500 combinations of alternatives at one place");
+	too_much(repeated("prefixItems", 300,
+			  "{'type': 'string', 'pattern': '[\\\\p{L}\\\\d#]{99}x.#'}", 0),
+		 "classes", "the grammar is too large: it has more than 262144 nodes");
+	too_much(repeated("prefixItems", 4,
+			  "{'allOf': [{'pattern': 'a.{#}b'}, {'pattern': 'b.{#}a'}]}", 20),
+		 "patterns with many states",
+		 "a pattern, together with others at the same place, needs more than 4096 states");
+}
+
+struct counted_pace {
+	struct pace pace;
+	unsigned n, most;
+};
+
+static bool give_up(void *arg)
+{
+	struct counted_pace *p = arg;
+
+	return ++p->n > p->most;
+}
+
+/* A compilation that nobody wants any more ends at the next question. */
+TEST(pace)
+{
+	json_t *schema = repeated("enum", 20000, "'#'", 0);
+	struct constraint c = {.kind = CONSTRAINT_JSON_SCHEMA, .schema = schema};
+	struct counted_pace p = {.pace = {give_up, &p}, .most = UINT_MAX};
+	struct grammar *g = NULL;
+	struct err e = {0};
+	unsigned n;
+
+	is_int(constraint_grammar(&c, &p.pace, &g, &e), 0, "a long compilation");
+	grammar_free(g);
+	n = p.n;
+	ok(n > 20, "asks %u times", n);
+	for (unsigned most = 0; most < n; most++) {
+		g = NULL;
+		p.n = 0;
+		p.most = most;
+		check(constraint_grammar(&c, &p.pace, &g, &e) == -ECANCELED && !g);
+		check(p.n == most + 1 && !strcmp(e.text, "the grammar is not wanted any more"));
+	}
+	ok_all("and ends at each of them");
+	json_decref(schema);
 }
 
 TEST(json_object)

@@ -608,7 +608,10 @@ static void attempt_grammar(void *arg, unsigned long n)
 	static const char gbnf[] = "root ::= a | \"b\" [^a-c\u4e16]{2,3} root?\na ::= \"xy\"";
 	static const char regex[] = "^(a|b+)[^\\W\\d]{2}\\p{Lu}|c$";
 	static const char schema[] =
-		"{\"type\": \"object\", \"properties\": {\"a\": {\"pattern\": \"^b\"}, \"c\": {\"enum\": [1, [2]]}},"
+		"{\"type\": \"object\", \"properties\": {\"a\": {\"pattern\": \"^b\"}, \"c\": {\"enum\": [1, [2]], \"not\": {\"const\": 3}},"
+		" \"l\": {\"contains\": {\"minimum\": 2}, \"maxContains\": 2, \"minItems\": 1}, \"u\": {\"items\": {\"enum\": [1, 2]},"
+		" \"uniqueItems\": true}, \"i\": {\"multipleOf\": 3, \"oneOf\": [{\"minimum\": 1}, {\"maximum\": 9}]}},"
+		" \"$id\": \"http://e.org/\", \"$anchor\": \"q\","
 		" \"patternProperties\": {\"^a\": {\"type\": \"string\"}}, \"required\": [\"a\", \"d\"],"
 		" \"allOf\": [{\"maxProperties\": 9}], \"anyOf\": [{\"minProperties\": 1}, {\"$ref\": \"#/$defs/x\"}],"
 		" \"$defs\": {\"x\": {\"type\": \"object\", \"maxProperties\": 7}}}";

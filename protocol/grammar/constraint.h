@@ -2,8 +2,8 @@
  *
  * Each function makes a *new* grammar. Its errors are one sentence fit to show the client: -EINVAL, the text is wrong;
  * -PROBLEM_UNSUPPORTED, it has a construct that is not known here, which the sentence names; -E2BIG, a limit of
- * grammar.h; -ENOMEM. Work is linear in the size of the text and of the grammar. A grammar may have fewer texts than the
- * client's description, but never one that the description forbids. */
+ * grammar.h; -ENOMEM. Work is linear in the size of the text and of the grammar, but for JSON schemas, whose work has a
+ * bound. A grammar may have fewer texts than the client's description, but never one that the description forbids. */
 #pragma once
 
 #include <jansson.h>
@@ -60,3 +60,23 @@ int constraint_json_object(struct grammar **ret, struct err *e) MUST_CHECK;
  * -PROBLEM_UNSUPPORTED with its name, as is a schema of which no value is left. A schema that no value satisfies is
  * -EINVAL. */
 int constraint_json_schema(const json_t *schema, struct grammar **ret, struct err *e) MUST_CHECK;
+
+/* Any of the descriptions above, as a value. Everything is borrowed. */
+struct constraint {
+	enum {
+		CONSTRAINT_CHOICE,
+		CONSTRAINT_GBNF,
+		CONSTRAINT_REGEX,
+		CONSTRAINT_JSON_OBJECT,
+		CONSTRAINT_JSON_SCHEMA
+	} kind;
+	const struct constraint_text *texts; /* CHOICE */
+	size_t n_texts;
+	struct constraint_text text; /* GBNF, REGEX */
+	const json_t *schema;	     /* JSON_SCHEMA */
+};
+
+/* Does the work of each function above. A hostile description may take a second; pace, which may be NULL, is asked again
+ * and again meanwhile, and ends the work with -ECANCELED. */
+int constraint_grammar(const struct constraint *c, const struct pace *pace, struct grammar **ret,
+		       struct err *e) MUST_CHECK;

@@ -8,7 +8,7 @@
 #include "base/map.h"
 #include "base/utf8.h"
 #include "protocol/grammar/code_points.h"
-#include "protocol/grammar/constraint.h"
+#include "protocol/grammar/constraint_internal.h"
 #include "protocol/grammar/parts.h"
 
 /* NAMES_MAX bounds the work for names whose hashes were made equal. */
@@ -359,7 +359,7 @@ static uint32_t alternatives(struct gbnf *g, bool nested)
 
 static void rules(struct gbnf *g)
 {
-	for (skip_blanks(g, true); more(g); skip_blanks(g, true)) {
+	for (skip_blanks(g, true); more(g) && grammar_goes_on(g->b); skip_blanks(g, true)) {
 		uint32_t rule, x;
 
 		if (!in_name(*g->at)) {
@@ -403,9 +403,10 @@ static void check_names(struct gbnf *g)
 	}
 }
 
-int constraint_gbnf(const char *text, size_t len, struct grammar **ret, struct err *e)
+int gbnf_grammar(struct grammar_builder *b, const char *text, size_t len, struct grammar **ret,
+		 struct err *e)
 {
-	struct gbnf g = {.text = text, .at = text, .end = text + len, .e = e};
+	struct gbnf g = {.b = b, .text = text, .at = text, .end = text + len, .e = e};
 	const char *const root_name = "root";
 	uint32_t root = 0;
 
@@ -413,11 +414,7 @@ int constraint_gbnf(const char *text, size_t len, struct grammar **ret, struct e
 		return err_set(e, EINVAL, "the grammar is not UTF-8, or has a zero byte");
 	if (map_init(&g.names, 64) < 0)
 		return err_no_memory(e);
-	g.b = grammar_builder_new();
-	if (!g.b)
-		g.r = err_no_memory(e);
-	if (!g.r)
-		rules(&g);
+	rules(&g);
 	if (!g.r) {
 		g.at = root_name;
 		g.end = g.at + 4;
@@ -428,6 +425,5 @@ int constraint_gbnf(const char *text, size_t len, struct grammar **ret, struct e
 		g.r = grammar_build(g.b, root, ret, e);
 	map_drain(&g.names, free_name, NULL);
 	map_release(&g.names);
-	grammar_builder_free(g.b);
 	return g.r;
 }

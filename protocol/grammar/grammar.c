@@ -6,7 +6,7 @@
 
 #include "base/array.h"
 
-enum { NAME_MAX_BYTES = 60 };
+enum { NAME_MAX_BYTES = 60, PACE = 1024 /* expressions between two questions */ };
 static const size_t texts_max = (size_t)64 << 20;
 
 struct grammar_builder *grammar_builder_new(void)
@@ -40,9 +40,21 @@ void grammar_no_memory(struct grammar_builder *b)
 		err_no_memory(&b->failed);
 }
 
+void grammar_set_pace(struct grammar_builder *b, const struct pace *pace)
+{
+	b->pace = pace;
+}
+
+bool grammar_goes_on(struct grammar_builder *b)
+{
+	if (!b->failed.code && pace_gives_up(b->pace))
+		err_set(&b->failed, ECANCELED, "the grammar is not wanted any more");
+	return !b->failed.code;
+}
+
 static uint32_t add(struct grammar_builder *b, struct expression x)
 {
-	if (b->failed.code)
+	if (b->failed.code || (b->n_expressions % PACE == 0 && !grammar_goes_on(b)))
 		return 0;
 	if (b->n_expressions == GRAMMAR_EXPRESSIONS_MAX) {
 		err_set(&b->failed, E2BIG, "the grammar has more than %d expressions",
@@ -67,10 +79,13 @@ static void *keep(struct grammar_builder *b, const void *from, size_t n, size_t 
 {
 	void *p = b->failed.code ? NULL : arena_array(&b->arena, n, size);
 
-	if (!p)
-		grammar_no_memory(b);
-	else
+	if (p)
 		memcpy(p, from, n * size);
+	else if (b->arena.used + n * size > texts_max && !b->failed.code)
+		err_set(&b->failed, E2BIG,
+			"the grammar's texts and classes take more than %zu bytes", texts_max);
+	else
+		grammar_no_memory(b);
 	return p;
 }
 

@@ -26,6 +26,7 @@
 
 #include "base/err.h"
 #include "base/macros.h"
+#include "base/pace.h"
 
 enum {
 	GRAMMAR_RULES_MAX = 1 << 16,
@@ -49,6 +50,12 @@ struct grammar_range {
 /* NULL: out of memory. */
 struct grammar_builder *grammar_builder_new(void) MUST_CHECK;
 void grammar_builder_free(struct grammar_builder *b);
+
+/* Lets a builder ask again and again whether to go on; it fails with -ECANCELED if not. pace: borrowed, or NULL. */
+void grammar_set_pace(struct grammar_builder *b, const struct pace *pace);
+
+/* Asks now. False: the builder has failed. */
+bool grammar_goes_on(struct grammar_builder *b);
 
 /* The functions below return the number of an expression of this builder. The same expression may be used several
  * times; each use is a copy in the graph. If memory or a limit ends, they return 0, the expression of the empty text,

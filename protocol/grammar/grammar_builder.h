@@ -31,7 +31,8 @@ struct grammar_builder {
 	struct expression *expressions; /* owned; [0] is the empty text */
 	struct rule *rules;		/* owned */
 	uint32_t n_expressions, expressions_cap, n_rules, rules_cap;
-	struct err failed; /* code 0: nothing has failed */
+	struct err failed;	 /* code 0: nothing has failed */
+	const struct pace *pace; /* borrowed */
 };
 
 /* Writes the rules that `root` reaches as nodes into the empty *g. *ret_order is a *new* array, by rule of the graph: the

@@ -8,7 +8,7 @@
 #include "base/utf8.h"
 #include "protocol/grammar/grammar_builder.h"
 
-enum { WORK_MAX = 1 << 23 };
+enum { WORK_MAX = 1 << 23, PACE = 1 << 12 /* expressions between two questions */ };
 
 struct build {
 	struct grammar_builder *b;
@@ -239,6 +239,8 @@ static uint32_t emit(struct build *x, uint32_t expression, uint32_t next)
 
 	if (++x->work > WORK_MAX)
 		return too_large(x);
+	if (x->work % PACE == 0 && pace_gives_up(x->b->pace))
+		give_up(x, err_set(x->e, ECANCELED, "the grammar is not wanted any more"));
 	if (x->r)
 		return GRAMMAR_RETURN;
 	switch (c->kind) {

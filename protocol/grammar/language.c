@@ -158,10 +158,12 @@ int language_new(struct grammar_builder *b, uint32_t expression, struct language
 	} else if (r < 0) {
 		if (e)
 			*e = none;
-	} else if (automaton_new(g, AUTOMATON_BYTES, &a) < 0) {
-		r = err_no_memory(e);
 	} else {
-		r = explore(a, &p, e);
+		r = automaton_new(g, AUTOMATON_BYTES, &a);
+		if (r == -ENOMEM)
+			err_no_memory(e);
+		if (!r)
+			r = explore(a, &p, e);
 	}
 	if (r == -ENOBUFS)
 		r = too_large(e);

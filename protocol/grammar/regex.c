@@ -8,7 +8,7 @@
 #include "base/problem.h"
 #include "base/utf8.h"
 #include "protocol/grammar/code_points.h"
-#include "protocol/grammar/constraint.h"
+#include "protocol/grammar/constraint_internal.h"
 #include "protocol/grammar/parts.h"
 
 enum { NESTED_MAX = 100, PATTERN_MAX = 1 << 16, RANGES_MAX = 1 << 20 };
@@ -671,21 +671,16 @@ int regex_expression(struct grammar_builder *b, const char *pattern, size_t len,
 	return x.r;
 }
 
-int constraint_regex(const char *pattern, size_t len, struct grammar **ret, struct err *e)
+int regex_grammar(struct grammar_builder *b, const char *pattern, size_t len, struct grammar **ret,
+		  struct err *e)
 {
-	struct grammar_builder *b = grammar_builder_new();
 	struct regex_lengths lengths;
 	uint32_t root, x;
-	int r;
+	int r = regex_expression(b, pattern, len, (struct regex_form){0}, &x, &lengths, e);
 
-	if (!b)
-		return err_no_memory(e);
-	r = regex_expression(b, pattern, len, (struct regex_form){0}, &x, &lengths, e);
-	if (!r) {
-		root = grammar_rule(b, "root");
-		grammar_define(b, root, x);
-		r = grammar_build(b, root, ret, e);
-	}
-	grammar_builder_free(b);
-	return r;
+	if (r < 0)
+		return r;
+	root = grammar_rule(b, "root");
+	grammar_define(b, root, x);
+	return grammar_build(b, root, ret, e);
 }

@@ -6,9 +6,9 @@
 
 #include "base/mix.h"
 #include "base/problem.h"
-#include "protocol/grammar/constraint.h"
+#include "protocol/grammar/constraint_internal.h"
 
-enum { ARENA_MAX = 256 << 20 };
+enum { ARENA_MAX = 256 << 20, PACE = 1 << 13 /* units of work between two questions */ };
 
 /* A set of schemas with its rule. */
 struct place {
@@ -47,7 +47,11 @@ void schema_lose(struct schemas *s, const char *keyword)
 
 bool schema_works(struct schemas *s, uint64_t units)
 {
+	uint64_t before = s->work / PACE;
+
 	s->work += units;
+	if (s->work / PACE != before)
+		grammar_goes_on(s->b);
 	if (s->work > SCHEMA_WORK_MAX && !s->r)
 		s->r = err_set(s->e, E2BIG, "the JSON schema takes too much work");
 	return !s->r && !grammar_failed(s->b);
@@ -237,13 +241,16 @@ static uint32_t constants(struct schemas *s, const struct schema_set *set, const
 	json_t *value;
 	size_t i;
 
+	s->candidates = list;
 	json_array_foreach(list, i, value)
 	{
 		if (!schema_works(s, 1))
 			break;
+		s->candidate = value;
 		if (valid(s, set, value))
 			parts_add(&p, json_text_literal(&s->text, value));
 	}
+	s->candidates = NULL;
 	return schema_choice(s, &p);
 }
 
@@ -305,8 +312,10 @@ static bool add_case(struct schemas *s, const struct schema_case *c, void *arg)
 		parts_add(&x->p, constants(s, x->set, list));
 		return !s->r;
 	}
-	if (!c->typed && c->about)
+	if (!c->typed && c->about) {
+		s->narrowed = s->narrowed || (types & ~c->about);
 		types &= c->about;
+	}
 	/* Of arrays and objects no single one can be left out. */
 	if (excluded & types & (T_ARRAY | T_OBJECT)) {
 		schema_lose(s, "not");
@@ -376,14 +385,14 @@ static void release(struct schemas *s)
 	json_decref(s->kept);
 	json_decref(s->named);
 	json_decref(s->dynamic);
-	grammar_builder_free(s->b);
 	arena_release(&s->arena);
 	arena_release(&s->cases);
 }
 
-int constraint_json_schema(const json_t *schema, struct grammar **ret, struct err *e)
+int json_schema_grammar(struct grammar_builder *b, const json_t *schema, struct grammar **ret,
+			struct err *e)
 {
-	struct schemas s = {.root = (json_t *)schema, .e = e};
+	struct schemas s = {.b = b, .root = (json_t *)schema, .e = e};
 	struct schema_set set = {0};
 	struct err none = {0};
 	uint32_t root;
@@ -393,8 +402,7 @@ int constraint_json_schema(const json_t *schema, struct grammar **ret, struct er
 	s.kept = json_array();
 	s.named = json_object();
 	s.dynamic = json_object();
-	s.b = grammar_builder_new();
-	if (!s.kept || !s.named || !s.dynamic || !s.b || map_init(&s.made, 64) < 0 ||
+	if (!s.kept || !s.named || !s.dynamic || map_init(&s.made, 64) < 0 ||
 	    map_init(&s.places, 64) < 0 || map_init(&s.matchers, 64) < 0 ||
 	    map_init(&s.bases, 64) < 0) {
 		s.r = err_no_memory(e);
@@ -419,23 +427,11 @@ int constraint_json_schema(const json_t *schema, struct grammar **ret, struct er
 				&s, s.lost,
 				" here: no value is left of which it is certain that the schema accepts it");
 		else
-			s.r = err_set(e, EINVAL, "no value can be valid by the JSON schema");
+			s.r = err_set(e, EINVAL, "no value%s can be valid by the JSON schema",
+				      s.narrowed ? " of the types that the keywords are about"
+						 : "");
 	}
 out:
 	release(&s);
 	return s.r;
-}
-
-int constraint_json_object(struct grammar **ret, struct err *e)
-{
-	struct grammar_builder *b = grammar_builder_new();
-	struct json_text text;
-	int r;
-
-	if (!b)
-		return err_no_memory(e);
-	json_text_init(&text, b);
-	r = grammar_build(b, text.object, ret, e);
-	grammar_builder_free(b);
-	return r;
 }

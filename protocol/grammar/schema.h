@@ -24,13 +24,12 @@
 #include "base/array.h"
 #include "base/err.h"
 #include "base/map.h"
-#include "base/pace.h"
 #include "protocol/grammar/json_text.h"
 #include "protocol/grammar/language.h"
 #include "protocol/grammar/parts.h"
 
 enum {
-	SCHEMA_WORK_MAX = 1 << 24,
+	SCHEMA_WORK_MAX = 1 << 23,
 	SCHEMA_SET_MAX = 500,	/* schemas of one place */
 	SCHEMA_DEPTH_MAX = 64,	/* schemas inside one another at one place */
 	SCHEMA_CASES_MAX = 500, /* of one place */
@@ -64,7 +63,10 @@ struct schemas {
 	struct place *first, *last; /* places whose rules are not defined yet */
 	struct arena arena;	    /* until the end */
 	struct arena cases;	    /* until the end of the present place */
+	const json_t *candidates,
+		*candidate; /* the list of constants that is read, and the present one */
 	uint64_t work;
+	bool narrowed;	  /* a schema without a type was taken for one of those that it is about */
 	const char *lost; /* a keyword some of whose texts could not be kept; NULL: none */
 	struct err *e;
 	int r; /* negative: it has failed */

@@ -62,11 +62,14 @@ static void make_automaton(struct schemas *s, struct matcher *m, const char *pat
 			s->r = r;
 			if (s->e)
 				*s->e = e;
-		} else if (!r &&
-			   automaton_new(m->grammars[i], MATCHER_BYTES, &m->automata[i]) < 0) {
-			schema_no_memory(s);
+		} else if (!r) {
+			r = automaton_new(m->grammars[i], MATCHER_BYTES, &m->automata[i]);
+			if (r == -ENOBUFS)
+				s->r = err_set(s->e, E2BIG, "a pattern needs too many states");
+			else if (r < 0)
+				schema_no_memory(s);
 		}
-		schema_works(s, r ? 16 : grammar_size(m->grammars[i]));
+		schema_works(s, 1000 + (r ? 0 : 4 * (uint64_t)grammar_size(m->grammars[i])));
 	}
 	grammar_builder_free(b);
 }
@@ -279,6 +282,7 @@ static enum verdict array_valid(struct schemas *s, json_t *schema, const json_t 
 	       *items = json_object_get(schema, "items");
 	json_t *contains = json_object_get(schema, "contains"), *element;
 	size_t n = json_array_size(v), i, k;
+	bool unique = json_is_true(json_object_get(schema, "uniqueItems"));
 	uint32_t found = 0, perhaps = 0;
 	enum verdict all = YES;
 
@@ -294,6 +298,8 @@ static enum verdict array_valid(struct schemas *s, json_t *schema, const json_t 
 		json_t *own = i < json_array_size(prefix) ? json_array_get(prefix, i) : items;
 		enum verdict found_here;
 
+		if (!schema_works(s, 1) || all == NO)
+			break;
 		if (own)
 			all = verdict_all(all, valid(s, own, element, depth + 1));
 		if (contains) {
@@ -301,7 +307,7 @@ static enum verdict array_valid(struct schemas *s, json_t *schema, const json_t 
 			found += found_here == YES;
 			perhaps += found_here == MAYBE;
 		}
-		for (k = 0; k < i && json_is_true(json_object_get(schema, "uniqueItems")); k++) {
+		for (k = 0; k < i && unique && !s->r; k++) {
 			if (schema_same(s, element, json_array_get(v, k)))
 				return NO;
 		}
@@ -407,19 +413,15 @@ static enum verdict object_valid(struct schemas *s, json_t *schema, const json_t
 
 static enum verdict constant_valid(struct schemas *s, json_t *schema, const json_t *v)
 {
-	json_t *one = json_object_get(schema, "const"), *list = schema_list(s, schema, "enum"), *x;
-	bool found = !list;
+	json_t *one = json_object_get(schema, "const"), *list = schema_list(s, schema, "enum");
+	/* A list is not searched for its own elements, which would be quadratic. */
+	bool found = !list || (list == s->candidates && v == s->candidate);
 	size_t i;
 
 	if (one && !schema_same(s, one, v))
 		return NO;
-	json_array_foreach(list, i, x)
-	{
-		if (schema_same(s, x, v)) {
-			found = true;
-			break;
-		}
-	}
+	for (i = 0; i < json_array_size(list) && !found && !s->r; i++)
+		found = schema_same(s, json_array_get(list, i), v);
 	return no_if(!found);
 }
 
