@@ -193,7 +193,8 @@ class Draw:
         if r.random() < 0.2:
             s["patternProperties"] = {r.choice(self.PATTERNS): self.schema(depth + 1) for _ in range(r.randint(1, 2))}
         if r.random() < 0.1:
-            s["propertyNames"] = r.choice(({"maxLength": 2}, {"pattern": "^[a-z]"}, {"enum": ["a", "c", "q"]}, {"not": {"const": "a"}}))
+            s["propertyNames"] = r.choice(({"maxLength": 2}, {"pattern": "^[a-z]"}, {"enum": ["a", "c", "q"]}, {"not": {"const": "a"}},
+                                           self.schema(depth + 1), self.schema(depth + 1)))
         if r.random() < 0.1:
             s["minProperties"] = r.randint(0, 2)
         if r.random() < 0.1:

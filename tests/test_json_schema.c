@@ -308,6 +308,8 @@ TEST(names)
 		"{'bb':1}");
 	accepts("{'type': 'object', 'propertyNames': {'enum': ['x', 'y', 1]}}",
 		"{'x':1}|{'y':1}|{}", "{'z':1}");
+	accepts("{'type': 'object', 'propertyNames': {'anyOf': [{'enum': ['a', 'b', 1]}, {'pattern': '^x', 'minLength': 2}]}}",
+		"{'a':1,'xx':2}|{}", "{'c':1}|{'x':1}|{'aa':1}");
 	accepts("{'allOf': [{'additionalProperties': false}, {'properties': {'a': {}}}]}", "{}",
 		"{'a':1}");
 	accepts("{'allOf': [{'properties': {'a': {}}, 'additionalProperties': {'type': 'integer'}}, {'properties': {'b': {'minimum': 3}}}]}",

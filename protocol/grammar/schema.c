@@ -299,15 +299,8 @@ static bool add_case(struct schemas *s, const struct schema_case *c, void *arg)
 {
 	struct value *x = arg;
 	unsigned types = c->types, excluded = excluded_types(c);
-	const json_t *list = NULL;
+	const json_t *list = schema_case_constants(s, c);
 
-	for (size_t i = 0; i < c->n && !list; i++) {
-		json_t *schema = c->nodes[i]->schema, *one = json_object_get(schema, "const");
-
-		list = json_object_get(schema, "enum");
-		if (one)
-			list = schema_keep(s, json_pack("[O]", one));
-	}
 	if (list) {
 		parts_add(&x->p, constants(s, x->set, list));
 		return !s->r;

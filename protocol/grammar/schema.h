@@ -172,8 +172,9 @@ struct schema_case {
 };
 
 /* Calls `each` with the cases of a set until it returns false. loose: for schema_possible; keywords that have to be
- * rewritten are left out, so that the cases accept too much. */
-void schema_cases(struct schemas *s, const struct schema_set *set, bool loose,
+ * rewritten are left out, so that the cases accept too much. Returns false if there are too many cases; without `loose`
+ * s fails then. */
+bool schema_cases(struct schemas *s, const struct schema_set *set, bool loose,
 		  bool (*each)(struct schemas *s, const struct schema_case *c, void *arg),
 		  void *arg);
 
@@ -183,8 +184,10 @@ bool schema_possible(struct schemas *s, const struct schema_set *set, int depth)
 /* Returns whether the annotations of a node reach `to`, one of the nodes before it. */
 bool schema_reaches(const struct schema_node *node, const struct schema_node *to);
 
-/* Returns the constants that a value at the place can have; NULL: nothing limits it to some. */
+/* Returns the constants that a value at the place, or of the case, can have; NULL: nothing limits it to some. They may be
+ * invalid by other schemas of the set. */
 json_t *schema_constants(struct schemas *s, const struct schema_set *set);
+json_t *schema_case_constants(struct schemas *s, const struct schema_case *c);
 
 /* ---- schema_valid.c ---- */
 

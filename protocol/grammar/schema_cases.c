@@ -25,6 +25,7 @@ struct search {
 	bool (*each)(struct schemas *s, const struct schema_case *c, void *arg);
 	void *arg;
 	unsigned n_cases;
+	bool cut; /* there were too many cases */
 };
 
 /* A case that grows: its nodes are a list, the last one first. */
@@ -192,8 +193,8 @@ static bool finish(struct schemas *s, struct search *x, const struct growing *g)
 				s->e, E2BIG,
 				"the JSON schema has more than %d combinations of alternatives at one place",
 				SCHEMA_CASES_MAX);
-		if (!x->loose)
-			return false;
+		x->cut = true;
+		return false;
 	}
 	for (const struct schema_node *n = g->nodes; n; n = n->next)
 		v[--i] = n;
@@ -216,7 +217,8 @@ static bool search(struct schemas *s, struct search *x, struct growing g, unsign
 	if (!f)
 		return finish(s, x, &g);
 	if (depth == SCHEMA_DEPTH_MAX) {
-		if (!s->r)
+		x->cut = true;
+		if (!s->r && !x->loose)
 			s->r = err_set(
 				s->e, E2BIG,
 				"the JSON schema has more than %d alternatives inside one another at one place",
@@ -235,7 +237,7 @@ static bool search(struct schemas *s, struct search *x, struct growing g, unsign
 	return true;
 }
 
-void schema_cases(struct schemas *s, const struct schema_set *set, bool loose,
+bool schema_cases(struct schemas *s, const struct schema_set *set, bool loose,
 		  bool (*each)(struct schemas *s, const struct schema_case *c, void *arg),
 		  void *arg)
 {
@@ -246,6 +248,7 @@ void schema_cases(struct schemas *s, const struct schema_set *set, bool loose,
 		push(s, &g, set->v[i], NULL, false);
 	if (!s->r && !set->never)
 		search(s, &x, g, 0);
+	return !x.cut;
 }
 
 bool schema_reaches(const struct schema_node *node, const struct schema_node *to)
@@ -257,21 +260,28 @@ bool schema_reaches(const struct schema_node *node, const struct schema_node *to
 
 /* ---- whether anything is possible ---- */
 
-/* Finds the shortest list of constants in a schema and those that it refers to. */
-static void find_constants(struct schemas *s, json_t *schema, unsigned depth, json_t **best)
+/* Takes the constants of a schema, if they are fewer than the best so far. */
+static void own_constants(struct schemas *s, json_t *schema, json_t **best)
 {
 	json_t *one = json_object_get(schema, "const"), *list = json_object_get(schema, "enum");
-	json_t *all = json_object_get(schema, "allOf"), *part;
-	size_t i;
 
-	if (depth == SCHEMA_DEPTH_MAX || !schema_works(s, 1))
-		return;
 	if (one && (!*best || json_array_size(*best) > 1))
 		*best = schema_keep(s, json_pack("[O]", one));
 	if (list && !json_is_array(list))
 		schema_wrong(s, "enum", "a list");
 	else if (list && (!*best || json_array_size(*best) > json_array_size(list)))
 		*best = list;
+}
+
+/* Finds the shortest list of constants in a schema and those that it refers to. */
+static void find_constants(struct schemas *s, json_t *schema, unsigned depth, json_t **best)
+{
+	json_t *all = json_object_get(schema, "allOf"), *part;
+	size_t i;
+
+	if (depth == SCHEMA_DEPTH_MAX || !schema_works(s, 1))
+		return;
+	own_constants(s, schema, best);
 	if (json_object_get(schema, "$ref")) {
 		part = schema_target(s, schema, "$ref");
 		if (part)
@@ -286,6 +296,15 @@ json_t *schema_constants(struct schemas *s, const struct schema_set *set)
 
 	for (size_t i = 0; i < set->n; i++)
 		find_constants(s, set->v[i], 0, &best);
+	return s->r ? NULL : best;
+}
+
+json_t *schema_case_constants(struct schemas *s, const struct schema_case *c)
+{
+	json_t *best = NULL;
+
+	for (size_t i = 0; i < c->n; i++)
+		own_constants(s, c->nodes[i]->schema, &best);
 	return s->r ? NULL : best;
 }
 
@@ -365,6 +384,5 @@ bool schema_possible(struct schemas *s, const struct schema_set *set, int depth)
 		}
 		return false;
 	}
-	schema_cases(s, set, true, case_possible, &q);
-	return q.possible || s->r;
+	return !schema_cases(s, set, true, case_possible, &q) || q.possible || s->r;
 }

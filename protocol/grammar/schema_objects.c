@@ -84,6 +84,7 @@ static void require(struct schemas *s, struct object *o, const json_t *list)
 			schema_wrong(s, "required", "a list of strings");
 			return;
 		}
+		/* Names are texts that end with a zero byte here. */
 		if (strlen(json_string_value(name)) != json_string_length(name)) {
 			schema_unsupported(s, "required", " with a name that has a zero byte");
 			return;
@@ -232,15 +233,33 @@ static uint32_t value_of(struct schemas *s, const struct object *o, const struct
 
 struct inside {
 	struct parts p;
-	struct language **l;
+	json_t *schema;
 };
+
+/* Adds the constants that the schema accepts as names. */
+static void add_constants(struct schemas *s, struct inside *x, const json_t *list)
+{
+	json_t *value;
+	size_t i;
+
+	json_array_foreach(list, i, value)
+	{
+		if (schema_works(s, 1) && json_is_string(value) &&
+		    schema_valid(s, x->schema, value) == YES)
+			parts_add(&x->p, regex_text(s->b, json_string_value(value),
+						    json_string_length(value)));
+	}
+}
 
 static bool add_inside(struct schemas *s, const struct schema_case *c, void *arg)
 {
 	struct inside *x = arg;
+	const json_t *list = schema_case_constants(s, c);
 	bool any;
 
-	if (c->types & T_STRING)
+	if (list)
+		add_constants(s, x, list);
+	else if (c->types & T_STRING)
 		parts_add(&x->p, schema_string_inside(s, c, &any));
 	return !s->r;
 }
@@ -249,19 +268,14 @@ static bool add_inside(struct schemas *s, const struct schema_case *c, void *arg
 static void keep_names(struct schemas *s, json_t *schema, struct language **l)
 {
 	struct schema_set set = {0};
-	struct inside x = {0};
-	json_t *list, *value;
-	size_t i;
+	struct inside x = {.schema = schema};
+	json_t *list;
 
 	schema_add(s, &set, schema);
 	list = schema_constants(s, &set);
-	json_array_foreach(list, i, value)
-	{
-		if (json_is_string(value) && schema_valid(s, schema, value) == YES)
-			parts_add(&x.p, regex_text(s->b, json_string_value(value),
-						   json_string_length(value)));
-	}
-	if (!list)
+	if (list)
+		add_constants(s, &x, list);
+	else
 		schema_cases(s, &set, false, add_inside, &x);
 	free(set.v);
 	schema_keep_texts(s, l, schema_choice(s, &x.p), false);

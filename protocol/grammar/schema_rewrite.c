@@ -64,6 +64,12 @@ static void add(struct schemas *s, json_t *list, json_t *schema)
 	schema_works(s, 16);
 }
 
+/* Returns whether a value can be the name of a property here: a string without a zero byte. */
+static bool is_name(const json_t *v)
+{
+	return json_is_string(v) && strlen(json_string_value(v)) == json_string_length(v);
+}
+
 json_t *schema_not(const json_t *schema, const char *keyword)
 {
 	json_t *not = json_object_get(schema, "not"), *value = json_object_get(not, keyword);
@@ -75,7 +81,7 @@ json_t *schema_not(const json_t *schema, const char *keyword)
 	    (!json_is_number(value) || schema_type_of(value) != T_INTEGER))
 		return NULL;
 	if (!strcmp(keyword, "required") &&
-	    (json_array_size(value) != 1 || !json_is_string(json_array_get(value, 0))))
+	    (json_array_size(value) != 1 || !is_name(json_array_get(value, 0))))
 		return NULL;
 	return value;
 }
@@ -149,7 +155,12 @@ static void add_opposite(struct schemas *s, json_t *list, json_t *schema, const 
 		add(s, list, json_pack("{s:{s:O}}", "not", "pattern", value));
 	} else if (!strcmp(name, "required")) {
 		json_array_foreach(value, i, part)
-			add(s, list, json_pack("{s:{s:[O]}}", "not", "required", part));
+		{
+			if (is_name(part))
+				add(s, list, json_pack("{s:{s:[O]}}", "not", "required", part));
+			else
+				schema_lose(s, "not");
+		}
 	} else if (!strcmp(name, "properties")) {
 		json_object_foreach(value, key, part)
 			add(s, list,
@@ -180,9 +191,14 @@ static void add_opposite(struct schemas *s, json_t *list, json_t *schema, const 
 		json_object_foreach(value, key, all)
 		{
 			json_array_foreach(all, i, part)
-				add(s, list,
-				    json_pack("{s:s,s:[s],s:{s:[O]}}", "type", "object", "required",
-					      key, "not", "required", part));
+			{
+				if (is_name(part))
+					add(s, list,
+					    json_pack("{s:s,s:[s],s:{s:[O]}}", "type", "object",
+						      "required", key, "not", "required", part));
+				else
+					schema_lose(s, "not");
+			}
 		}
 	} else if (!strcmp(name, "dependentSchemas")) {
 		json_object_foreach(value, key, part)
