@@ -514,7 +514,7 @@ TEST(hostile)
 	too_much(repeated("prefixItems", 4,
 			  "{'allOf': [{'pattern': 'a.{#}b'}, {'pattern': 'b.{#}a'}]}", 20),
 		 "patterns with many states",
-		 "a pattern, together with others at the same place, needs more than 4096 states");
+		 "a pattern, together with others at the same place, needs more than 8192 states");
 }
 
 struct counted_pace {

@@ -35,7 +35,11 @@ void code_points_settle(struct code_points *s)
 {
 	size_t kept = 0;
 
-	if (s->n)
+	bool sorted = true;
+
+	for (size_t i = 1; i < s->n && sorted; i++)
+		sorted = s->v[i - 1].lo <= s->v[i].lo;
+	if (!sorted)
 		qsort(s->v, s->n, sizeof(*s->v), by_start);
 	for (size_t i = 0; i < s->n; i++) {
 		if (kept && s->v[i].lo <= s->v[kept - 1].hi + 1)
@@ -68,8 +72,8 @@ void code_points_invert(struct code_points *s)
 
 bool code_points_have(const struct code_points *s, uint32_t c)
 {
-	for (size_t i = 0; i < s->n; i++) {
-		if (s->v[i].lo <= c && c <= s->v[i].hi)
+	for (size_t i = 0; i < s->n && s->v[i].lo <= c; i++) {
+		if (c <= s->v[i].hi)
 			return true;
 	}
 	return false;

@@ -9,7 +9,13 @@
 #include "protocol/grammar/automaton.h"
 #include "protocol/grammar/parts.h"
 
-enum { DEAD, START, AUTOMATON_BYTES = 64 << 20, INDEX = 4 * LANGUAGE_STATES_MAX };
+enum {
+	DEAD,
+	START,
+	WORK_MAX = 1 << 23,
+	AUTOMATON_BYTES = 64 << 20,
+	INDEX = 4 * LANGUAGE_STATES_MAX
+};
 
 struct state {
 	uint16_t next[256];
@@ -19,6 +25,7 @@ struct state {
 struct language {
 	struct state *states; /* owned; [DEAD] leads nowhere, [START] is the first one */
 	uint32_t n, cap;
+	uint64_t items; /* of the automaton that has read them */
 };
 
 static int too_large(struct err *e)
@@ -57,9 +64,9 @@ static uint32_t add_state(struct language *l, bool accepts, int *r, struct err *
 	return l->n++;
 }
 
-uint32_t language_size(const struct language *l)
+uint64_t language_work(const struct language *l)
 {
-	return l->n;
+	return 64 * (uint64_t)l->n + l->items / 4;
 }
 
 void language_free(struct language *l)
@@ -116,7 +123,7 @@ static uint32_t state_of(struct pairs *p, uint32_t a, uint32_t b, bool accepts, 
 	}
 }
 
-static int explore(struct automaton *a, struct pairs *p, struct err *e)
+static int explore(struct grammar_builder *b, struct automaton *a, struct pairs *p, struct err *e)
 {
 	int r = 0;
 
@@ -124,6 +131,10 @@ static int explore(struct automaton *a, struct pairs *p, struct err *e)
 	for (uint32_t i = START; i < p->l->n && !r; i++) {
 		uint32_t from = p->of[i][0];
 
+		if (i % 64 == 0 && !grammar_goes_on(b))
+			return err_set(e, ECANCELED, "the grammar is not wanted any more");
+		if (automaton_work(a) > WORK_MAX)
+			return too_large(e);
 		for (unsigned c = 0; c < 256 && !r; c++) {
 			uint32_t next = automaton_next(a, from, (uint8_t)c), to;
 
@@ -133,6 +144,7 @@ static int explore(struct automaton *a, struct pairs *p, struct err *e)
 			p->l->states[i].next[c] = (uint16_t)to;
 		}
 	}
+	p->l->items = automaton_work(a);
 	return r ? r : automaton_failed(a, e);
 }
 
@@ -163,7 +175,7 @@ int language_new(struct grammar_builder *b, uint32_t expression, struct language
 		if (r == -ENOMEM)
 			err_no_memory(e);
 		if (!r)
-			r = explore(a, &p, e);
+			r = explore(b, a, &p, e);
 	}
 	if (r == -ENOBUFS)
 		r = too_large(e);

@@ -10,11 +10,12 @@
 #include "base/err.h"
 #include "protocol/grammar/grammar.h"
 
-enum { LANGUAGE_STATES_MAX = 1 << 12 };
+enum { LANGUAGE_STATES_MAX = 1 << 13 };
 
 struct language;
 
-/* Makes the *new* language of an expression of b. -E2BIG: it has too many states, or is not regular; -ENOMEM. */
+/* Makes the *new* language of an expression of b. -E2BIG: it has too many states, or is not regular; -ENOMEM; -ECANCELED:
+ * the builder's pace. */
 int language_new(struct grammar_builder *b, uint32_t expression, struct language **ret,
 		 struct err *e) MUST_CHECK;
 
@@ -29,6 +30,6 @@ int language_keep(struct language **l, const struct language *other, bool withou
 /* Returns an expression of b for a language. */
 uint32_t language_expression(struct grammar_builder *b, const struct language *l);
 
-/* Returns the number of states; the work of the functions above is 256 times the states that they make. */
-uint32_t language_size(const struct language *l);
+/* Returns about the work that the language took, in some 100 ns. */
+uint64_t language_work(const struct language *l);
 void language_free(struct language *l);

@@ -11,7 +11,7 @@
 #include "protocol/grammar/constraint_internal.h"
 #include "protocol/grammar/parts.h"
 
-enum { NESTED_MAX = 100, PATTERN_MAX = 1 << 16, RANGES_MAX = 1 << 20 };
+enum { NESTED_MAX = 100, PATTERN_MAX = 1 << 16, RANGES_MAX = 1 << 18 };
 
 enum kind { SET, SEQUENCE, CHOICE, REPEAT, BEGIN, END };
 
@@ -357,6 +357,9 @@ static bool braces(struct regex *x, uint32_t *min, uint32_t *max)
 {
 	const char *at = x->at + 1;
 
+	/* {,3} is {0,3} in Python and newer PCRE, and six letters in ECMAScript. */
+	if (at < x->end && *at == ',' && at + 1 < x->end && at[1] >= '0' && at[1] <= '9')
+		unsupported(x, "a quantifier without a minimum");
 	if (!number(x, &at, min))
 		return false;
 	*max = *min;

@@ -95,7 +95,7 @@ static void add(struct schemas *s, struct schema_set *set, json_t *schema,
 	json_t *all, *part;
 	size_t i, n;
 
-	if (!schema_works(s, 1 + set->n) || set->never || json_is_true(schema))
+	if (!schema_works(s, SCHEMA_WORK + set->n) || set->never || json_is_true(schema))
 		return;
 	if (json_is_false(schema)) {
 		set->never = true;

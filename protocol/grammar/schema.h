@@ -29,7 +29,8 @@
 #include "protocol/grammar/parts.h"
 
 enum {
-	SCHEMA_WORK_MAX = 1 << 23,
+	SCHEMA_WORK_MAX = 1 << 22,
+	SCHEMA_WORK = 8,	/* of looking at one schema */
 	SCHEMA_SET_MAX = 500,	/* schemas of one place */
 	SCHEMA_DEPTH_MAX = 64,	/* schemas inside one another at one place */
 	SCHEMA_CASES_MAX = 500, /* of one place */

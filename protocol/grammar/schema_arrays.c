@@ -24,9 +24,10 @@ static json_t *get(const struct array *a, size_t i, const char *keyword)
 }
 
 /* Returns whether a schema below `to` is about element i: then the unevaluatedItems of `to` is not. */
-static bool evaluated(const struct array *a, const struct schema_node *to, uint32_t i)
+static bool evaluated(struct schemas *s, const struct array *a, const struct schema_node *to,
+		      uint32_t i)
 {
-	for (size_t k = 0; k < a->c->n; k++) {
+	for (size_t k = 0; k < a->c->n && schema_works(s, 1); k++) {
 		const struct schema_node *node = a->c->nodes[k];
 
 		if (!schema_reaches(node, to))
@@ -42,7 +43,7 @@ static bool evaluated(const struct array *a, const struct schema_node *to, uint3
 static void element_schemas(struct schemas *s, const struct array *a, uint32_t i,
 			    struct schema_set *set)
 {
-	for (size_t k = 0; k < a->c->n; k++) {
+	for (size_t k = 0; k < a->c->n && schema_works(s, 1); k++) {
 		json_t *prefix = get(a, k, "prefixItems"), *items = get(a, k, "items");
 		json_t *rest = get(a, k, "unevaluatedItems");
 
@@ -50,7 +51,7 @@ static void element_schemas(struct schemas *s, const struct array *a, uint32_t i
 			schema_add(s, set, json_array_get(prefix, i));
 		else if (items)
 			schema_add(s, set, items);
-		if (rest && !evaluated(a, a->c->nodes[k], i))
+		if (rest && !evaluated(s, a, a->c->nodes[k], i))
 			schema_add(s, set, rest);
 	}
 }

@@ -137,7 +137,7 @@ static bool take(struct schemas *s, const struct search *x, struct growing *g)
 	struct schema_node *node;
 
 	g->todo = t->next;
-	if (!schema_works(s, 1 + g->n) || json_is_false(schema))
+	if (!schema_works(s, SCHEMA_WORK + g->n) || json_is_false(schema))
 		return false;
 	if (json_is_true(schema) || has_node(s, g, t))
 		return !s->r;
@@ -273,29 +273,34 @@ static void own_constants(struct schemas *s, json_t *schema, json_t **best)
 		*best = list;
 }
 
-/* Finds the shortest list of constants in a schema and those that it refers to. */
-static void find_constants(struct schemas *s, json_t *schema, unsigned depth, json_t **best)
+/* Finds the shortest list of constants in a schema and those that it refers to. left: schemas that may be looked at;
+ * constants that are not found are those of the cases. */
+static void find_constants(struct schemas *s, json_t *schema, unsigned *left, json_t **best)
 {
 	json_t *all = json_object_get(schema, "allOf"), *part;
 	size_t i;
 
-	if (depth == SCHEMA_DEPTH_MAX || !schema_works(s, 1))
+	if (!*left || !schema_works(s, SCHEMA_WORK))
 		return;
+	--*left;
 	own_constants(s, schema, best);
 	if (json_object_get(schema, "$ref")) {
 		part = schema_target(s, schema, "$ref");
 		if (part)
-			find_constants(s, part, depth + 1, best);
+			find_constants(s, part, left, best);
 	}
-	json_array_foreach(all, i, part) find_constants(s, part, depth + 1, best);
+	json_array_foreach(all, i, part) find_constants(s, part, left, best);
 }
 
 json_t *schema_constants(struct schemas *s, const struct schema_set *set)
 {
 	json_t *best = NULL;
 
-	for (size_t i = 0; i < set->n; i++)
-		find_constants(s, set->v[i], 0, &best);
+	for (size_t i = 0; i < set->n; i++) {
+		unsigned left = SCHEMA_DEPTH_MAX;
+
+		find_constants(s, set->v[i], &left, &best);
+	}
 	return s->r ? NULL : best;
 }
 

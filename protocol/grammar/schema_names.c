@@ -80,9 +80,6 @@ static char *resolve(struct schemas *s, const char *base, const char *ref)
 	size_t keep, root = root_length(base), n = strlen(ref);
 	char *uri;
 
-	if (n > URI_MAX && !s->r)
-		s->r = err_set(s->e, E2BIG, "the JSON schema has a reference of more than %d bytes",
-			       URI_MAX);
 	if (scheme_length(ref))
 		keep = 0;
 	else if (ref[0] == '#' || !ref[0])
@@ -96,6 +93,9 @@ static char *resolve(struct schemas *s, const char *base, const char *ref)
 	else
 		for (keep = strcspn(base, "?#"); keep > root && base[keep - 1] != '/';)
 			keep--;
+	if (keep + n > URI_MAX && !s->r)
+		s->r = err_set(s->e, E2BIG, "the JSON schema has a URI of more than %d bytes",
+			       URI_MAX);
 	uri = s->r ? NULL : arena_array(&s->arena, keep + n + 2, 1);
 	if (!uri) {
 		schema_no_memory(s);
@@ -105,7 +105,7 @@ static char *resolve(struct schemas *s, const char *base, const char *ref)
 	if (keep && keep == root && strstr(base, "//") && ref[0] && !strchr("/?#", ref[0]))
 		uri[keep++] = '/';
 	memcpy(uri + keep, ref, n + 1);
-	if (!schema_works(s, n / 64))
+	if (!schema_works(s, 8 + n / 64))
 		return NULL;
 	if (strncmp(uri, "urn:", 4) != 0)
 		remove_dots(uri + root_length(uri));
@@ -194,7 +194,7 @@ static void walk(struct schemas *s, json_t *schema, const char *base)
 	const char *keyword;
 	json_t *value;
 
-	if (s->r || !json_is_object(schema))
+	if (!schema_works(s, 1) || !json_is_object(schema))
 		return;
 	if (id && !json_is_string(id))
 		schema_wrong(s, "$id", "a string");

@@ -46,6 +46,7 @@ static struct member *find(struct schemas *s, struct object *o, const char *name
 	struct hash128 h = HASH128_INIT;
 	struct member *m;
 
+	schema_works(s, strlen(name) / 64);
 	hash128_update(&h, name, strlen(name));
 	for (struct map_node *n = map_first(&o->names, (uint64_t)h.value); n; n = map_next(n)) {
 		m = container_of(n, struct member, node);
@@ -184,7 +185,7 @@ static enum verdict one_schema(struct schemas *s, const struct object *o, size_t
 /* Returns whether a schema below node i is about the property. */
 static bool evaluated(struct schemas *s, const struct object *o, size_t i, const struct names *n)
 {
-	for (size_t k = 0; k < o->c->n; k++) {
+	for (size_t k = 0; k < o->c->n && schema_works(s, 1); k++) {
 		if (!schema_reaches(o->c->nodes[k], o->c->nodes[i]))
 			continue;
 		if (one_schema(s, o, k, n, NULL) == YES ||

@@ -70,6 +70,12 @@ static bool is_name(const json_t *v)
 	return json_is_string(v) && strlen(json_string_value(v)) == json_string_length(v);
 }
 
+/* Returns whether a value of multipleOf is a whole number. */
+static bool is_step(const json_t *v)
+{
+	return json_is_number(v) && schema_type_of(v) == T_INTEGER && json_number_value(v) > 0;
+}
+
 json_t *schema_not(const json_t *schema, const char *keyword)
 {
 	json_t *not = json_object_get(schema, "not"), *value = json_object_get(not, keyword);
@@ -77,8 +83,7 @@ json_t *schema_not(const json_t *schema, const char *keyword)
 
 	if (!value || schema_keywords(not, &only) != 1)
 		return NULL;
-	if (!strcmp(keyword, "multipleOf") &&
-	    (!json_is_number(value) || schema_type_of(value) != T_INTEGER))
+	if (!strcmp(keyword, "multipleOf") && !is_step(value))
 		return NULL;
 	if (!strcmp(keyword, "required") &&
 	    (json_array_size(value) != 1 || !is_name(json_array_get(value, 0))))
@@ -206,7 +211,7 @@ static void add_opposite(struct schemas *s, json_t *list, json_t *schema, const 
 			    json_pack("{s:s,s:[s],s:O}", "type", "object", "required", key, "not",
 				      part));
 	} else if (!strcmp(name, "multipleOf")) {
-		if (json_is_number(value) && schema_type_of(value) == T_INTEGER)
+		if (is_step(value))
 			add(s, list, json_pack("{s:{s:O}}", "not", "multipleOf", value));
 		else
 			schema_lose(s, "not");

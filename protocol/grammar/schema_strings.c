@@ -87,7 +87,7 @@ void schema_keep_language(struct schemas *s, struct language **l, const struct l
 	if (!s->r)
 		s->r = language_keep(l, other, without, s->e);
 	if (!s->r)
-		schema_works(s, 64 * (uint64_t)language_size(*l));
+		schema_works(s, language_work(*l));
 }
 
 void schema_keep_texts(struct schemas *s, struct language **l, uint32_t expression, bool without)
@@ -99,7 +99,7 @@ void schema_keep_texts(struct schemas *s, struct language **l, uint32_t expressi
 	if (!s->r)
 		s->r = language_new(s->b, expression, &other, s->e);
 	if (!s->r)
-		schema_works(s, 64 * (uint64_t)language_size(other));
+		schema_works(s, language_work(other));
 	schema_keep_language(s, l, other, without);
 	language_free(other);
 }

@@ -10,7 +10,7 @@
 #include "protocol/grammar/regex.h"
 #include "protocol/grammar/schema.h"
 
-enum { MATCHERS_MAX = 64, MATCHER_BYTES = 4 << 20 };
+enum { MATCHERS_MAX = 16, MATCHER_BYTES = 4 << 20 };
 
 /* A pattern as two automata, of the texts that match by every dialect, and by any. */
 struct matcher {
@@ -79,6 +79,7 @@ static struct matcher *matcher_of(struct schemas *s, const char *pattern, size_t
 	struct hash128 h = HASH128_INIT;
 	struct matcher *m;
 
+	schema_works(s, len / 64);
 	hash128_update(&h, pattern, len);
 	for (struct map_node *n = map_first(&s->matchers, (uint64_t)h.value); n; n = map_next(n)) {
 		m = container_of(n, struct matcher, node);
@@ -105,12 +106,14 @@ static struct matcher *matcher_of(struct schemas *s, const char *pattern, size_t
 
 static bool reads(struct schemas *s, struct automaton *a, const char *text, size_t len)
 {
+	uint64_t before;
 	bool ends;
 
 	if (!a)
 		return false;
-	schema_works(s, len);
+	before = automaton_work(a);
 	ends = automaton_may_end(a, automaton_read(a, AUTOMATON_START, text, len));
+	schema_works(s, len / 8 + (automaton_work(a) - before) / 4);
 	if (!s->r)
 		s->r = automaton_failed(a, s->e);
 	return ends;
@@ -133,7 +136,7 @@ bool schema_same(struct schemas *s, const json_t *a, const json_t *b)
 	const char *name;
 	json_t *member;
 
-	if (!schema_works(s, 1))
+	if (!schema_works(s, 1 + json_string_length(a) / 256))
 		return false;
 	if (json_is_number(a) && json_is_number(b)) {
 		if (json_is_integer(a) && json_is_integer(b))
@@ -483,7 +486,7 @@ static enum verdict valid(struct schemas *s, json_t *schema, const json_t *v, un
 	enum verdict all;
 	unsigned type;
 
-	if (depth > 4 * SCHEMA_DEPTH_MAX || !schema_works(s, 1))
+	if (depth > 4 * SCHEMA_DEPTH_MAX || !schema_works(s, SCHEMA_WORK))
 		return MAYBE;
 	if (json_is_boolean(schema))
 		return no_if(json_is_false(schema));
