@@ -122,6 +122,36 @@ TEST(strings)
 		"'a@b'|'@b.c'|'a b@c.d'");
 }
 
+/* Strings of a pattern: each code point has one form. */
+TEST(escapes)
+{
+	json_t *schema = schema_of("{'type': 'string', 'pattern': '^[^~]$'}");
+	struct automaton *a = NULL;
+	struct grammar *g = NULL;
+
+	if (constraint_json_schema(schema, &g, NULL) < 0 || automaton_new(g, MAX_BYTES, &a) < 0)
+		abort();
+	for (unsigned c = 0; c < 0x80; c++) {
+		const char *letters = "\bb\ff\nn\rr\tt\"\"\\\\",
+			   *at = c ? strchr(letters, (int)c) : NULL;
+		char plain[8], code[12], letter[8];
+
+		/* The letter of a short form stands behind its code point. */
+		while (at && (at - letters) % 2)
+			at = strchr(at + 1, (int)c);
+		snprintf(plain, sizeof(plain), "\"%c\"", (int)c);
+		snprintf(code, sizeof(code), "\"\\u%04x\"", c);
+		snprintf(letter, sizeof(letter), "\"\\%c\"", at ? at[1] : 'x');
+		check(reads(a, plain) == (c >= 0x20 && !at && c != '~'));
+		check(reads(a, code) == (c < 0x20 && !at));
+		check(reads(a, letter) == (at != NULL));
+	}
+	ok_all("escapes");
+	automaton_free(a);
+	grammar_free(g);
+	json_decref(schema);
+}
+
 TEST(numbers)
 {
 	accepts("{'type': 'integer'}", "0|-12|123456789012345", "1.5|1e3|01|1234567890123456");

@@ -452,38 +452,63 @@ static struct node *alternatives(struct regex *x)
 
 /* ---- expressions ---- */
 
-static uint32_t json_escape(struct grammar_builder *b, uint32_t c)
-{
-	static const char shorts[][2] = {{'"', '"'},  {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'},
-					 {'\n', 'n'}, {'\r', 'r'},  {'\t', 't'}};
-	char text[7] = "\\u00";
+static const char shorts[][2] = {{'"', '"'},  {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'},
+				 {'\n', 'n'}, {'\r', 'r'},  {'\t', 't'}};
 
+/* Returns the letter of a short escape; 0: there is none. */
+static char short_escape(uint32_t c)
+{
 	for (size_t i = 0; i < ARRAY_SIZE(shorts); i++) {
 		if ((uint32_t)shorts[i][0] == c)
-			return grammar_literal(b, (char[]){'\\', shorts[i][1]}, 2);
+			return shorts[i][1];
 	}
-	text[4] = (char)('0' + (c >> 4));
-	text[5] = "0123456789abcdef"[c & 15];
-	return grammar_text(b, text);
+	return 0;
+}
+
+/* Returns the escapes of the code points of a set that JSON has to escape: after the backslash one of some letters, or
+ * u00 and two digits. */
+static uint32_t json_escapes(struct grammar_builder *b, const struct code_points *set)
+{
+	struct grammar_range letters[ARRAY_SIZE(shorts)], digits[2][16];
+	uint32_t codes[2], kinds[2];
+	size_t n_letters = 0, n_digits[2] = {0}, n_codes = 0, n_kinds = 0;
+
+	for (uint32_t c = 0; c <= '\\'; c++) {
+		char letter = short_escape(c), digit = "0123456789abcdef"[c & 15];
+
+		if ((c >= 0x20 && !letter) || !code_points_have(set, c))
+			continue;
+		if (letter)
+			letters[n_letters++] =
+				(struct grammar_range){(uint32_t)letter, (uint32_t)letter};
+		else
+			digits[c >> 4][n_digits[c >> 4]++] =
+				(struct grammar_range){(uint32_t)digit, (uint32_t)digit};
+	}
+	for (size_t k = 0; k < 2; k++) {
+		if (n_digits[k])
+			codes[n_codes++] = grammar_seq(b, grammar_text(b, k ? "1" : "0"),
+						       grammar_class(b, digits[k], n_digits[k]));
+	}
+	if (n_letters)
+		kinds[n_kinds++] = grammar_class(b, letters, n_letters);
+	if (n_codes)
+		kinds[n_kinds++] =
+			grammar_seq(b, grammar_text(b, "u00"), grammar_choice(b, codes, n_codes));
+	return grammar_seq(b, grammar_text(b, "\\"), grammar_choice(b, kinds, n_kinds));
 }
 
 uint32_t regex_class(struct grammar_builder *b, const struct code_points *set, bool json)
 {
+	static const struct grammar_range plain_ranges[] = {{0x20, '"' - 1},
+							    {'"' + 1, '\\' - 1},
+							    {'\\' + 1, 0x10ffff}};
 	struct code_points own = {0};
-	uint32_t parts[36];
-	size_t n = 0;
+	uint32_t parts[2], n = 0;
 
 	if (!json)
 		return grammar_class(b, set->v, set->n);
-	for (uint32_t c = 0; c <= '\\'; c++) {
-		if ((c < 0x20 || c == '"' || c == '\\') && code_points_have(set, c))
-			parts[n++] = json_escape(b, c);
-	}
 	for (size_t i = 0; i < set->n; i++) {
-		static const struct grammar_range plain_ranges[] = {{0x20, '"' - 1},
-								    {'"' + 1, '\\' - 1},
-								    {'\\' + 1, 0x10ffff}};
-
 		for (size_t k = 0; k < ARRAY_SIZE(plain_ranges); k++) {
 			uint32_t lo = MAX(set->v[i].lo, plain_ranges[k].lo);
 			uint32_t hi = MIN(set->v[i].hi, plain_ranges[k].hi);
@@ -497,6 +522,9 @@ uint32_t regex_class(struct grammar_builder *b, const struct code_points *set, b
 	if (own.n)
 		parts[n++] = grammar_class(b, own.v, own.n);
 	code_points_release(&own);
+	if ((set->n && set->v[0].lo < 0x20) || code_points_have(set, '"') ||
+	    code_points_have(set, '\\'))
+		parts[n++] = json_escapes(b, set);
 	return grammar_choice(b, parts, n);
 }
 
@@ -508,10 +536,13 @@ uint32_t regex_text(struct grammar_builder *b, const char *text, size_t len)
 	for (size_t at = 0, n; at < len; at += n) {
 		uint32_t c = utf8_decode(text + at, &n);
 
-		if (c < 0x20 || c == '"' || c == '\\')
-			parts_add(&p, json_escape(b, c));
-		else
+		if (c < 0x20 || c == '"' || c == '\\') {
+			struct grammar_range one = {c, c};
+
+			parts_add(&p, json_escapes(b, &(struct code_points){.v = &one, .n = 1}));
+		} else {
 			parts_add(&p, grammar_literal(b, text + at, n));
+		}
 	}
 	if (p.failed)
 		grammar_no_memory(b);
