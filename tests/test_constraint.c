@@ -275,6 +275,43 @@ TEST(large)
 	buf_release(&text);
 }
 
+static bool give_up(void *arg)
+{
+	++*(unsigned *)arg;
+	return true;
+}
+
+/* Each description as a value, and with a pace that gives up at its first question. */
+TEST(values)
+{
+	static const struct constraint_text texts[] = {{"a", 1}, {"bb", 2}};
+	struct constraint all[] = {
+		{.kind = CONSTRAINT_CHOICE, .texts = texts, .n_texts = 2},
+		{.kind = CONSTRAINT_GBNF, .text = {"root ::= \"a\" | \"bb\"", 19}},
+		{.kind = CONSTRAINT_REGEX, .text = {"a|bb", 4}},
+	};
+	unsigned asked = 0;
+	struct pace pace = {give_up, &asked};
+	struct buf text;
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		is_int(keep(constraint_grammar(&all[i], NULL, &grammar, &why)), 0, "kind %d",
+		       (int)all[i].kind);
+		has("two texts", "a|bb", "|b|ab");
+	}
+	all[0] = (struct constraint){.kind = CONSTRAINT_JSON_OBJECT};
+	is_int(keep(constraint_grammar(&all[0], NULL, &grammar, &why)), 0, "any object");
+	has("objects", "{}|{\"a\": 1}", "[]|1");
+	buf_init(&text, 1 << 20);
+	buf_puts(&text, "root ::= a1\n");
+	for (int i = 0; i < 4000; i++)
+		buf_printf(&text, "a%d ::= \"x\" | \"y\"\n", i);
+	all[1].text = (struct constraint_text){text.data, text.len};
+	is_int(constraint_grammar(&all[1], &pace, &grammar, &why), -ECANCELED, "a long grammar");
+	is_int(asked, 1, "which is not wanted any more at the first question");
+	buf_release(&text);
+}
+
 TEST(random_expressions)
 {
 	static const char *const pieces[] = {"a",   "b",     "[ab]", "[^a]", ".",      "(",
