@@ -14,16 +14,27 @@ struct copy_call {
 	void *tag;
 };
 
-void copies_init(struct copies *t, const struct device *d, const struct model *m,
-		 struct engine_counters *counters)
+int copies_init(struct copies *t, const struct device *d, const struct model *m, bool apart,
+		struct engine_counters *counters, struct err *e)
 {
-	*t = (struct copies){.device = d, .model = m, .counters = counters};
+	cl_int code;
+
+	*t = (struct copies){.device = d, .model = m, .counters = counters, .queue = d->queue};
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->all_back, NULL);
+	if (!apart)
+		return 0;
+	if (hazards_init(&t->hazards, m->n_pages, m->n_slots, m->shape.page_tokens) < 0)
+		return err_no_memory(e);
+	t->queue = clCreateCommandQueue(d->context, d->id, 0, &code);
+	t->apart = code == CL_SUCCESS;
+	return cl_error(e, code, "making a queue for copies");
 }
 
 void copies_wait(struct copies *t)
 {
+	if (t->queue)
+		clFinish(t->queue);
 	pthread_mutex_lock(&t->lock);
 	while (t->n_out)
 		pthread_cond_wait(&t->all_back, &t->lock);
@@ -32,14 +43,21 @@ void copies_wait(struct copies *t)
 
 void copies_release(struct copies *t)
 {
+	if (!t->device)
+		return;
 	copies_wait(t);
-	for (; t->head < t->tail; t->head++)
-		clReleaseEvent(t->items[t->head % ENGINE_ITEMS_OUT].done);
-	for (size_t i = 0; i < t->n_writes; i++)
-		clReleaseEvent(t->writes[i]);
-	free(t->writes);
+	for (size_t i = 0; i < t->n_queued; i++)
+		clReleaseEvent(t->queued[i]);
+	free(t->queued);
+	for (size_t i = 0; i < ENGINE_STEPS_OUT; i++)
+		if (t->plans[i])
+			clReleaseEvent(t->plans[i]);
+	if (t->apart)
+		clReleaseCommandQueue(t->queue);
+	hazards_release(&t->hazards);
 	pthread_mutex_destroy(&t->lock);
 	pthread_cond_destroy(&t->all_back);
+	*t = (struct copies){0};
 }
 
 static int fail(const struct copies *t, struct err *e)
@@ -62,7 +80,7 @@ static int lose(struct copies *t, cl_int code, struct err *e)
  * first, so that no command still uses the host memory that the caller gets back. */
 static int abandon(struct copies *t, cl_int code, struct err *e)
 {
-	clFinish(t->device->queue);
+	clFinish(t->queue);
 	return lose(t, code, e);
 }
 
@@ -76,6 +94,73 @@ static cl_int status_of(cl_event event)
 	return code == CL_SUCCESS ? status : code;
 }
 
+int copies_check(struct copies *t, struct err *e)
+{
+	cl_int status = CL_COMPLETE;
+	size_t through = 0;
+
+	for (; through < t->n_queued; through++) {
+		status = status_of(t->queued[through]);
+		if (status != CL_COMPLETE)
+			break;
+		clReleaseEvent(t->queued[through]);
+	}
+	t->n_done += through;
+	t->n_queued -= through;
+	if (through)
+		memmove(t->queued, t->queued + through, t->n_queued * sizeof(*t->queued));
+	if (status < 0)
+		return lose(t, status, e);
+	if (atomic_load(&t->failed))
+		return lose(t, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, e);
+	return t->lost.code ? fail(t, e) : 0;
+}
+
+/* ---- the order between copies and plans ---- */
+
+int copies_plan_begins(struct copies *t, const struct plan *plan, struct err *e)
+{
+	cl_int code = CL_SUCCESS;
+	uint64_t copy;
+
+	if (!t->apart)
+		return 0;
+	copy = hazards_plan(&t->hazards, plan, t->n_plans + 1);
+	if (copy > t->n_done)
+		code = clEnqueueBarrierWithWaitList(t->device->queue, 1,
+						    &t->queued[copy - t->n_done - 1], NULL);
+	return code == CL_SUCCESS ? 0 : lose(t, code, e);
+}
+
+void copies_plan_queued(struct copies *t, cl_event done)
+{
+	cl_event *event = &t->plans[++t->n_plans % ENGINE_STEPS_OUT];
+
+	if (!t->apart)
+		return;
+	if (*event)
+		clReleaseEvent(*event);
+	clRetainEvent(done);
+	*event = done;
+}
+
+/* *ret: an event of the plans' queue after which all commands of a plan have run, to be released; NULL: they have. If the
+ * plan is being queued, and has no event yet, the event stands behind its commands so far. */
+static cl_int event_of_plan(struct copies *t, uint64_t plan, cl_event *ret)
+{
+	cl_int code;
+
+	*ret = NULL;
+	if (plan + ENGINE_STEPS_OUT <= t->n_plans || !plan)
+		return CL_SUCCESS;
+	if (plan <= t->n_plans) {
+		*ret = t->plans[plan % ENGINE_STEPS_OUT];
+		return clRetainEvent(*ret);
+	}
+	code = clEnqueueMarkerWithWaitList(t->device->queue, 0, NULL, ret);
+	return code == CL_SUCCESS ? clFlush(t->device->queue) : code;
+}
+
 /* ---- commands ---- */
 
 static uint32_t count_of(const struct copies *t, enum tier_kind kind)
@@ -83,53 +168,98 @@ static uint32_t count_of(const struct copies *t, enum tier_kind kind)
 	return kind == TIER_PAGE ? t->model->n_pages : t->model->n_slots;
 }
 
-/* Queues the copy of one piece of page or slot `id`, and moves *host behind the piece's bytes. */
-static cl_int copy_piece(struct copies *t, uint32_t layer, uint32_t part, uint32_t id, bool write,
-			 char **host, cl_event *ret_done)
+/* Returns the number of the copy that is queued next. */
+static uint64_t next_copy(const struct copies *t)
+{
+	return t->n_done + t->n_queued + 1;
+}
+
+/* A call while its commands are queued. */
+struct call {
+	bool write;
+	char *host;	/* the bytes of the next piece */
+	cl_event after; /* the first command waits for it; NULL: for none */
+	cl_event done;	/* of the last command; NULL: none is queued yet */
+	cl_int code;	/* CL_SUCCESS, or why no further command is queued */
+};
+
+/* Notes that the call uses a page or slot, and returns the last plan that the call has to wait for. */
+static uint64_t note_use(struct copies *t, const struct call *c, enum tier_kind kind, uint32_t id)
+{
+	return t->apart ? hazards_copy(&t->hazards, kind, id, c->write, next_copy(t)) : 0;
+}
+
+/* Queues the copy of one piece of page or slot `id`. */
+static void copy_piece(struct copies *t, struct call *c, uint32_t layer, uint32_t part, uint32_t id,
+		       bool last)
 {
 	const struct model_layer *l = &t->model->layers[layer];
 	const struct layer_part *p = &l->parts[part];
-	cl_command_queue q = t->device->queue;
+	cl_uint n_after = c->after != NULL;
+	const cl_event *after = n_after ? &c->after : NULL;
+	cl_event *done = last ? &c->done : NULL;
 	uint64_t bytes = p->bytes;
-	char *at = *host;
 
-	*(write ? &t->counters->bytes_to_device : &t->counters->bytes_from_device) += bytes;
-	*host += bytes;
-	return write ? clEnqueueWriteBuffer(q, l->at[p->at], CL_FALSE, id * bytes, bytes, at, 0,
-					    NULL, ret_done)
-		     : clEnqueueReadBuffer(q, l->at[p->at], CL_FALSE, id * bytes, bytes, at, 0,
-					   NULL, ret_done);
+	if (c->code != CL_SUCCESS)
+		return;
+	c->code = c->write ? clEnqueueWriteBuffer(t->queue, l->at[p->at], CL_FALSE, id * bytes,
+						  bytes, c->host, n_after, after, done)
+			   : clEnqueueReadBuffer(t->queue, l->at[p->at], CL_FALSE, id * bytes,
+						 bytes, c->host, n_after, after, done);
+	*(c->write ? &t->counters->bytes_to_device : &t->counters->bytes_from_device) += bytes;
+	c->host += bytes;
+	if (c->after)
+		clReleaseEvent(c->after);
+	c->after = NULL;
 }
 
-static cl_int copy_item(struct copies *t, enum tier_kind kind, uint32_t id, bool write, char *host,
-			cl_event *ret_done)
+static void copy_item(struct copies *t, struct call *c, enum tier_kind kind, uint32_t id)
 {
-	const char *end = host + model_item_bytes(t->model, kind);
-	cl_int code = CL_SUCCESS;
+	const char *end = c->host + model_item_bytes(t->model, kind);
 
+	c->code = event_of_plan(t, note_use(t, c, kind, id), &c->after);
 	for (uint32_t i = 0; i < t->model->config->n_layers; i++) {
 		const struct model_layer *l = &t->model->layers[i];
 
-		for (uint32_t k = 0; k < l->n_parts && code == CL_SUCCESS; k++) {
-			bool last = host + l->parts[k].bytes == end;
-
+		for (uint32_t k = 0; k < l->n_parts; k++)
 			if (l->parts[k].kind == kind)
-				code = copy_piece(t, i, k, id, write, &host,
-						  last ? ret_done : NULL);
-		}
+				copy_piece(t, c, i, k, id, c->host + l->parts[k].bytes == end);
 	}
-	return code == CL_SUCCESS ? clFlush(t->device->queue) : code;
 }
 
-static cl_int copy_pieces(struct copies *t, const struct engine_piece *pieces, uint32_t n,
-			  bool write, char *host, cl_event *ret_done)
+static void copy_pieces(struct copies *t, struct call *c, const struct engine_piece *pieces,
+			uint32_t n)
 {
-	cl_int code = CL_SUCCESS;
+	uint64_t plan = 0;
 
-	for (uint32_t i = 0; i < n && code == CL_SUCCESS; i++)
-		code = copy_piece(t, pieces[i].layer, pieces[i].part, pieces[i].id, write, &host,
-				  i + 1 == n ? ret_done : NULL);
-	return code == CL_SUCCESS ? clFlush(t->device->queue) : code;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct engine_piece *p = &pieces[i];
+
+		plan = MAX(plan,
+			   note_use(t, c, t->model->layers[p->layer].parts[p->part].kind, p->id));
+	}
+	c->code = event_of_plan(t, plan, &c->after);
+	for (uint32_t i = 0; i < n; i++)
+		copy_piece(t, c, pieces[i].layer, pieces[i].part, pieces[i].id, i + 1 == n);
+}
+
+/* Begins the commands of a call, which are all queued. */
+static void begin(struct copies *t, struct call *c)
+{
+	if (c->code == CL_SUCCESS)
+		c->code = clFlush(t->queue);
+}
+
+/* Ends a call: keeps the event of its last command, or gives the call's events up if it has failed. */
+static cl_int end(struct copies *t, struct call *c)
+{
+	if (c->code == CL_SUCCESS)
+		t->queued[t->n_queued++] = c->done;
+	else if (c->done)
+		clReleaseEvent(c->done);
+	if (c->after)
+		clReleaseEvent(c->after);
+	return c->code;
 }
 
 /* ---- items ---- */
@@ -143,7 +273,7 @@ int copies_item(struct copies *t, enum tier_kind kind, uint32_t id, bool write, 
 		void *tag, struct err *e)
 {
 	uint64_t at = t->tail % ENGINE_ITEMS_OUT;
-	cl_int code;
+	struct call call = {.write = write, .host = host};
 
 	if (t->lost.code)
 		return fail(t, e);
@@ -152,34 +282,36 @@ int copies_item(struct copies *t, enum tier_kind kind, uint32_t id, bool write, 
 			       id);
 	if (copies_items_out(t) == ENGINE_ITEMS_OUT)
 		return err_set(e, EBUSY, "%d copies are out already", ENGINE_ITEMS_OUT);
-	code = copy_item(t, kind, id, write, host, &t->items[at].done);
-	if (code != CL_SUCCESS)
-		return abandon(t, code, e);
+	if (!array_grow(t->queued, t->cap, t->n_queued + 1))
+		return err_no_memory(e);
+	t->items[at].copy = next_copy(t);
 	t->items[at].tag = tag;
+	copy_item(t, &call, kind, id);
+	begin(t, &call);
+	if (end(t, &call) != CL_SUCCESS)
+		return abandon(t, call.code, e);
 	t->tail++;
 	return 0;
 }
 
 int copies_items_done(struct copies *t, void **tags, uint32_t max, uint32_t *ret_n, struct err *e)
 {
+	bool lost = copies_check(t, NULL) < 0;
 	uint32_t n = 0;
 
 	/* With -EIO the caller gets its host memory back, which copies must then no longer use. */
-	if (t->lost.code)
-		clFinish(t->device->queue);
+	if (lost)
+		clFinish(t->queue);
 	for (; n < max && copies_items_out(t); n++) {
-		cl_event done = t->items[t->head % ENGINE_ITEMS_OUT].done;
-		cl_int status = t->lost.code ? CL_COMPLETE : status_of(done);
+		uint64_t at = t->head % ENGINE_ITEMS_OUT;
 
-		if (status > CL_COMPLETE)
+		if (!lost && t->items[at].copy > t->n_done)
 			break;
-		if (status < 0)
-			abandon(t, status, NULL);
-		clReleaseEvent(done);
-		tags[n] = t->items[t->head++ % ENGINE_ITEMS_OUT].tag;
+		tags[n] = t->items[at].tag;
+		t->head++;
 	}
 	*ret_n = n;
-	return t->lost.code ? fail(t, e) : 0;
+	return lost ? fail(t, e) : 0;
 }
 
 /* ---- pieces ---- */
@@ -209,27 +341,6 @@ static void CL_CALLBACK copied(cl_event event, cl_int status, void *user)
 	count(t, -1);
 }
 
-int copies_check(struct copies *t, struct err *e)
-{
-	cl_int status = CL_COMPLETE;
-	size_t through = 0;
-
-	for (; through < t->n_writes; through++) {
-		status = status_of(t->writes[through]);
-		if (status != CL_COMPLETE)
-			break;
-		clReleaseEvent(t->writes[through]);
-	}
-	t->n_writes -= through;
-	if (through)
-		memmove(t->writes, t->writes + through, t->n_writes * sizeof(*t->writes));
-	if (status < 0)
-		return lose(t, status, e);
-	if (atomic_load(&t->failed))
-		return lose(t, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, e);
-	return t->lost.code ? fail(t, e) : 0;
-}
-
 static int check_pieces(const struct copies *t, const struct engine_piece *pieces, uint32_t n,
 			struct err *e)
 {
@@ -251,30 +362,26 @@ static int check_pieces(const struct copies *t, const struct engine_piece *piece
 int copies_pieces(struct copies *t, const struct engine_piece *pieces, uint32_t n, bool write,
 		  void *host, engine_done *done, void *tag, struct err *e)
 {
-	cl_event event = NULL;
+	struct call call = {.write = write, .host = host};
 	struct copy_call *c;
-	cl_int code;
 	int r = copies_check(t, e);
 
 	if (r == 0)
 		r = check_pieces(t, pieces, n, e);
 	if (r < 0)
 		return r;
-	c = write && !array_grow(t->writes, t->cap, t->n_writes + 1) ? NULL : malloc(sizeof(*c));
+	c = array_grow(t->queued, t->cap, t->n_queued + 1) ? malloc(sizeof(*c)) : NULL;
 	if (!c)
 		return err_no_memory(e);
 	*c = (struct copy_call){t, done, tag};
 	count(t, 1);
-	code = copy_pieces(t, pieces, n, write, host, &event);
-	if (code == CL_SUCCESS)
-		code = clSetEventCallback(event, CL_COMPLETE, copied, c);
-	if (code == CL_SUCCESS && write)
-		t->writes[t->n_writes++] = event;
-	else if (event)
-		clReleaseEvent(event);
-	if (code == CL_SUCCESS)
+	copy_pieces(t, &call, pieces, n);
+	begin(t, &call);
+	if (call.code == CL_SUCCESS)
+		call.code = clSetEventCallback(call.done, CL_COMPLETE, copied, c);
+	if (end(t, &call) == CL_SUCCESS)
 		return 0;
 	free(c);
 	count(t, -1);
-	return abandon(t, code, e);
+	return abandon(t, call.code, e);
 }

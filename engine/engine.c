@@ -38,6 +38,8 @@ struct engine {
 	struct step_limits limits;
 	struct runner *runner;
 	struct copies copies;
+	struct engine_counters
+		counters; /* runner and copies count; launches are counted by the kernels */
 	engine_on_layer *on_layer; /* or NULL */
 	void *on_layer_user;
 	const struct plan *submitting; /* the plan of engine_submit, while engine_submit runs */
@@ -357,6 +359,12 @@ static void fill_info(struct engine *g, uint64_t saved, uint64_t plain)
 	i->scratch_bytes = memory_plan_bytes(g->plan, MEMORY_SCRATCH);
 }
 
+static bool copies_apart(const struct engine *g, const struct engine_options *o)
+{
+	return o->copy_queue == ENGINE_COPIES_AUTO ? !g->device.cpu
+						   : o->copy_queue == ENGINE_COPIES_OWN;
+}
+
 /* Opens the device, compiles the kernels, and allocates and fills the memory. The weights' shapes were checked
  * before. */
 static int open_device(struct engine *g, const struct engine_options *o, const struct weights *w,
@@ -373,10 +381,13 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	if (r == 0)
 		r = fill_memory(g, o, w, &saved, &plain, e);
 	if (r == 0)
-		r = runner_new(&g->device, &g->model, &g->limits, &g->runner, e);
+		r = copies_init(&g->copies, &g->device, &g->model, copies_apart(g, o), &g->counters,
+				e);
+	if (r == 0)
+		r = runner_new(&g->device, &g->model, &g->limits, &g->copies, &g->counters,
+			       &g->runner, e);
 	if (r < 0)
 		return r;
-	copies_init(&g->copies, &g->device, &g->model, runner_counters(g->runner));
 	fill_info(g, saved, plain);
 	log_debug("model ready after %.0f ms", (double)(clock_now_ns() - start) / 1e6);
 	return 0;
@@ -435,7 +446,7 @@ static int warm_up(struct engine *g, struct err *e)
 	plan.n_prefill_rows = plan.n_prefill_tokens = plan.n_resets = 0;
 	plan.n_scores = plan.n_scored_tokens = 0;
 	r = engine_step(g, &plan, results, e);
-	*runner_counters(g->runner) = (struct engine_counters){0};
+	g->counters = (struct engine_counters){0};
 	g->warm_launches = kernels_launches(g->kernels);
 	return r;
 }
@@ -492,7 +503,7 @@ const struct engine_info *engine_info(const struct engine *g)
 
 void engine_counters(const struct engine *g, struct engine_counters *ret)
 {
-	*ret = *runner_counters(g->runner);
+	*ret = g->counters;
 	ret->launches = kernels_launches(g->kernels) - g->warm_launches;
 }
 

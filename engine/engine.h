@@ -15,6 +15,9 @@
 struct engine;
 
 enum engine_dtype { ENGINE_FLOAT32, ENGINE_BFLOAT16 };
+/* The queue on which copies of pages and states run (copies.h): one of their own, that of the plans, or (auto) that of
+ * the plans on a CPU and one of their own on other devices. */
+enum engine_copy_queue { ENGINE_COPIES_AUTO, ENGINE_COPIES_SHARED, ENGINE_COPIES_OWN };
 enum engine_kernels {
 	ENGINE_KERNELS_AUTO,
 	ENGINE_KERNELS_GENERIC,
@@ -32,6 +35,7 @@ struct engine_options {
 	const char *dump_activations; /* the file for every step's layer outputs; NULL: none */
 	enum engine_dtype dtype;
 	enum engine_kernels kernels;
+	enum engine_copy_queue copy_queue;
 	/* Bytes that the engine may take on the device. If this is 0, it may take a share of the device's memory:
 	 * device_memory_share (at most 1), or 0.9 if that is 0 too. A CPU's memory is what the machine has available
 	 * and the control group allows. */
@@ -115,12 +119,13 @@ const struct layer_part *engine_layer_parts(const struct engine *g, uint32_t lay
 /*
  * engine_read_item copies an item from the device to host, engine_write_item copies one from host to the device. An
  * item here is a whole KV page or a whole state slot with its pieces of all layers; id is the number of the page or
- * slot. Copies are commands on the same queue as the plans, in the order of the calls. A read gives the bytes that the
- * plans submitted before it leave, even when later plans write there. Every plan submitted after a write reads the
- * written bytes. The calls do not wait for the copies.
+ * slot. Copies run in the order of the calls, and beside plans that have nothing to do with them. A read gives the bytes
+ * that the plans submitted before it leave, even when later plans write there. Every plan submitted after a write reads
+ * the written bytes. The calls do not wait for the copies.
  *
  * host [page_bytes or slot_bytes of engine_info] belongs to the copy until engine_items_done gives its tag back.
- * -EBUSY: ENGINE_ITEMS_OUT copies were not given back yet. -EINVAL: no such page or slot. -EIO: the device is lost.
+ * -EBUSY: ENGINE_ITEMS_OUT copies were not given back yet. -EINVAL: no such page or slot. -ENOMEM: out of memory. -EIO:
+ * the device is lost.
  */
 enum { ENGINE_ITEMS_OUT = 256 };
 int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *host, void *tag,
@@ -141,8 +146,8 @@ uint32_t engine_items_out(const struct engine *g);
  * the pieces of its first layers are sent while later layers are still computed (daemon/transfer), so pieces are copied
  * a few layers at a time.
  *
- * Copies of pieces are commands on the queue of the plans too, and there may be any number of them. host holds one
- * piece after the other. It belongs to the copy until done(tag, good) is called. done is called once for every call
+ * Copies of pieces run in one order with those of items, and there may be any number of them. host holds one piece
+ * after the other. It belongs to the copy until done(tag, good) is called. done is called once for every call
  * that returned 0, either by the calling thread before the return or by a thread of the driver. good is false if the
  * device is lost; the bytes that were read must then not be used. done must neither call the engine nor wait. -EINVAL:
  * there is no such piece, or n is 0. -ENOMEM: out of memory. */
@@ -158,12 +163,12 @@ int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint
 int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n,
 			const void *host, engine_done *done, void *tag, struct err *e) MUST_CHECK;
 
-/* Returns 0, or -EIO if a copy is known to have failed. engine_wait also fails if a write of pieces failed that its
- * step could have read. */
+/* Returns 0, or -EIO if a copy is known to have failed. engine_wait also fails if a write failed that its step could
+ * have read. */
 int engine_pieces_check(struct engine *g, struct err *e) MUST_CHECK;
 
 /* A block of host memory for copies, which the device accesses directly (for a GPU it is pinned memory).
- * engine_block_new makes one and waits until all queued plans and copies have run. -ENOMEM is its only error. A block
+ * engine_block_new makes one and waits until all queued plans have run. -ENOMEM is its only error. A block
  * must be freed when no copy uses it any more, and before the engine is closed. */
 struct engine_block;
 int engine_block_new(struct engine *g, uint64_t bytes, struct engine_block **ret,
@@ -176,8 +181,8 @@ void engine_finish(struct engine *g);
 
 /* A function that engine_submit calls once for every layer of a step: after the layer's commands were queued, and
  * before those of the next layer are. It is not called for a step in one launch, which computes no prompts. The
- * function may call engine_read_pieces and engine_write_pieces; these copies run after this layer and before the next.
- * engine_set_on_layer sets it; NULL: no function is called. */
+ * function may call engine_read_pieces, which gives the bytes that this layer leaves. engine_set_on_layer sets it; NULL: no
+ * function is called. */
 typedef void engine_on_layer(void *user, const struct plan *plan, uint32_t layer);
 void engine_set_on_layer(struct engine *g, engine_on_layer *call, void *user);
 

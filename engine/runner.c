@@ -20,6 +20,8 @@ struct queued {
 struct runner {
 	const struct device *device;
 	struct model *model;
+	struct copies *copies;
+	struct engine_counters *counters;
 	struct step_limits limits;
 	struct engine_block *host; /* tables and results */
 	struct queued queued[ENGINE_STEPS_OUT];
@@ -27,11 +29,11 @@ struct runner {
 	struct split_batch *batches;
 	uint64_t head, tail; /* head: plans waited for so far; tail: plans queued so far */
 	struct err lost;     /* code 0: the device is not lost */
-	struct engine_counters counters;
 };
 
 int runner_new(const struct device *d, struct model *m, const struct step_limits *l,
-	       struct runner **ret, struct err *e)
+	       struct copies *copies, struct engine_counters *counters, struct runner **ret,
+	       struct err *e)
 {
 	struct runner *r = calloc(1, sizeof(*r));
 	uint64_t ints = m->step_ints + m->result_ints;
@@ -42,6 +44,8 @@ int runner_new(const struct device *d, struct model *m, const struct step_limits
 		return err_no_memory(e);
 	r->device = d;
 	r->model = m;
+	r->copies = copies;
+	r->counters = counters;
 	r->limits = *l;
 	r->batches = calloc(l->max_seqs, sizeof(*r->batches));
 	if (!r->batches) {
@@ -88,11 +92,6 @@ uint32_t runner_queued(const struct runner *r)
 	return (uint32_t)(r->tail - r->head);
 }
 
-struct engine_counters *runner_counters(struct runner *r)
-{
-	return &r->counters;
-}
-
 /* Notes that the device is lost: no queued plan has results, and no later one can be queued. */
 static int lose_device(struct runner *r, const struct err *why, struct err *e)
 {
@@ -120,7 +119,7 @@ static int write_table(struct runner *r, const int32_t *table, uint64_t n, struc
 	cl_int code = clEnqueueWriteBuffer(r->device->queue, r->model->at[BUFFER_STEP], CL_FALSE, 0,
 					   n * sizeof(*table), table, 0, NULL, NULL);
 
-	r->counters.bytes_to_device += n * sizeof(*table);
+	r->counters->bytes_to_device += n * sizeof(*table);
 	return cl_error(e, code, "writing the step table");
 }
 
@@ -186,7 +185,7 @@ static int enqueue_read(struct runner *r, struct queued *s, struct err *e)
 
 	if (code == CL_SUCCESS)
 		code = clFlush(q);
-	r->counters.bytes_from_device += bytes;
+	r->counters->bytes_from_device += bytes;
 	return cl_error(e, code, "reading results");
 }
 
@@ -284,10 +283,11 @@ int runner_submit(struct runner *r, const struct plan *plan, struct err *e)
 	error = build_resets(s, plan, e);
 	if (error < 0)
 		return error;
-	if (enqueue_plan(r, s, plan, &why) < 0)
+	if (copies_plan_begins(r->copies, plan, &why) < 0 || enqueue_plan(r, s, plan, &why) < 0)
 		return lose_device(r, &why, e);
+	copies_plan_queued(r->copies, s->done);
 	r->tail++;
-	r->counters.steps++;
+	r->counters->steps++;
 	return 0;
 }
 

@@ -7,16 +7,19 @@
  * memory that the device accesses directly. */
 #pragma once
 
+#include "engine/copies.h"
 #include "engine/dump.h"
 #include "engine/engine.h"
 #include "engine/step.h"
 
 struct runner;
 
-/* Makes a runner; *ret is new. Device and model are borrowed, the limits are copied. The model's buffers must be
- * allocated and filled. -ENOMEM. */
+/* Makes a runner; *ret is new. Device, model, copies and counters are borrowed, the limits are copied. The model's
+ * buffers must be allocated and filled. The runner tells the copies of its plans, and counts steps and its own bytes.
+ * -ENOMEM. */
 int runner_new(const struct device *d, struct model *m, const struct step_limits *l,
-	       struct runner **ret, struct err *e) MUST_CHECK;
+	       struct copies *copies, struct engine_counters *counters, struct runner **ret,
+	       struct err *e) MUST_CHECK;
 
 /* Waits until all queued commands have run, then frees the runner. */
 void runner_free(struct runner *r);
@@ -26,7 +29,3 @@ int runner_submit(struct runner *r, const struct plan *plan, struct err *e) MUST
 int runner_wait(struct runner *r, struct draw_result *results, struct err *e) MUST_CHECK;
 
 uint32_t runner_queued(const struct runner *r);
-
-/* Returns the engine's counters, borrowed. The runner counts steps and its own bytes in them, and copies.c counts
- * the bytes of its copies. The kernels count launches. */
-struct engine_counters *runner_counters(struct runner *r);

@@ -1,6 +1,7 @@
 /*
- * Copies of pages and states between host and device: data come back with the same bits, and copies and plans run in
- * the order of their calls. The same for pieces of single layers, while a step runs.
+ * Copies of pages and states between host and device: data come back with the same bits, and copies and plans give what
+ * they give in the order of their calls. The same for pieces of single layers, while a step runs. All of it with copies
+ * on the queue of the plans, and on a queue of their own.
  *
  *     test_copies DIR float32|bfloat16      DIR: models/lexis
  */
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/hash.h"
 #include "engine/engine.h"
 #include "tests/random.h"
 #include "tests/tap.h"
@@ -16,6 +18,7 @@
 enum { PAGE = 64, PROMPT = 2 * PAGE };
 
 static struct engine *g;
+static enum engine_copy_queue copy_queue; /* of g */
 
 /* Returns n zero bytes, freed when the TEST has ended. */
 static void *bytes_of(uint64_t n)
@@ -414,23 +417,203 @@ TEST(pieces)
 		engine_block_free(s.blocks[i]);
 }
 
-int main(int argc, char **argv)
+/* ---- any order ---- */
+
+enum { EVENTS = 300, IDS = 6, CONTENTS = 4, BURST = 12 };
+
+/* Plans and copies in random order, on so few pages and slots that most of them meet on one. All that comes back is kept
+ * until the end, so nothing waits but the plans, two of which may be out. */
+struct mess {
+	struct one plans[CONTENTS];
+	void *pages[CONTENTS], *states[CONTENTS]; /* contents that may be written */
+	void *reads[EVENTS * BURST];
+	uint64_t bytes[EVENTS * BURST];
+	struct draw_result results[EVENTS];
+	uint32_t n_reads, n_results, n_out, n_pieces;
+	_Atomic uint32_t n_came, n_bad;
+};
+
+static void piece_came(void *tag, bool good)
 {
-	struct engine_options o = {.page_tokens = PAGE,
-				   .max_seqs = 4,
-				   .max_prefill_tokens = 256,
-				   .max_model_len = 512};
+	struct mess *m = tag;
+
+	atomic_fetch_add(&m->n_bad, !good);
+	atomic_fetch_add(&m->n_came, 1);
+}
+
+/* Returns memory for a read, owned by m. */
+static void *to_read(struct mess *m, uint64_t bytes)
+{
+	void *p = calloc(1, bytes);
+
+	if (!p)
+		abort();
+	m->bytes[m->n_reads] = bytes;
+	return m->reads[m->n_reads++] = p;
+}
+
+static void end_plan(struct mess *m)
+{
+	struct err e = {0};
+
+	check(engine_wait(g, &m->results[m->n_results++], &e) == 0);
+	m->n_out--;
+}
+
+static void submit_some(struct mess *m)
+{
+	uint32_t page = random_below(IDS - 2), src = random_below(IDS), dst = random_below(IDS);
+	struct one *o = &m->plans[random_below(CONTENTS)], decode;
+	struct plan_copy page_copy = {random_below(IDS), random_below(IDS)},
+			 state_copy = {random_below(IDS), random_below(IDS)};
+	struct err e = {0};
+
+	if (m->n_out == ENGINE_STEPS_OUT)
+		end_plan(m);
+	if (random_below(3)) {
+		decode_plan(&decode, page, src, dst);
+		o = &decode;
+	} else {
+		for (uint32_t i = 0; i < 3; i++)
+			o->pages[i] = page + i;
+		o->row.state_dst = dst;
+	}
+	/* A copied page must not be one that the row writes, nor a copied slot. */
+	o->plan.page_copies = &page_copy;
+	o->plan.n_page_copies = page_copy.src != page_copy.dst && !random_below(3);
+	o->plan.state_copies = &state_copy;
+	o->plan.n_state_copies = state_copy.src != state_copy.dst && !random_below(3);
+	check(engine_submit(g, &o->plan, &e) == 0);
+	m->n_out++;
+}
+
+static void copy_items(struct mess *m)
+{
+	uint32_t n = 1 + random_below(BURST);
+	struct err e = {0};
+
+	for (uint32_t i = 0; i < n; i++) {
+		enum tier_kind kind = random_below(2) ? TIER_PAGE : TIER_STATE;
+		void **contents = kind == TIER_PAGE ? m->pages : m->states;
+		uint32_t id = random_below(IDS);
+
+		if (random_below(2))
+			check(engine_read_item(g, kind, id, to_read(m, size_of(kind)), NULL, &e) ==
+			      0);
+		else
+			check(engine_write_item(g, kind, id, contents[random_below(CONTENTS)], NULL,
+						&e) == 0);
+	}
+}
+
+/* Copies both parts of one layer: of two pages, or of a state. */
+static void copy_layer(struct mess *m)
+{
+	uint32_t layer = random_below(engine_info(g)->model.n_layers), id = random_below(IDS - 1);
+	uint64_t bytes;
+	bool pages = keeps_pages(layer, &bytes);
+	struct engine_piece pieces[4];
+	struct err e = {0};
+	int r;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(pieces); i++)
+		pieces[i] = (struct engine_piece){layer, i % 2, id + i / 2};
+	/* The beginning of any content will do as bytes of a piece. */
+	if (random_below(2))
+		r = engine_read_pieces(g, pieces, pages ? 4 : 2,
+				       to_read(m, (pages ? 2 : 1) * bytes), piece_came, m, &e);
+	else
+		r = engine_write_pieces(g, pieces, 2, (pages ? m->pages : m->states)[0], piece_came,
+					m, &e);
+	check(r == 0);
+	m->n_pieces++;
+}
+
+static void read_in_step(void *user, const struct plan *plan, uint32_t layer)
+{
+	struct mess *m = user;
+	uint64_t bytes;
+	bool pages = keeps_pages(layer, &bytes);
+	uint32_t id =
+		pages ? plan->rows[0].pages[plan->rows[0].start / PAGE] : plan->rows[0].state_dst;
+	struct engine_piece pieces[2] = {{layer, 0, id}, {layer, 1, id}};
+	struct err e = {0};
+
+	if (layer % 3 || plan->n_prefill_rows == 0)
+		return;
+	check(engine_read_pieces(g, pieces, 2, to_read(m, bytes), piece_came, m, &e) == 0);
+	m->n_pieces++;
+}
+
+static struct hash128 make_mess(void)
+{
+	struct hash128 h = HASH128_INIT;
+	struct mess *m = bytes_of(sizeof(*m));
+	void *tags[BURST];
+	struct err e = {0};
+	uint32_t n;
+
+	random_state = 2026;
+	for (uint32_t i = 0; i < CONTENTS; i++) {
+		prompt_plan(&m->plans[i], 40 + (int32_t)i, 0, i);
+		step(&m->plans[i]);
+		m->pages[i] = read_now(TIER_PAGE, i % 2);
+		m->states[i] = read_now(TIER_STATE, i);
+	}
+	for (uint32_t i = 0; i < IDS; i++) {
+		write_now(TIER_PAGE, i, m->pages[0]);
+		write_now(TIER_STATE, i, m->states[0]);
+	}
+	engine_set_on_layer(g, read_in_step, m);
+	for (uint32_t i = 0; i < EVENTS; i++) {
+		check(engine_items_done(g, tags, ARRAY_SIZE(tags), &n, &e) == 0);
+		while (engine_items_out(g) > ENGINE_ITEMS_OUT - BURST)
+			check(engine_items_done(g, tags, ARRAY_SIZE(tags), &n, &e) == 0);
+		switch (random_below(4)) {
+		case 0:
+		case 1: submit_some(m); break;
+		case 2: copy_items(m); break;
+		case 3: copy_layer(m); break;
+		}
+	}
+	while (m->n_out)
+		end_plan(m);
+	engine_finish(g);
+	engine_set_on_layer(g, NULL, NULL);
+	wait_items();
+	check(m->n_came == m->n_pieces && !m->n_bad);
+	for (uint32_t i = 0; i < m->n_reads; i++) {
+		hash128_update(&h, m->reads[i], m->bytes[i]);
+		free(m->reads[i]);
+	}
+	for (uint32_t i = 0; i < m->n_results; i++) {
+		hash128_update(&h, &m->results[i].token, sizeof(m->results[i].token));
+		hash128_update(&h, &m->results[i].logprob, sizeof(m->results[i].logprob));
+	}
+	printf("# %u reads, %u steps\n", m->n_reads, m->n_results);
+	return h;
+}
+
+TEST(any_order)
+{
+	static struct hash128 want;
+	struct hash128 h = make_mess();
+
+	if (copy_queue == ENGINE_COPIES_SHARED)
+		want = h;
+	ok_all("plans and copies run in any order");
+	ok(h.value == want.value, "and give the bytes of one queue");
+}
+
+static void test_queue(struct engine_options *o, const char *name)
+{
 	struct err e = {0};
 	char *host;
 
-	if (argc < 3)
-		return 2;
-	o.model_dir = argv[1];
-	o.program_cache = getenv("TIGON_PROGRAM_CACHE");
-	o.dtype = strcmp(argv[2], "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16;
-	if (!ok(engine_open(&o, &g, &e) == 0, "the engine opens%s%s", e.text[0] ? ": " : "",
-		e.text))
-		return done();
+	o->copy_queue = copy_queue;
+	if (!ok(engine_open(o, &g, &e) == 0, "the engine opens, copies on %s%s%s", name,
+		e.text[0] ? ": " : "", e.text))
+		return;
 	run_tests();
 	/* A copy that is never waited for. */
 	host = calloc(1, size_of(TIER_PAGE));
@@ -438,5 +621,23 @@ int main(int argc, char **argv)
 	engine_close(g);
 	free(host);
 	ok_all("an engine closes with copies on its queue");
+}
+
+int main(int argc, char **argv)
+{
+	struct engine_options o = {.page_tokens = PAGE,
+				   .max_seqs = 8,
+				   .max_prefill_tokens = 256,
+				   .max_model_len = 512};
+
+	if (argc < 3)
+		return 2;
+	o.model_dir = argv[1];
+	o.program_cache = getenv("TIGON_PROGRAM_CACHE");
+	o.dtype = strcmp(argv[2], "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16;
+	copy_queue = ENGINE_COPIES_SHARED;
+	test_queue(&o, "the queue of the plans");
+	copy_queue = ENGINE_COPIES_OWN;
+	test_queue(&o, "a queue of their own");
 	return done();
 }
