@@ -4,6 +4,7 @@
 
 const char *const engine_dtype_names[] = {"float32", "bfloat16", NULL};
 const char *const engine_kernels_names[] = {"auto", "generic", "x86", "nvidia", NULL};
+const char *const engine_copy_queue_names[] = {"auto", "shared", "own", NULL};
 const char *const option_switch_names[] = {[OPTION_ON] = "on", [OPTION_OFF] = "off", NULL};
 
 #define AT(member) offsetof(struct engine_options, member)

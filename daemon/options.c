@@ -103,6 +103,8 @@ static const struct option_def table[] = {
 	 .text = "OpenCL device: its number or a part of its name"},
 	{"kernels", "VARIANT", OPTION_CHOICE, AT(kernels), .choices = engine_kernels_names,
 	 .text = "kernel variant; auto takes what the device can do"},
+	{"copy-queue", "WHICH", OPTION_CHOICE, AT(copy_queue), .choices = engine_copy_queue_names,
+	 .text = "copies of pages and states: shared with steps, or own; auto is own on a GPU"},
 	{"tuning", "FILE", OPTION_TEXT, AT(tuning), .initial_text = "the built-in table",
 	 .text = "a table made by tigon tune: how kernels are cut on this device"},
 	{"batch-invariant", "SWITCH", OPTION_CHOICE, AT(batch_invariant),

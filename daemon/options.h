@@ -37,6 +37,7 @@ struct options {
 	bool admin;		  /* --admin-port is given */
 	unsigned dtype;		  /* enum engine_dtype */
 	unsigned kernels;	  /* enum engine_kernels */
+	unsigned copy_queue;	  /* enum engine_copy_queue */
 	unsigned batch_invariant; /* enum option_switch */
 	const char *tuning;
 	uint64_t max_model_len, max_num_seqs, max_batched_tokens, max_prefill_ms, page_size;

@@ -39,6 +39,7 @@ int setup_engine(struct server *s, struct engine **ret, uint64_t *ret_ns, struct
 		.dump_activations = o->dump_activations,
 		.dtype = (enum engine_dtype)o->dtype,
 		.kernels = (enum engine_kernels)o->kernels,
+		.copy_queue = (enum engine_copy_queue)o->copy_queue,
 		.device_memory = o->device_memory.bytes,
 		.device_memory_share = o->device_memory.share,
 		.cache_memory = o->cache_memory.bytes,
