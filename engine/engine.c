@@ -359,12 +359,6 @@ static void fill_info(struct engine *g, uint64_t saved, uint64_t plain)
 	i->scratch_bytes = memory_plan_bytes(g->plan, MEMORY_SCRATCH);
 }
 
-static bool copies_apart(const struct engine *g, const struct engine_options *o)
-{
-	return o->copy_queue == ENGINE_COPIES_AUTO ? !g->device.cpu
-						   : o->copy_queue == ENGINE_COPIES_OWN;
-}
-
 /* Opens the device, compiles the kernels, and allocates and fills the memory. The weights' shapes were checked
  * before. */
 static int open_device(struct engine *g, const struct engine_options *o, const struct weights *w,
@@ -380,9 +374,12 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		r = plan_model(g, o, &shape, e);
 	if (r == 0)
 		r = fill_memory(g, o, w, &saved, &plain, e);
+	g->info.copies_apart = o->copy_queue == ENGINE_COPIES_AUTO
+				       ? !g->device.cpu
+				       : o->copy_queue == ENGINE_COPIES_OWN;
 	if (r == 0)
-		r = copies_init(&g->copies, &g->device, &g->model, copies_apart(g, o), &g->counters,
-				e);
+		r = copies_init(&g->copies, &g->device, &g->model, g->info.copies_apart,
+				&g->counters, e);
 	if (r == 0)
 		r = runner_new(&g->device, &g->model, &g->limits, &g->copies, &g->counters,
 			       &g->runner, e);

@@ -64,6 +64,7 @@ struct engine_info {
 	struct model_config model;
 	char device_name[256], driver[128], kernels[16];
 	uint32_t compute_units;
+	bool copies_apart; /* copies have a queue of their own */
 	/* a name of the cuts that launches take (kernels_other_bits); "": the bits are those of the default cuts */
 	char other_bits[33];
 	struct tuning_use tuning; /* how much of the given tuning table this engine uses */

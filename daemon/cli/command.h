@@ -23,6 +23,7 @@ int command_run(const char *program, const struct command *table, int argc, char
  * could steer the terminal. */
 void print_plain(FILE *out, const char *text);
 
+int bench_copies(int argc, char **argv, struct err *e);
 int bench_kernels(int argc, char **argv, struct err *e);
 int bench_serve(int argc, char **argv, struct err *e);
 int bench_steps(int argc, char **argv, struct err *e);

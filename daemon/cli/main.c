@@ -22,12 +22,14 @@ static int list_devices(int argc, char **argv, struct err *e)
 static const struct command bench_parts[] = {
 	{"kernels", "each kernel of a model's steps, beside the peak of the device", bench_kernels},
 	{"steps", "whole steps of a model: prompts and generated tokens a second", bench_steps},
+	{"copies", "copies of pages and states, alone and beside generated tokens", bench_copies},
 	{"serve", "a server, by many streams at the same time", bench_serve},
 	{0},
 };
 
 static const struct command commands[] = {
-	{"bench", "measure kernels, steps, or how fast a server answers", .parts = bench_parts},
+	{"bench", "measure kernels, steps, copies, or how fast a server answers",
+	 .parts = bench_parts},
 	{"cache", "show the content of a server's prefix cache, or flush it", cli_cache},
 	{"devices", "list the OpenCL devices", list_devices},
 	{"export", "write a model's weights as a Hugging Face checkpoint", cli_export},

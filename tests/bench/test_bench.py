@@ -1,4 +1,4 @@
-"""`tigon bench kernels` and `tigon bench steps` on lexis: their columns, and that the values in them agree.
+"""`tigon bench kernels`, `steps` and `copies` on lexis: their columns, and that the values in them agree.
 
     test_bench.py TIGON MODEL PROGRAM_CACHE
 """
@@ -173,10 +173,27 @@ with tempfile.TemporaryDirectory() as folder:
     left_out = f"# decode of 2 streams at 0 tokens left out: the model goes to {MOST} tokens, fewer than --steps {MOST + 1}"
     ok(left_out in head and [r["step"] for r in rows] == ["prefill"], "more steps than the model has positions", head)
 
+for queue, said in (("own", "a queue of their own"), ("auto", "the queue of the steps")):
+    out = bench("copies", "--decode", "1,2", "--context", "100", "--repeat", "1", "--steps", "4", "--copy-queue", queue,
+                "--in-flight", "2M")
+    head, rows = table(out, "copies item memory streams tokens ms tokens/s GB/s".split())
+    ok(auto(out) == "nvidia" or f"# copies on {said}, at most 2.1 MB under way" in head, f"--copy-queue {queue}", head)
+    same([(r["copies"], r["item"], r["memory"], r["streams"]) for r in rows],
+         [("none", "-", "-", "1"), ("none", "-", "-", "2")] +
+         [(copies, item, memory, streams) for item in ("page", "state") for copies in ("read", "write")
+          for memory in ("pinned", "plain") for streams in "012"], "steps alone, and each copy alone and beside steps")
+    bad = [r for r in rows
+           if (r["GB/s"] == "-") != (r["copies"] == "none") or (r["ms"] == "-") != (r["streams"] == "0") or
+           (r["GB/s"] != "-" and not 0 <= float(r["GB/s"]) < 1000) or
+           (r["ms"] != "-" and not close(float(r["tokens/s"]), float(r["streams"]) * 1e3 / float(r["ms"]), 0.02))]
+    ok(not bad and all(float(r["GB/s"]) > 0 for r in rows if r["streams"] == "0"), "bytes are copied", rows)
+
 for args, want in ((["steps", "--repeat", "0"], "--repeat"), (["steps", "--decode", "1,x"], "--decode"),
                    (["steps", "--decode", "1,,2"], "--decode"), (["steps", "--only", "embed"], "--only"),
                    (["kernels", "--steps", "3"], "--steps"), (["kernels", "--int8", "100"], "--int8"),
-                   (["steps", "--int8", "128"], "--int8"), (["kernels", "--dtype", "int4"], "--dtype"),
+                   (["steps", "--int8", "128"], "--int8"), (["copies", "--prefill", "64"], "--prefill"),
+                   (["steps", "--copy-queue", "own"], "--copy-queue"), (["copies", "--copy-queue", "two"], "auto, shared or own"),
+                   (["kernels", "--dtype", "int4"], "--dtype"),
                    (["kernels", "--prefill", "0", "--decode", "0"], "nothing to measure"),
                    (["steps", "--plot", "/"], "/: Is a directory"), (["kernels", "--plot", "/proc/nowhere/x"], "/proc/nowhere/x"),
                    (["kernels", "x"], "unexpected"), (["steps", "--device"], "needs a value"),
@@ -201,7 +218,7 @@ out = bench("steps", model=None)
 ok(out.returncode == 1 and "--model" in out.stderr, "no model", out)
 out = bench("steps", model="/nowhere")
 ok(out.returncode == 1 and "/nowhere" in out.stderr, "a model that is not there", out)
-for part in ("kernels", "steps", "serve"):
+for part in ("kernels", "steps", "copies", "serve"):
     out = subprocess.run([TIGON, "bench", part, "--help"], capture_output=True, text=True)
     ok(out.returncode == 0 and f"tigon bench {part}" in out.stdout, f"{part} --help", out)
 with open("/dev/full", "w") as full:

@@ -23,7 +23,9 @@ struct load {
 	uint32_t *pages; /* [n_pages] 0, 1, 2, ... in random order, which no prefetcher can guess */
 	int32_t *tokens;
 	uint64_t step, random;
-	bool reported; /* draws have log-probabilities */
+	bool reported;		  /* draws have log-probabilities */
+	load_beside_call *beside; /* or NULL */
+	void *beside_user;
 };
 
 enum { DIGEST_STREAMS = 4 };
@@ -250,7 +252,11 @@ static int submit(struct load *l, const struct plan *p, double experts, struct l
 	if (r < 0)
 		return r;
 	add_roofline(l, p, experts, result);
-	return result->steps++ ? engine_wait(l->engine, l->results, e) : 0;
+	if (l->beside)
+		r = l->beside(l->beside_user, e);
+	if (!result->steps++ || r < 0)
+		return r;
+	return engine_wait(l->engine, l->results, e);
 }
 
 static void begin(struct load *l, struct load_result *result, uint64_t *ret_start)
@@ -315,6 +321,17 @@ int load_decode(struct load *l, uint32_t streams, uint32_t context, uint32_t ste
 		r = submit(l, &p, experts, result, e);
 	}
 	return end(l, r, start, result, e);
+}
+
+void load_beside(struct load *l, load_beside_call *call, void *user)
+{
+	l->beside = call;
+	l->beside_user = user;
+}
+
+uint32_t load_pages(const struct load *l)
+{
+	return l->n_pages;
 }
 
 /* ---- seed and results ---- */

@@ -49,6 +49,14 @@ uint32_t load_most(const struct load *l);
 int load_decode(struct load *l, uint32_t streams, uint32_t context, uint32_t steps, double experts,
 		struct load_result *result, struct err *e) MUST_CHECK;
 
+/* Sets a function that is called once a step, when the step was queued and before an earlier one is waited for.
+ * If it fails, the call that runs steps fails with its error. NULL: no function is called. */
+typedef int load_beside_call(void *user, struct err *e);
+void load_beside(struct load *l, load_beside_call *call, void *user);
+
+/* Returns the number of pages that streams use: pages 0, 1, 2, ... */
+uint32_t load_pages(const struct load *l);
+
 /* Sets the seed from which later tokens are made. reported: later draws have log-probabilities. */
 void load_seed(struct load *l, uint64_t seed, bool reported);
 

@@ -26,7 +26,7 @@ enum {
 
 /* ---- options ---- */
 
-enum { KERNELS = 1, STEPS = 2, BOTH = KERNELS | STEPS };
+enum { KERNELS = 1, STEPS = 2, COPIES = 4, BOTH = KERNELS | STEPS, ALL = BOTH | COPIES };
 
 static int take_int8(const struct option_def *d, const char *text, void *member, struct err *e)
 {
@@ -84,10 +84,10 @@ static const struct part_option {
 	{{"cache-memory", "BYTES|SHARE", OPTION_MEMORY, AT(cache_memory),
 	  .initial_text = "as of tigond",
 	  .text = "for KV pages and states together: 4G, or a share of what the model leaves"},
-	 BOTH},
+	 ALL},
 	{{"max-batched-tokens", "TOKENS", OPTION_NUMBER_32, AT(engine.max_prefill_tokens),
 	  .min = PAGE, .max = TOKENS_MAX, .initial = 2048, .text = "prompt tokens of a step"},
-	 BOTH},
+	 ALL},
 	{{"prefill", "LIST", OPTION_OWN, AT(prefill), .min = 1, .max = TOKENS_MAX,
 	  .take = bench_list_take_none, .read_initial = true,
 	  .text = "lengths of prompts, 0 for none"},
@@ -95,30 +95,38 @@ static const struct part_option {
 	{{"decode", "LIST", OPTION_OWN, AT(decode), .min = 1, .max = STREAMS_MAX,
 	  .take = bench_list_take_none, .read_initial = true,
 	  .text = "numbers of streams, 0 for none"},
-	 BOTH},
+	 ALL},
 	{{"context", "LIST", OPTION_OWN, AT(context), .max = TOKENS_MAX,
 	  .take = bench_list_take_none, .read_initial = true,
 	  .text = "tokens that each stream has before"},
-	 BOTH},
+	 ALL},
 	{{"repeat", "N", OPTION_NUMBER_32, AT(repeat), .min = 1, .max = REPEAT_MAX,
 	  .text = "measurements of each kind of step; their median is printed"},
-	 BOTH},
+	 ALL},
 	{{"steps", "N", OPTION_NUMBER_32, AT(steps), .min = 1, .max = STEPS_MAX, .initial = 16,
 	  .text = "generated tokens of a measurement"},
-	 STEPS},
+	 STEPS | COPIES},
+	{{"copy-queue", "WHICH", OPTION_CHOICE, AT(engine.copy_queue),
+	  .choices = engine_copy_queue_names,
+	  .text = "copies of pages and states: shared with steps, or own; auto is own on a GPU"},
+	 COPIES},
+	{{"in-flight", "BYTES", OPTION_SIZE, AT(in_flight), .min = 1, .max = UINT64_C(1) << 40,
+	  .initial = 16 << 20, .initial_text = "16M",
+	  .text = "bytes of copies that are under way at most; at least two copies are"},
+	 COPIES},
 	{{"separate-launches", NULL, OPTION_FLAG, AT(engine.separate_launches),
 	  .text = "launch each kernel by itself, also where a step could be one launch"},
 	 STEPS},
 	{{"plain-weights", NULL, OPTION_FLAG, AT(engine.plain_weights),
 	  .text = "keep weights in two bytes each (same bits)"},
-	 BOTH},
+	 ALL},
 	{{"tuning", "FILE", OPTION_TEXT, AT(tuning), .initial_text = "the table that is built in",
 	  .text = "a table of tigon tune, as in tigond"},
-	 BOTH},
+	 ALL},
 	{{"batch-invariant", "SWITCH", OPTION_CHOICE, AT(batch_invariant),
 	  .choices = option_switch_names,
 	  .text = "off: rows of tables that change bits may be used"},
-	 BOTH},
+	 ALL},
 	{{"plot", "FILE", OPTION_TEXT, AT(plot), .initial_text = "none",
 	  .text = "draw the times, as SVG"},
 	 BOTH},
@@ -160,16 +168,17 @@ static size_t fill_table(int part, const struct bench_defaults *own,
 	return n;
 }
 
-static int parse_options(int argc, char **argv, const struct bench_defaults *own, bool kernels,
+static int parse_options(int argc, char **argv, const struct bench_defaults *own,
 			 struct bench_options *o, struct err *e)
 {
+	bool kernels = !strcmp(argv[0], "kernels");
+	int part = kernels ? KERNELS : !strcmp(argv[0], "steps") ? STEPS : COPIES;
 	struct option_def table[TABLE_MAX];
-	size_t n = fill_table(kernels ? KERNELS : STEPS, own, table);
-	int r = option_table_command(table, n,
-				     kernels ? "bench kernels --model DIR [--name value ...]"
-					     : "bench steps --model DIR [--name value ...]",
-				     argc, argv, o, e);
+	char usage[64];
+	int r;
 
+	snprintf(usage, sizeof(usage), "bench %s --model DIR [--name value ...]", argv[0]);
+	r = option_table_command(table, fill_table(part, own, table), usage, argc, argv, o, e);
 	if (r < 0)
 		return r;
 	o->engine.profile = kernels;
@@ -304,7 +313,7 @@ int bench_run(int argc, char **argv, const struct bench_defaults *own,
 {
 	struct bench_options o = {0};
 	struct bench b = {0};
-	int r = parse_options(argc, argv, own, !strcmp(argv[0], "kernels"), &o, e);
+	int r = parse_options(argc, argv, own, &o, e);
 
 	if (r == 0)
 		r = open_bench(&o, &b, e);

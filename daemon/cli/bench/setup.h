@@ -1,4 +1,4 @@
-/* The code that `tigon bench kernels` and `tigon bench steps` share: options, opening the engine, and the peaks of its
+/* The code that `tigon bench kernels`, `steps` and `copies` share: options, opening the engine, and the peaks of its
  * device (kernels/peak.h), which are measured at the start and after each kind of step. */
 #pragma once
 
@@ -16,7 +16,8 @@ struct bench_options {
 	/* Tokens that each stream generates. bench steps: in one measurement. bench kernels: in all measurements of a
 	 * kind of step, one in each. */
 	uint32_t steps;
-	const char *only; /* bench kernels: print only this kernel; NULL: all */
+	uint64_t in_flight; /* bench copies: bytes of copies that are under way at most */
+	const char *only;   /* bench kernels: print only this kernel; NULL: all */
 	/* bench kernels: values that share a scale in int8 products; 0: int8 products are not measured */
 	uint32_t int8;
 	const char *plot;   /* NULL: no figure */
@@ -24,7 +25,7 @@ struct bench_options {
 	char program_cache[4096];
 };
 
-/* The defaults of options that differ between the two benches; those of lists are text. */
+/* The defaults of options that differ between the benches; those of lists are text. */
 struct bench_defaults {
 	const char *prefill, *decode, *context;
 	uint32_t repeat;
@@ -40,7 +41,7 @@ struct bench {
 	uint32_t measured;	 /* times that the peaks were measured */
 };
 
-/* Reads the command line, whose argv[0] is "kernels" or "steps" (an option that only the other bench has is refused),
+/* Reads the command line, whose argv[0] is "kernels", "steps" or "copies" (an option of another bench is refused),
  * opens the engine, measures the peaks for the first time, and calls `run`. -ECANCELED: --help was printed. */
 int bench_run(int argc, char **argv, const struct bench_defaults *own,
 	      int (*run)(struct bench *b, struct err *e), struct err *e) MUST_CHECK;
