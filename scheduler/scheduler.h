@@ -208,7 +208,8 @@ struct scheduler_item {
 	/* [page_tokens] tokens of a page, borrowed until the cache changes; NULL: the item is a state */
 	const int32_t *tokens;
 	uint32_t id; /* the page or slot to read */
-	/* The next two are set if the item is to be copied to the device: arguments for scheduler_loaded. */
+	/* The next two are set if the item is to be copied to the device: arguments for scheduler_load_place and
+	 * scheduler_loaded. */
 	uint64_t request;
 	uint32_t index;
 };
@@ -274,11 +275,16 @@ bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret);
  * taken are kept. */
 uint32_t scheduler_take_uses(struct scheduler *s, struct tier_item *ret, uint32_t max);
 
-/* To be called when item `index` that scheduler_next_load gave for the request has arrived, or (!good) will never come.
- * If the request still waits, an item that will never come is removed from scheduler_tiers. True: the caller copies the
- * item's bytes to page or slot *ret_id, before it submits the next plan. False: the bytes are not needed. */
-bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, bool good,
-		      uint32_t *ret_id);
+/* Returns whether the bytes of item `index` that scheduler_next_load gave for the request are needed. True: the caller
+ * copies them to page or slot *ret_id. The request may end meanwhile, so *ret_id may belong to another one before the
+ * copy has run: a plan that is submitted after the copy was queued must find the bytes copied. */
+bool scheduler_load_place(const struct scheduler *s, uint64_t request, uint32_t index,
+			  uint32_t *ret_id);
+
+/* To be called once for each item that scheduler_next_load gave: when its bytes are in their page or slot, or are not
+ * needed, or (!good) will never come. If the request still waits, an item that will never come is removed from
+ * scheduler_tiers. With its last item the request queues again. */
+void scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, bool good);
 
 /* ---- prefill and decode apart ---- */
 

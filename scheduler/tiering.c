@@ -330,28 +330,41 @@ static void finish_load(struct scheduler *s, struct tier_load *l)
 	end_load(s, l);
 }
 
-bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, bool good,
-		      uint32_t *ret_id)
+/* Returns the load of a request that still waits for item `index`, or NULL. */
+static struct tier_load *find_load(const struct scheduler *s, uint64_t request, uint32_t index)
 {
 	struct request *r = find_request(s, request);
 	struct tier_load *l = r ? r->load : NULL;
-	bool wanted;
 
-	if (!l || index >= l->n_asked)
+	return l && index < l->n_asked ? l : NULL;
+}
+
+bool scheduler_load_place(const struct scheduler *s, uint64_t request, uint32_t index,
+			  uint32_t *ret_id)
+{
+	const struct tier_load *l = find_load(s, request, index);
+
+	if (!l || l->failed)
 		return false;
-	wanted = good && !l->failed;
-	if (wanted)
-		*ret_id = index < l->n - l->from ? l->pages[index].id : l->slot;
+	*ret_id = index < l->n - l->from ? l->pages[index].id : l->slot;
+	return true;
+}
+
+void scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, bool good)
+{
+	struct tier_load *l = find_load(s, request, index);
+
+	if (!l)
+		return;
 	if (!good) {
 		struct tier_item item = load_item(l, index);
 
 		if (!l->failed)
-			r->lost = item.kind == TIER_PAGE ? PREFIX_MISS_EVICTED_PAGE
-							 : PREFIX_MISS_EVICTED_STATE;
+			l->request->lost = item.kind == TIER_PAGE ? PREFIX_MISS_EVICTED_PAGE
+								  : PREFIX_MISS_EVICTED_STATE;
 		l->failed = true;
 		tiers_remove(s->tiers, &item);
 	}
 	if (++l->n_came == l->n_items || (l->failed && l->n_came == l->n_asked))
 		finish_load(s, l);
-	return wanted;
 }

@@ -368,6 +368,33 @@ TEST(late)
 	ok_all("17: late results");
 }
 
+/* A request waits until its items are on the device, and gives their places back if it ends before. */
+TEST(slow_copies)
+{
+	for (uint32_t aborted = 0; aborted < 2; aborted++) {
+		struct world *w = open_world();
+		uint64_t id = begin_load(w);
+
+		for (uint32_t i = 0; i < 6; i++)
+			answer(i, 0);
+		device.busy = true;
+		check(move(w));
+		check(device.n_out == 6 && !strcmp(world_plan(w), "nothing"));
+		if (aborted)
+			scheduler_abort(w->s, id);
+		device.busy = false;
+		check(move(w));
+		check(device.n_out == 0 && blocks == 0 && !move(w));
+		check((strcmp(world_plan(w), "nothing") == 0) == aborted);
+		if (!aborted) {
+			world_commit(w, 7);
+			check(w->events[0].hit.n_cached == 10);
+		}
+		close_world(w);
+	}
+	ok_all("a request runs when all its items are copied");
+}
+
 TEST(damage)
 {
 	struct world *w = open_world();
@@ -381,6 +408,7 @@ TEST(damage)
 	for (uint32_t i = 0; i < 6; i++)
 		answer(i, i == 2 ? -EBADMSG : 0);
 	move(w);
+	move(w);
 	is_int(n_lines, 1, "of a damaged file the log says once why");
 	ok(strcmp(world_plan(w), "nothing") != 0, "the request is computed");
 	world_commit(w, 7);
@@ -391,6 +419,7 @@ TEST(damage)
 	n_lines = 0;
 	for (uint32_t i = 0; i < 6; i++)
 		answer(i, i == 2 ? -ENOMEM : 0);
+	move(w);
 	move(w);
 	is_int(n_lines, 1, "of one that could not be read as well");
 	world_run(w, 7);

@@ -64,6 +64,15 @@ static uint32_t take_stores(struct world *w)
 	return n;
 }
 
+/* Answers an item, which is copied at once if it is good. Returns whether it is to be copied. */
+static bool answer(struct world *w, uint64_t request, uint32_t index, bool good, uint32_t *ret_id)
+{
+	bool wanted = good && scheduler_load_place(w->s, request, index, ret_id);
+
+	scheduler_loaded(w->s, request, index, good);
+	return wanted;
+}
+
 static uint32_t asked; /* number of items that the last call of take_loads was asked to load */
 
 /* Answers all items that are to be loaded: the first `good` of them come, the others fail. Returns how many of those
@@ -74,7 +83,7 @@ static uint32_t take_loads(struct world *w, uint32_t good)
 	uint32_t wanted = 0, id;
 
 	for (asked = 0; scheduler_next_load(w->s, &item); asked++)
-		wanted += scheduler_loaded(w->s, item.request, item.index, asked < good, &id);
+		wanted += answer(w, item.request, item.index, asked < good, &id);
 	return wanted;
 }
 
@@ -220,8 +229,7 @@ TEST(shorter_ends)
 		uint32_t id;
 
 		while (scheduler_next_load(w->s, &item))
-			scheduler_loaded(w->s, item.request, item.index,
-					 item.item.kind == TIER_PAGE, &id);
+			answer(w, item.request, item.index, item.item.kind == TIER_PAGE, &id);
 	}
 	is_int(tries, 16, "a request waits for so many loads that fail, and no more");
 	world_commit(w, 7);
@@ -245,10 +253,10 @@ TEST(abort)
 			n++;
 		check(n == 6);
 		for (uint32_t i = 0; i < come; i++)
-			check(scheduler_loaded(w->s, id, items[i].index, true, &page));
+			check(answer(w, id, items[i].index, true, &page));
 		scheduler_abort(w->s, id);
 		for (uint32_t i = come; i < n; i++)
-			check(!scheduler_loaded(w->s, id, items[i].index, true, &page));
+			check(!answer(w, id, items[i].index, true, &page));
 		check(!strcmp(world_plan(w), "nothing"));
 		check_baseline(w);
 	}
@@ -363,7 +371,7 @@ TEST(device_error)
 	while (n < 8 && scheduler_next_load(w->s, &items[n]))
 		n++;
 	is_int(n, 6, "six are asked for");
-	check(scheduler_loaded(w->s, id, items[0].index, true, &page));
+	check(answer(w, id, items[0].index, true, &page));
 	w->n_events = scheduler_fail(w->s, w->events);
 	ok(w->n_events == 1 && w->events[0].request == other, "the device fails");
 	ok(world_stats(w).waiting == 1 && world_stats(w).stores_waiting == 0 &&
@@ -371,7 +379,7 @@ TEST(device_error)
 		   world_stats(w).cache.free_slots == w->config.n_slots,
 	   "all is free");
 	for (uint32_t i = 1; i < n; i++)
-		check(!scheduler_loaded(w->s, id, items[i].index, true, &page));
+		check(!answer(w, id, items[i].index, true, &page));
 	step_is(w, 7, "a0+11^10!", "what comes late is ignored, who waited is computed");
 	check_baseline(w);
 	ok_all("a device error while a request waits for items");

@@ -179,7 +179,8 @@ static void end_step(struct loop *l) ON(role_engine)
 }
 
 /* Moves pages and states between the device and the cache below it; does nothing without such a cache. True: copies are
- * under way, and their ends wake no thread, so call this function again soon. */
+ * under way, whose ends wake no thread, or a request may be able to run since one has ended, so plan and call this
+ * function again soon. */
 static bool move_items(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};
@@ -341,7 +342,7 @@ static int open_all(struct loop *l, struct err *e) ON(role_engine)
 static void run_steps(struct loop *l) ON(role_engine)
 {
 	for (;;) {
-		enum { POLL_NS = 1000000, WRITING_NS = 100000000 };
+		enum { POLL_NS = 100000, WRITING_NS = 100000000 };
 		bool begun = false, ended = false, moving;
 
 		read_inbox(l);

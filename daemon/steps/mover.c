@@ -1,5 +1,6 @@
 #include "daemon/steps/mover.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -127,22 +128,25 @@ static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
 	} else {
 		m->down_bytes += j->block->bytes;
 	}
-	return r;
+	return r == -ENOMEM ? 0 : r;
 }
 
 /* Puts a copy into the store, unless mover_clear was called since the copy began. An item that the store refuses is
- * removed from t, the scheduler's index of the store's items; t NULL, when the daemon ends: nothing is removed. */
-static void keep_copy(struct mover *m, struct tiers *t, struct job *j)
+ * removed from the scheduler's index of the store's items; s NULL, when the daemon ends: nothing is removed. */
+static void keep_copy(struct mover *m, struct scheduler *s, struct job *j)
 {
 	if (j->epoch != m->epoch)
 		return;
 	j->put.block = j->block;
 	j->block = NULL;
-	if (store_put(m->store, &j->put) < 0 && t)
-		tiers_remove(t, &j->put.item);
+	if (store_put(m->store, &j->put) < 0 && s)
+		tiers_remove(scheduler_tiers(s), &j->put.item);
 }
 
-static int finish_copies(struct mover *m, struct engine *g, struct tiers *t, struct err *e)
+/* Ends the copies that have run. s NULL: the daemon ends, and no request waits for an item. *ret_loaded: an item has
+ * come to the device, so a request may be able to run. */
+static int finish_copies(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_loaded,
+			 struct err *e)
 {
 	void *tags[64];
 	uint32_t n;
@@ -156,7 +160,10 @@ static int finish_copies(struct mover *m, struct engine *g, struct tiers *t, str
 			if (j->down) {
 				m->down_bytes -= j->block->bytes;
 				if (r == 0)
-					keep_copy(m, t, j);
+					keep_copy(m, s, j);
+			} else if (r == 0 && s) {
+				scheduler_loaded(s, j->request, j->index, true);
+				*ret_loaded = true;
 			}
 			free_job(j);
 		}
@@ -169,7 +176,6 @@ static int finish_copies(struct mover *m, struct engine *g, struct tiers *t, str
 static void ask_store(struct mover *m, struct scheduler *s, const struct scheduler_item *i)
 {
 	struct job *j = malloc(sizeof(*j));
-	uint32_t id;
 
 	if (j) {
 		*j = (struct job){.request = i->request, .index = i->index};
@@ -180,14 +186,13 @@ static void ask_store(struct mover *m, struct scheduler *s, const struct schedul
 		return;
 	}
 	free(j);
-	scheduler_loaded(s, i->request, i->index, false, &id);
+	scheduler_loaded(s, i->request, i->index, false);
 }
 
 static int take_block(struct engine *g, struct scheduler *s, struct store_event *ev, struct err *e)
 {
 	struct job *j = ev->tag;
 	uint32_t id;
-	bool wanted;
 	int r;
 
 	list_remove(&j->node);
@@ -195,16 +200,18 @@ static int take_block(struct engine *g, struct scheduler *s, struct store_event 
 	 * when it left. */
 	if (ev->error && tiers_has(scheduler_tiers(s), &ev->item))
 		log_info("prefix cache: %s", ev->why.text);
-	wanted = scheduler_loaded(s, j->request, j->index, !ev->error, &id);
 	j->block = ev->block;
-	if (!wanted) {
+	if (ev->error || !scheduler_load_place(s, j->request, j->index, &id)) {
+		scheduler_loaded(s, j->request, j->index, !ev->error);
 		free_job(j);
 		return 0;
 	}
 	r = engine_write_item(g, ev->item.kind, id, j->block->data, j, e);
+	if (r == -ENOMEM)
+		scheduler_loaded(s, j->request, j->index, false);
 	if (r < 0)
 		free_job(j);
-	return r;
+	return r == -ENOMEM ? 0 : r;
 }
 
 static int take_event(struct engine *g, struct scheduler *s, struct store_event *ev, struct err *e)
@@ -241,6 +248,7 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 	struct store_stats stats;
 	struct scheduler_item item;
 	struct store_event ev;
+	bool loaded = false;
 	int r;
 
 	*ret_more = false;
@@ -249,7 +257,7 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 	/* Where the store puts a new item in its order of eviction depends on the last use of the page before it in the
 	 * prompt (engine/store/index.h). So the store is told of uses before it gets new items. */
 	tell_uses(m, s);
-	r = finish_copies(m, g, scheduler_tiers(s), e);
+	r = finish_copies(m, g, s, &loaded, e);
 	/* The statistics are read before the events are taken. So if the statistics say that the disk is open, all
 	 * items that were found there are in events that have come by then. */
 	store_stats(m->store, &stats);
@@ -265,7 +273,7 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT &&
 	       store_ready(m->store, m->down_bytes) && scheduler_next_store(s, &item))
 		r = send_down(m, g, s, &item, e);
-	*ret_more = engine_items_out(g) > 0;
+	*ret_more = loaded || engine_items_out(g) > 0;
 	return r;
 }
 
@@ -304,7 +312,7 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 	}
 	/* Copies that are under way still use their blocks, which must not be freed before the copies end. */
 	for (r = 0; r == 0 && engine_items_out(g); pause_briefly())
-		r = finish_copies(m, g, NULL, &e);
+		r = finish_copies(m, g, NULL, &more, &e);
 	while (store_poll(m->store, &ev))
 		store_block_put(ev.block);
 	store_close(m->store, end > now ? end - now : 0);

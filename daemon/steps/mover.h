@@ -3,11 +3,11 @@
  * and mover_close, none of these functions waits for a disk.
  *
  *     scheduler_next_store -> engine_read_item -> store_put
- *     scheduler_next_load  -> store_get  -> scheduler_loaded -> engine_write_item
+ *     scheduler_next_load  -> store_get  -> scheduler_load_place -> engine_write_item -> scheduler_loaded
  *
- * The copies of both ways are queued before the next plan is submitted, because that plan may overwrite the page or
- * slot of an item that is read, and may use an item that is written. An item for which the store has no room waits on
- * the device; if it is evicted there first, it is lost. */
+ * The reads are queued before the next plan is made, because that plan may overwrite the page or slot of an item that
+ * is read. A request waits until all its items are written, so no step waits for a write. An item for which the store
+ * has no room waits on the device; if it is evicted there first, it is lost. */
 #pragma once
 
 #include "base/queue.h"
@@ -28,8 +28,9 @@ int mover_open(struct server *s, struct identity *identity, struct queue *inbox,
  * scheduler_free. With NULL does nothing. */
 void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_t timeout_ns);
 
-/* Starts and finishes copies as far as possible. *ret_more: copies are under way on the device; their ends wake no
- * thread, so call this function again soon. -EIO: the device is lost. With m NULL does nothing. */
+/* Starts and finishes copies as far as possible. *ret_more: copies are under way on the device, whose ends wake no
+ * thread, or have loaded an item, so plan and call this function again soon. -EIO: the device is lost. With m NULL does
+ * nothing. */
 int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_more,
 	      struct err *e) MUST_CHECK;
 
