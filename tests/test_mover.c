@@ -33,7 +33,7 @@ static struct store {
 	uint32_t n_gets;
 } store;
 
-static uint32_t blocks; /* number of blocks that were made and not yet freed */
+static uint32_t blocks; /* number of blocks that were made here and not yet freed */
 
 static void note(enum call_type type, const struct tier_item *item)
 {
@@ -69,15 +69,21 @@ void store_block_put(struct store_block *b)
 {
 	if (!b)
 		return;
-	free(b->data);
+	if (b->pool)
+		block_pool_give(b->pool, b->data, b->bytes);
+	else
+		free(b->data);
+	blocks -= !b->pool;
 	free(b);
-	blocks--;
 }
+
+static uint32_t n_pooled; /* blocks that were put, in pinned memory */
 
 int store_put(struct store *s, const struct store_put *p)
 {
 	check((p->item.kind == TIER_PAGE) == (p->tokens != NULL));
 	note(PUT, &p->item);
+	n_pooled += p->block->pool != NULL;
 	store_block_put(p->block);
 	return 0;
 }
@@ -168,6 +174,33 @@ uint32_t engine_items_out(const struct engine *g)
 	return g->n_out;
 }
 
+/* Pinned memory. */
+static uint32_t n_pinned;
+static uint64_t pinned_bytes; /* of which there is so much */
+
+int engine_block_new(struct engine *g, uint64_t bytes, struct engine_block **ret, struct err *e)
+{
+	void *memory;
+
+	if (bytes > pinned_bytes || posix_memalign(&memory, STORE_BLOCK_ALIGNMENT, bytes))
+		return err_set(e, ENOMEM, "no memory to pin");
+	pinned_bytes -= bytes;
+	n_pinned++;
+	*ret = memory;
+	return 0;
+}
+
+void *engine_block_data(struct engine_block *b)
+{
+	return b;
+}
+
+void engine_block_free(struct engine_block *b)
+{
+	free(b);
+	n_pinned -= b != NULL;
+}
+
 /* ---- the log ---- */
 
 static uint32_t n_lines;
@@ -208,7 +241,7 @@ static struct world *open_world(void)
 	server.info.slot_bytes = STATE_BYTES;
 	device = (struct engine){0};
 	n_calls = n_touched = n_put = n_lines = 0;
-	if (mover_open(&server, NULL, &inbox, &mover, &e) < 0)
+	if (mover_open(&server, &device, NULL, &inbox, &mover, &e) < 0)
 		abort();
 	return world_new(&c);
 }
@@ -393,6 +426,30 @@ TEST(slow_copies)
 		close_world(w);
 	}
 	ok_all("a request runs when all its items are copied");
+}
+
+/* With copies on a queue of their own, items are copied to pinned memory, as far as there is some. */
+TEST(pinned_memory)
+{
+	for (uint32_t some = 0; some < 2; some++) {
+		struct world *w;
+
+		server.info.copies_apart = true;
+		pinned_bytes = some ? 64 << 20 : 0;
+		n_pooled = 0;
+		w = open_world();
+		check(n_pinned == some);
+		move(w);
+		submit(w, "abcdefghijk");
+		world_run(w, 7);
+		move(w);
+		move(w);
+		check(n_put > 5 && n_pooled == (some ? n_put : 0));
+		close_world(w);
+		check(n_pinned == 0);
+	}
+	server.info.copies_apart = false;
+	ok_all("items are copied to pinned memory, or to other memory if there is none");
 }
 
 TEST(damage)

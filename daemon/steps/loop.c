@@ -323,7 +323,7 @@ static int open_all(struct loop *l, struct err *e) ON(role_engine)
 	if (r == 0)
 		r = open_scheduler(l, e);
 	if (r == 0)
-		r = mover_open(s, &l->identity, &s->inbox, &l->mover, e);
+		r = mover_open(s, l->engine, &l->identity, &s->inbox, &l->mover, e);
 	if (r == 0)
 		r = handoff_open(&(struct handoff_config){.server = s,
 							  .engine = l->engine,

@@ -26,6 +26,10 @@ struct mover {
 	struct store *store;
 	struct queue *inbox;
 	struct identity *identity;
+	struct block_pool *pool; /* NULL: blocks are ordinary memory */
+	/* [n_pinned] the memory of the pool, owned */
+	struct engine_block **pinned;
+	size_t n_pinned;
 	struct list asked;   /* jobs whose get is under way */
 	uint64_t down_bytes; /* bytes of the copies to the store that are under way */
 	uint32_t page_tokens;
@@ -46,8 +50,64 @@ static int identify(void *arg, const char *memo, const atomic_bool *cancel,
 	return identity_get(m->identity, memo, cancel, ret, e);
 }
 
-int mover_open(struct server *s, struct identity *identity, struct queue *inbox, struct mover **ret,
-	       struct err *e)
+/* ---- memory ---- */
+
+/* Memory is pinned in pieces of so many bytes, so that a limit of the system or of the driver leaves most of it. */
+enum { PINNED_PIECE = 1 << 30 };
+
+/* Bytes of blocks that are on their way, beside those of the host tier. */
+enum { PINNED_MORE = 64 << 20 };
+
+static int add_pinned(struct mover *m, struct engine *g, uint64_t bytes, struct err *e)
+{
+	struct engine_block **b = &m->pinned[m->n_pinned];
+	int r = engine_block_new(g, bytes, b, e);
+
+	if (r < 0)
+		return r;
+	m->n_pinned++;
+	if (block_pool_add(m->pool, engine_block_data(*b), bytes) < 0)
+		return err_no_memory(e);
+	return 0;
+}
+
+/* Makes a pool of memory that the device accesses directly, for the host tier and for blocks on their way. What cannot
+ * be had is replaced by ordinary memory, from which a device copies more slowly. */
+static int open_pool(struct mover *m, struct engine *g, const struct store_config *c, struct err *e)
+{
+	uint64_t bytes = c->host_bytes + PINNED_MORE, left = bytes, start = clock_now_ns();
+	struct err why = {0};
+
+	m->pool = block_pool_new(c->page_bytes, c->state_bytes);
+	m->pinned = calloc(CEIL_DIV(bytes, (uint64_t)PINNED_PIECE), sizeof(*m->pinned));
+	if (!m->pool || !m->pinned)
+		return err_no_memory(e);
+	while (left && !why.code) {
+		uint64_t n = MIN(left, (uint64_t)PINNED_PIECE);
+
+		if (add_pinned(m, g, n, &why) == 0)
+			left -= n;
+	}
+	if (left)
+		log_warning("prefix cache: %.2f of %.2f GiB of host memory are not pinned: %s",
+			    (double)left / (1 << 30), (double)bytes / (1 << 30), why.text);
+	log_debug("pinned %.2f GiB of host memory in %.0f ms", (double)(bytes - left) / (1 << 30),
+		  (double)(clock_now_ns() - start) / 1e6);
+	return 0;
+}
+
+static void close_pool(struct mover *m)
+{
+	block_pool_free(m->pool);
+	for (size_t i = 0; i < m->n_pinned; i++)
+		engine_block_free(m->pinned[i]);
+	free(m->pinned);
+}
+
+/* ---- opening ---- */
+
+int mover_open(struct server *s, struct engine *g, struct identity *identity, struct queue *inbox,
+	       struct mover **ret, struct err *e)
 {
 	const struct options *o = &s->options;
 	struct store_config config = {
@@ -62,7 +122,7 @@ int mover_open(struct server *s, struct identity *identity, struct queue *inbox,
 		.wake_arg = inbox,
 	};
 	struct mover *m;
-	int r;
+	int r = 0;
 
 	*ret = NULL;
 	if (!options_want_tiers(o))
@@ -76,8 +136,13 @@ int mover_open(struct server *s, struct identity *identity, struct queue *inbox,
 	m->identity = identity;
 	m->page_tokens = config.page_tokens;
 	config.arg = m;
-	r = store_open(&config, &m->store, e);
+	if (s->info.copies_apart)
+		r = open_pool(m, g, &config, e);
+	config.pool = m->pool;
+	if (r == 0)
+		r = store_open(&config, &m->store, e);
 	if (r < 0) {
+		close_pool(m);
 		free(m);
 		return r;
 	}
@@ -107,8 +172,9 @@ static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
 			.down = true,
 			.epoch = m->epoch,
 			.put = {.item = i->item, .parent = i->parent, .depth = i->depth},
-			.block = store_block_new(i->item.kind == TIER_PAGE ? info->page_bytes
-									   : info->slot_bytes),
+			.block = block_pool_take(m->pool, i->item.kind == TIER_PAGE
+								  ? info->page_bytes
+								  : info->slot_bytes),
 		};
 		list_init(&j->node);
 		if (n) {
@@ -318,6 +384,7 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 	store_close(m->store, end > now ? end - now : 0);
 	while (!list_empty(&m->asked))
 		free_job(container_of(m->asked.next, struct job, node));
+	close_pool(m);
 	free(m);
 }
 

@@ -18,10 +18,11 @@
 
 struct mover;
 
-/* Makes a mover, new; *ret NULL: the options ask for no cache below the device. s, identity and inbox are borrowed;
- * inbox is woken when the mover has work. */
-int mover_open(struct server *s, struct identity *identity, struct queue *inbox, struct mover **ret,
-	       struct err *e) MUST_CHECK;
+/* Makes a mover, new; *ret NULL: the options ask for no cache below the device. All arguments are borrowed; inbox is
+ * woken when the mover has work. If copies have a queue of their own, the memory of the host tier is pinned here, as far
+ * as the system allows. */
+int mover_open(struct server *s, struct engine *g, struct identity *identity, struct queue *inbox,
+	       struct mover **ret, struct err *e) MUST_CHECK;
 
 /* Copies the items that the scheduler still wants to store, and lets the store write its files, both together for at
  * most timeout_ns. Then frees the mover. No request may be alive and no plan out. To be called before engine_close and

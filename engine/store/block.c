@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-enum { ALIGNMENT = 4096 };
+#include "engine/store/block_pool.h"
 
 struct store_block *store_block_new(size_t bytes)
 {
@@ -10,11 +10,12 @@ struct store_block *store_block_new(size_t bytes)
 
 	if (!b)
 		return NULL;
-	if (posix_memalign(&b->data, ALIGNMENT, MAX(bytes, (size_t)1))) {
+	if (posix_memalign(&b->data, STORE_BLOCK_ALIGNMENT, MAX(bytes, (size_t)1))) {
 		free(b);
 		return NULL;
 	}
 	b->bytes = bytes;
+	b->pool = NULL;
 	atomic_init(&b->refs, 1);
 	return b;
 }
@@ -29,6 +30,9 @@ void store_block_put(struct store_block *b)
 {
 	if (!b || atomic_fetch_sub(&b->refs, 1) > 1)
 		return;
-	free(b->data);
+	if (b->pool)
+		block_pool_give(b->pool, b->data, b->bytes);
+	else
+		free(b->data);
 	free(b);
 }

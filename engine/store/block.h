@@ -10,9 +10,12 @@
 
 #include "base/macros.h"
 
+enum { STORE_BLOCK_ALIGNMENT = 4096 };
+
 struct store_block {
-	void *data; /* [bytes], aligned to 4096 */
+	void *data; /* [bytes], aligned to STORE_BLOCK_ALIGNMENT */
 	size_t bytes;
+	struct block_pool *pool; /* owns data (block_pool.h); NULL: the block does */
 	atomic_uint refs;
 };
 

@@ -39,7 +39,7 @@ static void read_entry(struct store *s, struct pending_event *ev, const struct s
 	int r;
 
 	store_unlock(s);
-	b = store_block_new(bytes);
+	b = block_pool_take(s->config.pool, bytes);
 	r = b ? store_dir_read(&s->dir, &place->item, place->depth, s->config.page_tokens, b->data,
 			       bytes, &ev->e.why)
 	      : err_set(&ev->e.why, ENOMEM, "out of memory for %llu bytes of the cache",

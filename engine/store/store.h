@@ -40,6 +40,7 @@
 
 #include "base/err.h"
 #include "engine/store/block.h"
+#include "engine/store/block_pool.h"
 #include "engine/store/identity.h"
 #include "prefix_cache/tiers.h"
 
@@ -52,6 +53,8 @@ struct store_config {
 	uint64_t queue_bytes; /* budget of queued blocks outside the host tier; 0: the default */
 	uint64_t page_bytes, state_bytes; /* bytes of the payload of either kind */
 	uint32_t page_tokens;
+	struct block_pool
+		*pool; /* of the blocks that are read from disk; borrowed; NULL: ordinary memory */
 	/* Computes the identity. Called once, on the writer thread, if there is a disk tier. memo: a path in dir for a
 	 * file that speeds up the next start; NULL if this process is not the owner, or memory is short. When *cancel
 	 * is set, the function shall end soon, with -ECANCELED. `arg` must outlive the store. */
