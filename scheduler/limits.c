@@ -1,6 +1,7 @@
 #include "scheduler/limits.h"
 
 #include <errno.h>
+#include <math.h>
 
 #include "scheduler/admission.h"
 #include "scheduler/handoff.h"
@@ -89,6 +90,29 @@ static int check_sizes(const struct scheduler_config *c, const struct scheduler_
 	return 0;
 }
 
+static int check_biases(const struct scheduler_config *c, const struct scheduler_request *q,
+			struct err *e)
+{
+	int64_t before = -1;
+
+	if (q->n_biases > PLAN_BIASES_MAX)
+		return err_param(e, EINVAL, "logit_bias", "%u biases are more than %d", q->n_biases,
+				 PLAN_BIASES_MAX);
+	for (uint32_t i = 0; i < q->n_biases; before = q->biases[i++].token) {
+		const struct plan_bias *b = &q->biases[i];
+
+		if (b->token <= before || (uint32_t)b->token >= c->vocab_size)
+			return err_param(e, EINVAL, "logit_bias",
+					 "token %d (number %u) is not in the vocabulary of %u, or "
+					 "not rising",
+					 b->token, i, c->vocab_size);
+		if (!isfinite(b->value))
+			return err_param(e, EINVAL, "logit_bias",
+					 "the bias of token %d is not finite", b->token);
+	}
+	return 0;
+}
+
 int limits_check_request(const struct scheduler_config *c, const struct scheduler_request *q,
 			 struct err *e)
 {
@@ -115,6 +139,8 @@ int limits_check_request(const struct scheduler_config *c, const struct schedule
 				 "%u tokens that end an answer are more than %d", q->n_end_tokens,
 				 PLAN_BANNED_MAX);
 	r = handoff_check(c, q, e);
+	if (r == 0)
+		r = check_biases(c, q, e);
 	if (r < 0)
 		return r;
 	r = check_tokens(q->prompt, q->n_prompt, c->vocab_size, "prompt", e);

@@ -25,8 +25,9 @@ struct plan_builder {
 	uint64_t number;
 	uint32_t n_following; /* requests that became followers */
 	bool refused;	      /* the request that is next stays in the queue */
-	bool paced;  /* sequences decode, and scheduler_pace has limited the prefill budget */
-	bool paused; /* a decoding sequence got no page */
+	bool paced;	/* sequences decode, and scheduler_pace has limited the prefill budget */
+	bool paused;	/* a decoding sequence got no page */
+	bool gathering; /* no sequence gets a decode row (must_gather) */
 };
 
 /* Adds the next row of q. The row reads slot q->source and writes q->slot, which is the source of the row after it. */
@@ -92,6 +93,9 @@ static void add_draw(struct plan_builder *b, struct sequence *q)
 	reset_counts(b, q);
 	*d = (struct plan_draw){
 		.sampling = &r->ask.sampling,
+		.biases = r->ask.biases,
+		.n_biases = r->ask.n_biases,
+		.allowed = q->allowed,
 		.row = p->n_rows - 1,
 		.seat = q->seat,
 		.choice = q->choice,
@@ -244,9 +248,11 @@ static void plan_prefills(struct plan_builder *b)
 			if (!admitted)
 				continue;
 			if (r->trunk->n_planned >= r->ask.n_prompt) {
-				/* It resumes behind its prompt, so it is no leader and has no window. */
+				/* It resumes behind its prompt, so it is no leader and has no window. Its rows
+				 * are in this plan. */
 				sharing_end(s, r);
 				end_prompt(b, r);
+				b->gathering = false;
 				continue;
 			}
 		}
@@ -291,6 +297,12 @@ static bool can_decode(const struct plan_builder *b, const struct sequence *q)
 	       q->n_generated + q->n_drawing < q->request->ask.max_tokens;
 }
 
+/* Whether q may get no row now, because its next draw needs a token that a plan which is out draws. */
+static bool awaits_token(const struct sequence *q)
+{
+	return q->request->ask.needs_last && q->n_drawing;
+}
+
 /* Prefetches the sequence two places behind this one in the list, because sequences are scattered in memory. */
 static void prefetch_sequence(const struct list *node)
 {
@@ -299,6 +311,22 @@ static void prefetch_sequence(const struct list *node)
 	__builtin_prefetch(next);
 	__builtin_prefetch(next + 64);
 	__builtin_prefetch(next + 128);
+}
+
+/* Whether the sequences that can decode wait for the plan that is out: each of them needs the token before, and that plan
+ * draws for some of them. If the others went on without these, their steps would never come together. */
+static bool must_gather(const struct plan_builder *b)
+{
+	bool awaited = false;
+
+	list_for_each (q, &b->s->decoding, struct sequence, node) {
+		if (!can_decode(b, q))
+			continue;
+		if (!q->request->ask.needs_last)
+			return false;
+		awaited |= awaits_token(q);
+	}
+	return awaited;
 }
 
 /* Gives each sequence that may get a decode row a page for its next token, if it has none and one can be had. If there
@@ -310,6 +338,8 @@ static void grow_sequences(struct plan_builder *b)
 		if (!can_decode(b, q))
 			continue;
 		b->paced = true;
+		if (b->gathering || awaits_token(q))
+			continue;
 		/* Before the fork every choice still has the pages of its admission, which are enough. */
 		if (!q->request->trunk && !admission_has_page(b->s, q) && !admission_grow(b->s, q))
 			b->paused = true;
@@ -332,11 +362,13 @@ static void add_decode(struct plan_builder *b, struct sequence *q)
 
 static void plan_decodes(struct plan_builder *b)
 {
+	if (b->gathering)
+		return;
 	list_for_each (q, &b->s->decoding, struct sequence, node) {
 		struct request *r = q->request;
 
 		prefetch_sequence(&q->node);
-		if (!can_decode(b, q))
+		if (!can_decode(b, q) || awaits_token(q))
 			continue;
 		if (r->trunk)
 			admission_fork(b->s, r, &b->t->plan, b->t->page_copies, b->t->state_copies);
@@ -442,6 +474,7 @@ static bool try_build(struct scheduler *s)
 		.page_copies = t->page_copies,
 		.state_copies = t->state_copies,
 	};
+	b.gathering = must_gather(&b);
 	grow_sequences(&b);
 	b.paced &= s->pace < s->config.max_prefill_tokens;
 	plan_prefills(&b);

@@ -25,8 +25,8 @@ enum {
 /* state_src: the sequence begins with a zero state, or the model has no states */
 #define STATE_ZERO (-1)
 
-/* The parameters of a draw. The drawn token depends only on the logits, these parameters, (choice, position) and banned
- * ids of the struct plan_draw, and, with penalties, the seat's token counts. */
+/* The parameters of a draw. The drawn token depends only on the logits, these parameters, (choice, position), banned ids,
+ * mask and biases of the struct plan_draw, and, with penalties, the seat's token counts. */
 struct sampling {
 	float temperature;			   /* 0: greedy */
 	float top_p;				   /* 1: off */
@@ -71,8 +71,20 @@ struct plan_row {
 	bool leaves_state;
 };
 
-/* The most ids that one draw may ban: end tokens, which are a request's stop tokens and the model's. */
-enum { PLAN_BANNED_MAX = 512 };
+enum {
+	PLAN_BANNED_MAX =
+		512, /* ids that one draw may ban: a request's stop tokens and the model's end tokens */
+	PLAN_BIASES_MAX = 1024, /* biases of one draw */
+};
+
+/* A number that is added to the logit of a token. */
+struct plan_bias {
+	int32_t token;
+	float value; /* finite */
+};
+
+/* The words of a token mask: bit id % 32 of word id / 32 says whether the token may be drawn. */
+#define PLAN_MASK_WORDS(vocab_size) (((vocab_size) + 31) / 32)
 
 /* A draw from the logits behind a row's last token. Rows that compute known tokens again, and windows that do not end
  * their prompt, have none. */
@@ -81,6 +93,11 @@ struct plan_draw {
 	/* [n_banned] ids that must not be drawn yet: end tokens before min_tokens */
 	const int32_t *banned;
 	uint32_t n_banned;
+	uint32_t n_biases;
+	/* [n_biases] by rising token, each token once */
+	const struct plan_bias *biases;
+	/* [PLAN_MASK_WORDS] the token mask; NULL: every token may be drawn */
+	const uint32_t *allowed;
 	uint32_t row;	   /* index into plan.rows */
 	uint32_t seat;	   /* seat with this sequence's token counts, < max_seqs */
 	uint32_t choice;   /* index of the choice in its request */

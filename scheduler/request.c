@@ -19,7 +19,7 @@ static const void *append(char **at, const void *from, size_t bytes)
 	return copy;
 }
 
-static void copy_arrays(struct request *r, uint32_t n_keys)
+static void copy_arrays(struct request *r, uint32_t n_keys, uint32_t n_words)
 {
 	struct scheduler_request *a = &r->ask;
 	char *at = (char *)(r->choices + a->n_choices);
@@ -29,6 +29,9 @@ static void copy_arrays(struct request *r, uint32_t n_keys)
 	a->prompt = append(&at, a->prompt, a->n_prompt * sizeof(*a->prompt));
 	a->end_tokens = append(&at, a->end_tokens, a->n_end_tokens * sizeof(*a->end_tokens));
 	a->boundaries = append(&at, a->boundaries, a->n_boundaries * sizeof(*a->boundaries));
+	a->biases = append(&at, a->biases, a->n_biases * sizeof(*a->biases));
+	if (a->allowed)
+		a->allowed = append(&at, a->allowed, n_words * sizeof(*a->allowed));
 	r->ship_pages = (uint32_t *)(void *)at;
 	for (uint32_t i = 0; i < r->n_ship_pages; i++)
 		r->ship_pages[i] = POOL_NONE;
@@ -43,19 +46,25 @@ static void init_choices(struct request *r)
 			.seat = POOL_NONE,
 			.slot = POOL_NONE,
 			.source = POOL_NONE,
+			.allowed = r->ask.allowed,
 		};
 		list_init(&r->choices[i].node);
 	}
 }
 
-int request_new(const struct scheduler_request *from, uint32_t page_tokens, struct request **ret)
+int request_new(const struct scheduler_request *from, const struct scheduler_config *config,
+		struct request **ret)
 {
-	uint32_t whole = from->n_prompt / page_tokens, n_keys = from->page_keys ? whole : 0;
+	uint32_t whole = from->n_prompt / config->page_tokens;
+	uint32_t n_keys = from->page_keys ? whole : 0;
+	uint32_t n_words = from->allowed ? PLAN_MASK_WORDS(config->vocab_size) : 0;
 	uint32_t n_ship_pages = from->handoff == HANDOFF_SEND ? whole : 0;
-	uint64_t n_ids =
-		(uint64_t)from->n_prompt + from->n_end_tokens + from->n_boundaries + n_ship_pages;
+	uint64_t n_ids = (uint64_t)from->n_prompt + from->n_end_tokens + from->n_boundaries +
+			 n_words + n_ship_pages;
 	uint64_t size = sizeof(struct request) + from->n_choices * sizeof(struct sequence) +
-			n_keys * sizeof(struct content_key) + n_ids * sizeof(int32_t); /* < 2^40 */
+			n_keys * sizeof(struct content_key) +
+			from->n_biases * sizeof(struct plan_bias) +
+			n_ids * sizeof(int32_t); /* < 2^40 */
 	struct request *r;
 
 	if (size > SIZE_MAX / 2)
@@ -76,8 +85,8 @@ int request_new(const struct scheduler_request *from, uint32_t page_tokens, stru
 	list_init(&r->followers);
 	list_init(&r->following);
 	list_init(&r->receiving);
+	copy_arrays(r, n_keys, n_words);
 	init_choices(r);
-	copy_arrays(r, n_keys);
 	*ret = r;
 	return 0;
 }

@@ -106,7 +106,8 @@ struct sequence {
 	uint32_t n_generated, n_drawing; /* tokens drawn and known; draws in plans that are out */
 	/* index of its newest draw among the draws of that draw's plan */
 	uint32_t draw_index;
-	int32_t *generated; /* [generated_room], n_generated of them known; owned */
+	const uint32_t *allowed; /* token mask of its next draw; NULL: none */
+	int32_t *generated;	 /* [generated_room], n_generated of them known; owned */
 	uint32_t generated_room;
 };
 
@@ -169,7 +170,7 @@ struct request {
 };
 
 /* Makes a request that is Submitted and has no id, with a copy of everything in `from`. -ENOMEM. */
-int request_new(const struct scheduler_request *from, uint32_t page_tokens,
+int request_new(const struct scheduler_request *from, const struct scheduler_config *config,
 		struct request **ret) MUST_CHECK;
 void request_free(struct request *r);
 

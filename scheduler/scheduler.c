@@ -140,7 +140,7 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_request *from, 
 			       s->n_waiting - s->n_retracted);
 	if (s->n_waiting == UINT32_MAX || map_reserve(&s->requests) < 0 ||
 	    waiting_reserve(&s->waiting, s->requests.n + 1) < 0 ||
-	    request_new(from, s->config.page_tokens, &q) < 0)
+	    request_new(from, &s->config, &q) < 0)
 		return err_set(e, ENOMEM, "not enough memory for a request of %u tokens",
 			       from->n_prompt);
 	q->id = ++s->last_id;
@@ -218,6 +218,14 @@ void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice)
 	request_end_choice(&r->choices[choice]);
 	scheduler_note_ended(s, r);
 	scheduler_settle(s);
+}
+
+void scheduler_allow(struct scheduler *s, uint64_t id, uint32_t choice, const uint32_t *allowed)
+{
+	struct request *r = find_request(s, id);
+
+	if (r && choice < r->ask.n_choices && !r->choices[choice].ended)
+		r->choices[choice].allowed = allowed;
 }
 
 /* ---- steps ---- */

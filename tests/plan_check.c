@@ -63,6 +63,10 @@ static const char *check_draw(const struct rules *r, const struct plan_draw *d,
 	} else {
 		EXPECT(d->n_banned == 0);
 	}
+	EXPECT(!d->allowed == !c->allowed && (!d->allowed || *d->allowed == *c->allowed));
+	EXPECT(d->n_biases == q->r.n_biases);
+	for (uint32_t i = 0; i < d->n_biases; i++)
+		EXPECT(d->biases[i].token == q->r.biases[i].token);
 	/* A choice keeps its seat, and no other choice that holds memory has the same one. */
 	EXPECT(d->seat < r->config.max_seqs && (c->seat == POOL_NONE || c->seat == d->seat));
 	for (uint32_t i = 0; i < RULES_REQUESTS; i++)

@@ -231,6 +231,16 @@ static const char *do_plan(struct model *m)
 
 /* ---- commits ---- */
 
+/* Sometimes gives a choice that needs it another token mask. */
+static void allow(struct model *m, struct rule_request *q, uint32_t choice)
+{
+	if (!q->r.needs_last || !model_chance(m, 2))
+		return;
+	q->choices[choice].allowed = model_mask(m);
+	scheduler_allow(m->s, q->id, choice, q->choices[choice].allowed);
+	scheduler_allow(m->twin, q->twin_id, choice, q->choices[choice].allowed);
+}
+
 static const char *do_commit(struct model *m)
 {
 	struct scheduler_event events[2 * RULES_SEQS], twin_events[2 * RULES_SEQS];
@@ -260,6 +270,8 @@ static const char *do_commit(struct model *m)
 		failed = model_check_event(m, &events[e++], &want[i], q, &results[i]);
 		if (want[i].finish != FINISH_NONE)
 			model_remember(m, q, &r->requests[want[i].q].choices[want[i].c]);
+		else
+			allow(m, &r->requests[want[i].q], want[i].c);
 	}
 	if (failed)
 		return failed;
@@ -616,6 +628,8 @@ static void add_up(struct model *m)
 	n->admissions_refused += m->rules.admissions_refused;
 	n->cut_prompts += m->rules.cut_prompts;
 	n->paused += m->rules.paused;
+	n->awaited += m->rules.awaited;
+	n->gathered += m->rules.gathered;
 	n->alone += m->rules.alone;
 	n->held_back += m->rules.held_back;
 	n->gave_way += m->rules.gave_way;

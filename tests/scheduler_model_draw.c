@@ -62,8 +62,17 @@ static bool memory_for(const struct model *m, const struct scheduler_request *r)
 			c->cache_bytes);
 }
 
+const uint32_t *model_mask(struct model *m)
+{
+	static const uint32_t masks[] = {0xffff, 0x00ff, 0x0f0f};
+
+	return model_chance(m, 3) ? NULL : &masks[model_below(m->src, ARRAY_SIZE(masks))];
+}
+
 void model_draw_request(struct model *m, struct rule_request *q)
 {
+	static const struct plan_bias biases[] = {{.token = 1, .value = 1},
+						  {.token = 4, .value = -2}};
 	struct scheduler_request *r = &q->r;
 
 	*q = (struct rule_request){.trunk = -1, .ship_slot = POOL_NONE};
@@ -95,6 +104,13 @@ void model_draw_request(struct model *m, struct rule_request *q)
 		if (at > r->n_prompt) /* rarely one boundary behind the prompt's end is left in */
 			r->n_boundaries = model_chance(m, 32) ? i + 1 : i;
 	}
+	r->needs_last = model_chance(m, m->steered);
+	if (model_chance(m, 4))
+		r->allowed = model_mask(m);
+	r->n_biases = model_chance(m, 4) ? model_below(m->src, 3) : 0;
+	r->biases = biases;
+	for (uint32_t i = 0; i < RULES_SEQS; i++)
+		q->choices[i].allowed = r->allowed;
 	r->handoff = m->handoff;
 	if (m->handoff != HANDOFF_NONE && model_chance(m, 6))
 		r->handoff = (enum scheduler_handoff)model_below(m->src, 3);
@@ -172,6 +188,7 @@ void model_draw_config(struct model *m)
 	c->max_waiting = model_chance(m, 6) ? 1 + model_below(src, 4) : 0;
 	c->max_plans_out = 1 + model_below(src, 2);
 	c->handoff_min_tokens = model_below(src, 16);
+	m->steered = 1 + model_below(src, 4);
 	m->handoff = (enum scheduler_handoff)(model_chance(m, 2) ? 0 : model_below(src, 3));
 }
 

@@ -35,6 +35,7 @@ struct model {
 	struct draw_result results[2][RESULTS]; /* [number % 2] of the plans that are out */
 	struct plan_names names;
 	enum scheduler_handoff handoff; /* that most requests ask for */
+	uint32_t steered; /* one in so many requests needs the token before each draw */
 	/* earlier prompts and answers, with which other prompts begin */
 	struct text texts[REMEMBERED];
 	uint64_t next_user;
@@ -52,6 +53,9 @@ void model_draw_config(struct model *m);
 uint32_t model_below(struct source *src, uint32_t n);
 bool model_chance(struct model *m, uint32_t one_in);
 void model_draw_request(struct model *m, struct rule_request *q);
+
+/* Returns one of a few token masks, or NULL. */
+const uint32_t *model_mask(struct model *m);
 
 /* Returns whether the scheduler has to accept the request if the queue has room. */
 bool model_acceptable(const struct model *m, const struct rule_request *q);

@@ -303,6 +303,7 @@ static bool add_prefills(struct rules *r, uint64_t number, bool paused)
 			if (q->choices[q->trunk].n_planned >= q->r.n_prompt) {
 				lead_no_more(r, q);
 				prompt_ends(r, q);
+				r->gathers = false;
 				continue;
 			}
 			r->head = (int)(q - r->requests);
@@ -367,6 +368,12 @@ static bool can_decode(const struct rule_request *q, const struct rule_choice *c
 	       c->n_generated + c->n_drawing < q->r.max_tokens;
 }
 
+/* Whether a plan that is out draws the token that the next draw of c needs. */
+static bool awaits(const struct rule_request *q, const struct rule_choice *c)
+{
+	return q->r.needs_last && c->n_drawing;
+}
+
 static bool has_page(const struct rules *r, const struct rule_choice *c)
 {
 	return c->n_planned < c->n_pages * r->config.page_tokens;
@@ -410,7 +417,7 @@ static void for_each_decoding(struct rules *r, uint64_t number,
 static void grow_one(struct rules *r, struct rule_request *q, struct rule_choice *c,
 		     uint64_t number, bool *paused)
 {
-	if (q->trunk >= 0 || has_page(r, c))
+	if (awaits(q, c) || q->trunk >= 0 || has_page(r, c))
 		return;
 	if (rules_room(r, 1, 0)) {
 		c->n_pages++;
@@ -426,6 +433,10 @@ static void decode_one(struct rules *r, struct rule_request *q, struct rule_choi
 	struct rule_row *row;
 	bool last;
 
+	if (awaits(q, c)) {
+		r->awaited++;
+		return;
+	}
 	if (q->trunk >= 0)
 		fork_request(r, q, number);
 	if (!has_page(r, c))
@@ -436,6 +447,22 @@ static void decode_one(struct rules *r, struct rule_request *q, struct rule_choi
 		add_draw(row, q, c, number);
 	else
 		r->replayed_tokens++;
+}
+
+/* Whether the sequences that can decode wait for each other: all need the token before, and some await it. */
+static bool gather(struct rules *r, uint64_t number)
+{
+	uint32_t free = 0, awaiting = 0;
+
+	each_request (q, r) {
+		each_choice (c, q) {
+			if (!can_decode(q, c, number))
+				continue;
+			free += !q->r.needs_last;
+			awaiting += awaits(q, c);
+		}
+	}
+	return awaiting && !free;
 }
 
 /* ---- checkpoints ---- */
@@ -619,11 +646,15 @@ bool rules_plan(struct rules *r)
 	for (;;) {
 		bool paused = false;
 
+		r->gathers = gather(r, number);
+		r->gathered += r->gathers;
 		*p = (struct rule_plan){0};
-		for_each_decoding(r, number, grow_one, &paused);
+		if (!r->gathers)
+			for_each_decoding(r, number, grow_one, &paused);
 		if (!add_prefills(r, number, paused) && !paused)
 			add_receives(r);
-		for_each_decoding(r, number, decode_one, NULL);
+		if (!r->gathers)
+			for_each_decoding(r, number, decode_one, NULL);
 		if (p->n_rows)
 			break;
 		if (r->planned > r->committed || !retract_longest(r)) {

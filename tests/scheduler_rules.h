@@ -38,8 +38,9 @@ struct rule_choice {
 	uint32_t slot;		   /* id of its own slot; POOL_NONE: not seen yet */
 	uint32_t source;	   /* while pinned: the slot that the next row reads */
 	bool pinned;
-	bool drawn_before; /* it has had a draw since its admission */
-	uint32_t seat;	   /* POOL_NONE: not seen yet */
+	bool drawn_before;	 /* it has had a draw since its admission */
+	uint32_t seat;		 /* POOL_NONE: not seen yet */
+	const uint32_t *allowed; /* as scheduler_allow was called last, or that of the request */
 };
 
 enum rule_place { RULE_QUEUED, RULE_FOLLOWS, RULE_RECEIVES, RULE_ADMITTED };
@@ -125,11 +126,13 @@ struct rules {
 	struct rule_request requests[RULES_REQUESTS];
 	int head;
 	uint64_t planned, committed, orders;
+	bool gathers; /* the sequences that can decode wait for each other in the plan that is being made */
 	uint64_t making; /* number of the plan that is being made; if none is, `planned` */
 	struct rule_plan plans[2]; /* [number % 2] */
 	uint64_t retractions, replayed_tokens, prompt_tokens, cached_tokens, shared_waits;
 	uint64_t receives, receives_failed;
-	uint64_t admissions_refused, paused, alone, cut_prompts, held_back, gave_way;
+	uint64_t admissions_refused, paused, awaited, gathered, alone, cut_prompts, held_back,
+		gave_way;
 	const struct mirror *before, *after; /* the cache before and after the plan */
 	const struct rule_marks *evicted;
 	/* Of question number n of this plan (where an admission begins, or which branch is right): the answer that is

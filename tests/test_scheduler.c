@@ -2,7 +2,9 @@
  * adds the prefix cache, test_waiting.c the queue, and test_behaviours.c behaviours known from other engines.
  * scheduler_world.h says how requests and plans are written. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/scheduler_world.h"
 #include "tests/tap.h"
@@ -97,7 +99,19 @@ TEST(submit)
 	REFUSES(n_choices, 17, "n", "17 choices are not between 1 and the 16");
 	REFUSES(n_choices, 10, "max_tokens", "needs 11 KV pages");
 	REFUSES(sampling.n_logprobs, 21, "top_logprobs", "21");
+	REFUSES(n_biases, PLAN_BIASES_MAX + 1, "logit_bias", "1025 biases");
 #undef REFUSES
+	for (int k = 0; k < 3; k++) {
+		const struct plan_bias biases[3][2] = {{{1, 1}, {1, 1}},
+						       {{1, 1}, {VOCAB, 1}},
+						       {{1, 1}, {2, NAN}}};
+
+		r = world_letters('a', 3, 1);
+		r.biases = biases[k];
+		r.n_biases = 2;
+		ok(scheduler_submit(w->s, &r, &id, &e) == -EINVAL && world_at_baseline(w),
+		   "refused: %s", e.text);
+	}
 	for (int k = 0; k < 2; k++) {
 		r = world_letters('a', 3, 1);
 		bad[2] = k ? -1 : VOCAB;
@@ -592,6 +606,66 @@ TEST(failed_draw)
 
 	b = world_submit_request(w, &r);
 	plan_is(w, "b0+70^64!!", "the same prompt hits nothing");
+}
+
+/* Draws that need the token before: such a sequence has no row while its last draw is out. */
+TEST(needs_last)
+{
+	static const uint32_t mask[PLAN_MASK_WORDS(VOCAB)] = {5};
+	const struct plan_bias biases[] = {{.token = 2, .value = 1}, {.token = 7, .value = -3}};
+	struct scheduler_config config = world_config(64, 100, 256);
+	struct scheduler_request r = world_letters('a', 10, 10);
+	const struct plan_draw *d;
+	struct world *w;
+	uint64_t a, b;
+
+	config.max_plans_out = 2;
+	w = world_new(&config);
+	w->named = true;
+	r.needs_last = true;
+	r.allowed = mask;
+	r.biases = biases;
+	r.n_biases = 2;
+	a = world_submit_request(w, &r);
+	b = world_submit_letters(w, 'b', 10, 10);
+	plan_is(w, "a0+10! b0+10!", "two requests");
+	d = w->plan->draws;
+	ok(d[0].allowed != mask && !memcmp(d[0].allowed, mask, sizeof(mask)) &&
+		   d[0].n_biases == 2 && d[0].biases[1].token == 7 && !d[1].allowed &&
+		   !d[1].n_biases,
+	   "a draw has copies of its request's mask and biases");
+	plan_is(w, "b.0@10?!", "the one waits for its token, the other does not");
+	world_commit(w, 1);
+	scheduler_allow(w->s, a, 0, mask);
+	scheduler_allow(w->s, a, 1, NULL);
+	scheduler_allow(w->s, 12345, 0, NULL);
+	plan_is(w, "a.0@10! b.0@11?!", "in every second step it has a row");
+	ok(w->plan->draws[0].allowed == mask && w->plan->draws[0].n_biases == 2,
+	   "with the mask that it was given, which unknown requests and choices do not change");
+	world_commit(w, 1);
+	plan_is(w, "b.0@12?!", "and none in the others");
+	world_commit(w, 1);
+	scheduler_abort(w->s, b);
+	scheduler_allow(w->s, a, 0, NULL);
+	plan_is(w, "a.0@11!", "alone it has a row");
+	ok(!w->plan->draws[0].allowed, "without a mask");
+	world_commit(w, 1);
+	plan_is(w, "nothing", "and its next row waits for the commit");
+
+	r = world_letters('c', 10, 10);
+	r.needs_last = true;
+	r.n_choices = 2;
+	(void)world_submit_request(w, &r);
+	plan_is(w, "c0+10!!", "a prompt does not wait");
+	world_commit(w, 1);
+	plan_is(w, "nothing", "sequences that all need the token before wait for each other");
+	world_commit(w, 1);
+	plan_is(w, "a.0@12! c.0@10! c.1@10!", "and then run together");
+	plan_is(w, "nothing", "again and again");
+	world_commit(w, 1);
+	plan_is(w, "a.0@13! c.0@11! c.1@11!", "also with several choices");
+	world_commit(w, 1);
+	scheduler_abort(w->s, a);
 }
 
 TEST(fail)

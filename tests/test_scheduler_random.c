@@ -52,6 +52,8 @@ int main(int argc, char **argv)
 	SEEN(retractions, 1500);
 	SEEN(replayed_tokens, 8000);
 	SEEN(paused, 15000);
+	SEEN(awaited, 5000);
+	SEEN(gathered, 5000);
 	SEEN(held_back, 2000);
 	SEEN(gave_way, 100);
 	SEEN(hits, 12000);

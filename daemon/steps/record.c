@@ -118,10 +118,11 @@ void record_submit(struct record *r, uint64_t id, const struct scheduler_request
 	end_line(r,
 		 ",\"max_tokens\":%u,\"min_tokens\":%u,\"n\":%u,\"priority\":%d,\"space\":[\"%"
 		 "016" PRIx64 "\",\"%016" PRIx64 "\"],\"cache_disabled\":%d,\"prompt_logprobs\":%d,"
-		 "\"penalised\":%d,\"handoff\":%d,\"n_have\":%u,\"owner\":%" PRIu64 "}",
+		 "\"penalised\":%d,\"handoff\":%d,\"n_have\":%u,\"owner\":%" PRIu64
+		 ",\"needs_last\":%d}",
 		 q->max_tokens, q->min_tokens, q->n_choices, q->priority, q->space.id[0],
 		 q->space.id[1], q->cache_disabled, q->prompt_logprobs,
-		 sampling_penalised(&q->sampling), q->handoff, q->n_have, q->owner);
+		 sampling_penalised(&q->sampling), q->handoff, q->n_have, q->owner, q->needs_last);
 }
 
 void record_plan(struct record *r, const struct plan *p)

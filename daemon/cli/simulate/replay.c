@@ -95,6 +95,7 @@ static int submit(struct replay *p, const json_t *line, struct err *e)
 		.handoff = handoff_of(number(line, "handoff")),
 		.n_have = (uint32_t)number(line, "n_have"),
 		.owner = number(line, "owner"),
+		.needs_last = number(line, "needs_last"),
 		.sampling = {.top_p = 1, .repetition_penalty = number(line, "penalised") ? 2 : 1},
 	};
 	int32_t *prompt = ids(line, "prompt", &q.n_prompt),
