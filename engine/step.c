@@ -23,9 +23,11 @@ uint64_t step_table_ints(const struct step_limits *l)
 	uint64_t pages = CEIL_DIV((uint64_t)l->max_model_len, l->page_tokens) + 1;
 	uint64_t tiles = T / l->tile_tokens + R + 1;
 	uint64_t splits = l->split_slots ? R * splits_of(l->max_model_len) : 0;
-	uint64_t step = T * 4 + R * (ROW_INTS + pages) + tiles * QUERY_TILE_INTS +
-			splits * SPLIT_INTS + l->max_seqs * (1ull + DRAW_INTS + PLAN_BANNED_MAX) +
-			l->max_prefill_tokens * (1ull + SCORE_INTS);
+	uint64_t step =
+		T * 4 + R * (ROW_INTS + pages) + tiles * QUERY_TILE_INTS + splits * SPLIT_INTS +
+		l->max_seqs * (1ull + DRAW_INTS + PLAN_BANNED_MAX + PLAN_BIASES_MAX * BIAS_INTS +
+			       PLAN_MASK_WORDS(l->vocab_size)) +
+		l->max_prefill_tokens * (1ull + SCORE_INTS);
 	uint64_t reset = RESET_INTS + 2ull * l->max_model_len;
 
 	return MAX(step, reset);
@@ -102,6 +104,19 @@ static bool row_good(const struct plan_row *r, bool prefill, const struct step_l
 	return states_exist(r, prefill, l);
 }
 
+static bool biases_good(const struct plan_draw *d, const struct step_limits *l)
+{
+	int32_t before = -1;
+
+	if (d->n_biases > PLAN_BIASES_MAX)
+		return false;
+	for (uint32_t i = 0; i < d->n_biases; before = d->biases[i++].token)
+		if (d->biases[i].token <= before || (uint32_t)d->biases[i].token >= l->vocab_size ||
+		    !isfinite(d->biases[i].value))
+			return false;
+	return true;
+}
+
 static bool copies_good(const struct plan_copy *copies, uint32_t n, uint32_t n_ids)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -158,7 +173,8 @@ int step_check(const struct plan *p, const struct step_limits *l, uint32_t drawn
 		const struct plan_draw *d = &p->draws[i];
 
 		if (d->row >= p->n_rows || d->seat >= l->max_seqs ||
-		    d->n_banned > PLAN_BANNED_MAX || !tokens_exist(d->banned, d->n_banned, l))
+		    d->n_banned > PLAN_BANNED_MAX || !tokens_exist(d->banned, d->n_banned, l) ||
+		    !biases_good(d, l))
 			return -EINVAL;
 	}
 	if (tokens > (uint64_t)l->max_prefill_tokens + l->max_seqs || !resets_good(p, l) ||
@@ -318,8 +334,33 @@ static void build_logits(struct builder *b)
 	b->end = logits + b->s.n_logits;
 }
 
-static void build_draw(const struct plan_draw *d, int32_t logits_row, int32_t banned_at,
-		       int32_t report_at, int32_t out[DRAW_INTS])
+/* Says where the lists of a draw are in the table. */
+struct draw_lists {
+	cl_int banned_at, biases_at, mask_at;
+};
+
+/* Writes the lists of draw i. Draws one behind the other that have the same mask share it. */
+static void build_lists(struct builder *b, uint32_t i, struct draw_lists *lists)
+{
+	const struct plan_draw *d = &b->plan->draws[i];
+	int32_t *banned = section(b, d->n_banned, &lists->banned_at);
+	int32_t *bias = section(b, (uint64_t)d->n_biases * BIAS_INTS, &lists->biases_at);
+	uint32_t n = PLAN_MASK_WORDS(b->limits->vocab_size);
+
+	for (uint32_t k = 0; k < d->n_banned; k++)
+		banned[k] = d->banned[k];
+	for (uint32_t k = 0; k < d->n_biases; k++, bias += BIAS_INTS) {
+		bias[BIAS_TOKEN] = d->biases[k].token;
+		bias[BIAS_VALUE] = (int32_t)float_bits(d->biases[k].value);
+	}
+	if (!d->allowed)
+		lists->mask_at = DRAW_MASK_NONE;
+	else if (!i || b->plan->draws[i - 1].allowed != d->allowed)
+		memcpy(section(b, n, &lists->mask_at), d->allowed, n * sizeof(*d->allowed));
+}
+
+static void build_draw(const struct plan_draw *d, int32_t logits_row,
+		       const struct draw_lists *lists, int32_t report_at, int32_t out[DRAW_INTS])
 {
 	const struct sampling *s = d->sampling;
 	const int32_t draw[DRAW_INTS] = {
@@ -337,10 +378,12 @@ static void build_draw(const struct plan_draw *d, int32_t logits_row, int32_t ba
 		[DRAW_POSITION] = (int32_t)d->position,
 		[DRAW_SEAT] = sampling_penalised(s) ? (int32_t)d->seat : -1,
 		[DRAW_TOP] = wanted(s).n_top,
-		[DRAW_BANNED_AT] = banned_at,
+		[DRAW_BANNED_AT] = lists->banned_at,
 		[DRAW_BANNED_COUNT] = (int32_t)d->n_banned,
 		[DRAW_REPORT_AT] = report_at,
-		[DRAW_MASK_AT] = DRAW_MASK_NONE,
+		[DRAW_MASK_AT] = lists->mask_at,
+		[DRAW_BIASES_AT] = lists->biases_at,
+		[DRAW_BIAS_COUNT] = (int32_t)d->n_biases,
 	};
 
 	memcpy(out, draw, sizeof(draw));
@@ -350,20 +393,18 @@ static void build_draws(struct builder *b, struct step_draw *wants)
 {
 	const struct plan_draw *draws = b->plan->draws;
 	int32_t *out = section(b, (uint64_t)b->s.n_draws * DRAW_INTS, &b->s.draws_at);
+	struct draw_lists lists = {.mask_at = DRAW_MASK_NONE};
 	int32_t logits_row = -1;
 
 	for (uint32_t i = 0; i < b->s.n_draws; i++) {
 		const struct plan_draw *d = &draws[i];
-		cl_int banned_at;
-		int32_t *banned = section(b, d->n_banned, &banned_at);
 		uint32_t report;
 
+		build_lists(b, i, &lists);
 		wants[i] = wanted(d->sampling);
 		report = report_ints(wants[i]);
 		logits_row += !i || d->row != draws[i - 1].row;
-		for (uint32_t k = 0; k < d->n_banned; k++)
-			banned[k] = d->banned[k];
-		build_draw(d, logits_row, banned_at, report ? (int32_t)b->result : 0,
+		build_draw(d, logits_row, &lists, report ? (int32_t)b->result : 0,
 			   out + i * DRAW_INTS);
 		b->result += report;
 	}

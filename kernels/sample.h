@@ -14,7 +14,7 @@
 /* Of each block: its best logit, and the sum of exp((logit - best) / temperature) over its tokens. */
 #define SAMPLE_BEST(vocab) (0 * SAMPLE_LIST(vocab))
 #define SAMPLE_SUM(vocab)  (1 * SAMPLE_LIST(vocab))
-/* The same lists for the raw logits: before penalties and bans, at temperature 1. */
+/* The same lists for the raw logits: before biases, penalties and bans, at temperature 1. */
 #define SAMPLE_RAW_BEST(vocab) (2 * SAMPLE_LIST(vocab))
 #define SAMPLE_RAW_SUM(vocab)  (3 * SAMPLE_LIST(vocab))
 #define SAMPLE_MASS(vocab)     (4 * SAMPLE_LIST(vocab)) /* weights of blocks, by which one is chosen */

@@ -16,7 +16,7 @@
  *                                  call of kernel_attention_decode
  *     logits rows [L]              the tokens whose logits the draws need
  *     draws [n][DRAW_INTS]         the draws of the step, in the order of their rows
- *     banned ids                   the ids that each draw must not draw
+ *     of each draw                 the ids that it must not draw, its biases [n][BIAS_INTS], its token mask
  *     score rows [S]               tokens of prompts; their logits say how likely the next token of the prompt was
  *     scores [S][SCORE_INTS]       these next tokens
  *     all [T]                      0, 1, 2 ...; only while activations are dumped
@@ -86,12 +86,17 @@
 #define DRAW_BANNED_COUNT 15
 #define DRAW_REPORT_AT	  16 /* offset of the report in the result; 0: no report */
 #define DRAW_DONE	  17 /* groups that have finished their share; 0 before and after the draw */
-#define DRAW_MASK_AT	  18 /* its token mask, or DRAW_MASK_NONE */
-#define DRAW_INTS	  19
+#define DRAW_MASK_AT	  18 /* its token mask; DRAW_MASK_NONE: every token may be drawn */
+#define DRAW_BIASES_AT	  19 /* numbers that are added to its logits */
+#define DRAW_BIAS_COUNT	  20
+#define DRAW_INTS	  21
 
-/* A token mask is [ceil(vocabulary / 32)] ints. It has a bit for each token, 1: the token may be drawn. DRAW_MASK_AT is
- * kept for constrained decoding; no draw has a mask yet, and no kernel reads one. */
+/* A token mask is [ceil(vocabulary / 32)] ints. It has a bit for each token, 1: the token may be drawn. */
 #define DRAW_MASK_NONE (-1)
+
+#define BIAS_TOKEN 0 /* rising */
+#define BIAS_VALUE 1 /* float */
+#define BIAS_INTS  2
 
 /* ---- a score: how likely a given token was ---- */
 

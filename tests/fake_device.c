@@ -308,6 +308,9 @@ const char *fake_device_draw(struct fake_device *d, const struct plan *p,
 		}
 		for (uint32_t k = 0; k < draw->n_banned; k++)
 			EXPECT(results[i].token != draw->banned[k]);
+		for (uint32_t k = 0; k < draw->n_biases; k++)
+			EXPECT(draw->biases[k].token >= 0 &&
+			       (uint32_t)draw->biases[k].token < d->config.vocab_size);
 		seat->generated = mix_add(seat->generated, (uint64_t)results[i].token);
 		d->drawn[i] = results[i].token;
 	}

@@ -6,6 +6,9 @@
  * too). In the log-probabilities the ids after this best one follow, each less likely than the one before. So without
  * temperature a scored token is as likely as when it is drawn.
  *
+ * A token that a draw may not give (a ban, the mask, a bias of -50 or less) makes way for the next id that it may give, and
+ * a bias of 50 or more decides the token.
+ *
  * A plan is computed when it is submitted; its delay passes while it is out, one plan after the other as on a
  * device's queue. A row's state must have the history of its pages, so a slot that is written too early or read too
  * late shows as a wrong state.
@@ -278,12 +281,32 @@ static int32_t golden_token(struct engine *g, const struct plan_row *row, uint32
 	return -1;
 }
 
+/* Whether a draw may not give the token: it is banned, not in the mask, or has a bias of -50 or less. */
 static bool is_banned(const struct plan_draw *d, int32_t token)
 {
+	if (d->allowed && !(d->allowed[token / 32] >> token % 32 & 1))
+		return true;
 	for (uint32_t i = 0; i < d->n_banned; i++)
 		if (d->banned[i] == token)
 			return true;
+	for (uint32_t i = 0; i < d->n_biases; i++)
+		if (d->biases[i].token == token && d->biases[i].value <= -50)
+			return true;
 	return false;
+}
+
+/* Returns the token with the largest bias of those that are at least 50 and may be drawn; -1: there is none. */
+static int32_t biased_token(const struct plan_draw *d)
+{
+	float most = 50;
+	int32_t token = -1;
+
+	for (uint32_t i = 0; i < d->n_biases; i++)
+		if (d->biases[i].value >= most && !is_banned(d, d->biases[i].token)) {
+			most = d->biases[i].value;
+			token = d->biases[i].token;
+		}
+	return token;
 }
 
 /* The best token by a hash of its sequence. */
@@ -343,8 +366,12 @@ static void draw(struct engine *g, const struct plan *plan, const struct plan_dr
 		h = mix(mix(mix(h, d->sampling->seed), d->choice), d->position);
 	if (token < 0)
 		token = hashed_token(m, h);
-	while (is_banned(d, token))
+	if (biased_token(d) >= 0)
+		token = biased_token(d);
+	for (uint32_t i = 0; is_banned(d, token); i++) {
+		must(i < m->vocab_size);
 		token = (int32_t)(((uint32_t)token + 1) % m->vocab_size);
+	}
 	*ret = (struct draw_result){.token = token};
 	if (!d->sampling->want_logprobs)
 		return;

@@ -94,6 +94,9 @@ static bool submit(struct scheduler *s, struct engine *g, struct run *r)
 		.n_prompt = r->n_prompt,
 		.max_tokens = r->max_tokens,
 		.min_tokens = r->min_tokens,
+		.allowed = r->allowed,
+		.biases = r->biases,
+		.n_biases = r->n_biases,
 		.n_choices = r->n_choices ? r->n_choices : 1,
 		.end_tokens = r->end_tokens ? r->end_tokens : m->end_tokens,
 		.n_end_tokens = r->ignore_end	? 0

@@ -46,6 +46,9 @@ struct run {
 	bool ignore_end;
 	const int32_t *end_tokens; /* [n_end_tokens]; NULL: the model's */
 	uint32_t n_end_tokens;
+	const uint32_t *allowed;	/* token mask of all draws; NULL: none */
+	const struct plan_bias *biases; /* [n_biases] */
+	uint32_t n_biases;
 	struct sampling sampling;
 	uint32_t arrival;     /* number of the step, from 0, before which it is submitted */
 	bool prompt_logprobs; /* wanted, with the GOLDEN_TOP best beside each */

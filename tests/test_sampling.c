@@ -513,6 +513,46 @@ TEST(many_bans)
 	ok_all("%d end tokens are banned, the last like the first", BANNED);
 }
 
+/* A token mask and biases reach the draws of all choices; the log-probabilities stay those of the raw logits. */
+TEST(masks_and_biases)
+{
+	enum { LEN = 6 };
+	uint32_t vocab = engine_info(f.g)->model.vocab_size;
+	struct run greedy = ran(&f.open, run_greedy(), 1, LEN), r;
+	uint32_t *mask = calloc(PLAN_MASK_WORDS(vocab), sizeof(*mask));
+	const int32_t first = greedy.out[0].v[0];
+	const struct plan_bias biases[] = {{.token = 5, .value = -1000},
+					   {.token = (int32_t)vocab - 1, .value = 1000}};
+
+	for (uint32_t i = 0; i < vocab; i++)
+		if (i % 7 == 3 && i != (uint32_t)first)
+			mask[i / 32] |= 1u << i % 32;
+	r = request(&f.open, run_greedy(), 3, LEN);
+	r.sampling.want_logprobs = true;
+	r.sampling.n_logprobs = 2;
+	r.allowed = mask;
+	run_one(&r);
+	for (uint32_t k = 0; k < 3; k++) {
+		check(r.out[k].len == LEN);
+		for (uint32_t i = 0; i < r.out[k].len; i++)
+			check(r.out[k].v[i] % 7 == 3 && r.out[k].v[i] != first);
+		check(r.draws[k][0].top_ids[0] == first);
+		check(r.draws[k][0].logprob < r.draws[k][0].top_logprobs[0]);
+	}
+	ok_all("draws of a mask");
+	r.allowed = NULL;
+	r.biases = biases;
+	r.n_biases = 2;
+	run_one(&r);
+	for (uint32_t k = 0; k < 3; k++) {
+		for (uint32_t i = 0; i < r.out[k].len; i++)
+			check(r.out[k].v[i] == (int32_t)vocab - 1);
+		check(r.draws[k][0].top_ids[0] == first);
+	}
+	ok_all("a large bias wins");
+	free(mask);
+}
+
 /* ---- bytes that cross to the host ---- */
 
 struct traffic {

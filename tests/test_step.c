@@ -1,4 +1,7 @@
 /* engine/step.c: attention's work in the step table, as tiles and as splits; draws and scores that failed. */
+#include <errno.h>
+#include <math.h>
+
 #include "engine/step.h"
 #include "kernels/step.h"
 #include "tests/tap.h"
@@ -8,7 +11,7 @@ enum { PAGE = 64, MAX_SEQS = 8, CONTEXT = 1024 };
 static const uint32_t pages[CONTEXT / PAGE] = {3};
 static const int32_t tokens[100] = {1};
 
-static int32_t table[1 << 14];
+static int32_t table[1 << 15];
 static struct step_draw draws[MAX_SEQS];
 static struct split_batch batches[MAX_SEQS];
 
@@ -74,6 +77,56 @@ TEST(failed)
 	scored[SCORE_RESULT_INTS(0) + SCORE_REPORT + REPORT_LOGPROB] = (int32_t)0xffc00000;
 	step_score_results(scores, 2, scored, results);
 	ok(results[0].token == 7 && results[1].token == -1, "a score");
+}
+
+/* The lists of draws: biases, and masks, which draws one behind the other share if they are the same. */
+TEST(lists)
+{
+	static const uint32_t masks[2][1] = {{0x8001}, {0x00f0}};
+	const struct plan_bias biases[] = {{.token = 3, .value = -1.5f}, {.token = 15, .value = 2}};
+	struct sampling sampling = {.repetition_penalty = 1};
+	const struct plan_draw d[4] = {
+		{.sampling = &sampling, .allowed = masks[0], .biases = biases, .n_biases = 2},
+		{.sampling = &sampling, .allowed = masks[0]},
+		{.sampling = &sampling},
+		{.sampling = &sampling, .allowed = masks[1]}};
+	struct plan_bias wrong[] = {{.token = 3}, {.token = 3}};
+	const struct step_limits l = {.max_prefill_tokens = 128,
+				      .max_seqs = MAX_SEQS,
+				      .max_model_len = CONTEXT,
+				      .page_tokens = PAGE,
+				      .tile_tokens = 8,
+				      .n_pages = 4,
+				      .vocab_size = 16};
+	struct plan_row row = row_of(0, 1);
+	struct plan_draw bad = {.sampling = &sampling, .biases = wrong, .n_biases = 2};
+	struct plan plan = {.rows = &row, .n_rows = 1, .draws = d, .n_draws = 4};
+	struct step_built b;
+	const int32_t *at[4], *bias;
+
+	check(step_check(&plan, &l, 0) == 0);
+	step_build(&plan, &l, false, table, draws, batches, &b);
+	for (int i = 0; i < 4; i++)
+		at[i] = table + b.step.draws_at + i * DRAW_INTS;
+	bias = table + at[0][DRAW_BIASES_AT];
+	ok(at[0][DRAW_BIAS_COUNT] == 2 && !at[1][DRAW_BIAS_COUNT] && bias[BIAS_TOKEN] == 3 &&
+		   bias[BIAS_VALUE] == (int32_t)0xbfc00000 && bias[BIAS_INTS + BIAS_TOKEN] == 15,
+	   "biases");
+	ok(table[at[0][DRAW_MASK_AT]] == 0x8001 && at[1][DRAW_MASK_AT] == at[0][DRAW_MASK_AT] &&
+		   at[2][DRAW_MASK_AT] == DRAW_MASK_NONE && table[at[3][DRAW_MASK_AT]] == 0xf0,
+	   "masks");
+	is_int((long long)(b.table_ints - (uint64_t)(b.step.draws_at + 4 * DRAW_INTS)),
+	       2 * BIAS_INTS + 2, "and nothing else");
+	plan.draws = &bad;
+	plan.n_draws = 1;
+	check(step_check(&plan, &l, 0) == -EINVAL);
+	wrong[1].token = 16;
+	check(step_check(&plan, &l, 0) == -EINVAL);
+	wrong[1] = (struct plan_bias){.token = 4, .value = NAN};
+	check(step_check(&plan, &l, 0) == -EINVAL);
+	wrong[1].value = 0;
+	check(step_check(&plan, &l, 0) == 0);
+	ok_all("biases that do not rise, are of no token or not finite are refused");
 }
 
 TEST(without_splits)

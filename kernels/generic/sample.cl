@@ -1,7 +1,8 @@
 /* Draws tokens from logits. Only the ids, and the reports and scores that were asked for, leave the device.
  *
  * sample: draws a token. Its report's log-probabilities are those of the raw logits. The draw applies, in this order,
- * repetition, presence and frequency penalties, banned ids, temperature, min_p, top_k, top_p (as vLLM does). With
+ * biases, repetition, presence and frequency penalties, banned ids and the token mask, temperature, min_p, top_k, top_p
+ * (as vLLM does). With
  *
  *     e = exp((logit - max) / temperature)
  *
@@ -234,13 +235,17 @@ GROUP_FUNCTION void block_weights(__global const float *best, __global const flo
 	BARRIER();
 }
 
-/* Marks the banned tokens in the blocks of this group. */
-GROUP_FUNCTION void mark_banned(__global const int *tokens, int n, __global uint *banned)
+/* Marks the banned tokens in the blocks of this group: those of the list, and those that are not in the mask. mask 0:
+ * there is none. */
+GROUP_FUNCTION void mark_banned(__global const int *tokens, int n, __global const int *mask, __global uint *banned)
 {
 	const uint words = BLOCK / 32, first = PART_FIRST * BLOCK, end = PART_END * BLOCK;
 
-	FOR_ITEMS (i, (PART_END - PART_FIRST) * words)
-		banned[PART_FIRST * words + i] = 0;
+	FOR_ITEMS (i, (PART_END - PART_FIRST) * words) {
+		uint at = PART_FIRST * words + i;
+
+		banned[at] = mask && at < (VOCAB + 31) / 32 ? ~(uint)mask[at] : 0;
+	}
 	BARRIER();
 	FOR_ITEMS (i, n) {
 		uint t = (uint)tokens[i];
@@ -387,7 +392,8 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	__global uint *banned = (__global uint *)(w + SAMPLE_BANNED(VOCAB));
 	const float temperature = as_float(d[DRAW_TEMPERATURE]);
 	const bool warm = temperature > 0, extra = d[DRAW_REPORT_AT] != 0;
-	const bool changed = d[DRAW_SEAT] >= 0 || d[DRAW_BANNED_COUNT] > 0;
+	const bool bans = d[DRAW_BANNED_COUNT] > 0 || d[DRAW_MASK_AT] != DRAW_MASK_NONE;
+	const bool changed = d[DRAW_SEAT] >= 0 || bans || d[DRAW_BIAS_COUNT] > 0;
 	const struct cuts k = {warm ? 1.0f / temperature : 1.0f, warm ? as_float(d[DRAW_MIN_P]) : 0,
 			       warm ? as_float(d[DRAW_TOP_P]) : 1,
 			       warm && d[DRAW_TOP_K] > 0 && d[DRAW_TOP_K] < VOCAB ? d[DRAW_TOP_K] : 0};
@@ -406,9 +412,12 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	LOCAL int before[1];
 
 	penalise(&v, d, seen);
-	if (WORTH(d[DRAW_BANNED_COUNT] > 0)) {
-		mark_banned(step + d[DRAW_BANNED_AT], d[DRAW_BANNED_COUNT], banned);
-		v.banned = d[DRAW_BANNED_COUNT] > 0 ? banned : 0;
+	v.biases = step + d[DRAW_BIASES_AT];
+	v.n_biases = d[DRAW_BIAS_COUNT];
+	if (WORTH(bans)) {
+		mark_banned(step + d[DRAW_BANNED_AT], d[DRAW_BANNED_COUNT],
+			    d[DRAW_MASK_AT] != DRAW_MASK_NONE ? step + d[DRAW_MASK_AT] : 0, banned);
+		v.banned = bans ? banned : 0;
 	}
 	FOR_PART_BLOCKS (b) {
 		best[b] = block_best(&v, b);

@@ -246,6 +246,9 @@ void reference_adjust(const float *logits, uint32_t vocab, const struct referenc
 		uint32_t seen = d->counts ? d->counts[i] : 0, generated = seen & 0x7fffffff;
 
 		out[i] = (double)logits[i];
+		for (uint32_t k = 0; k < d->n_biases; k++)
+			if (d->biases[k].token == (int32_t)i)
+				out[i] += (double)d->biases[k].value;
 		if (seen)
 			out[i] = out[i] > 0 ? out[i] / (double)d->repetition
 					    : out[i] * (double)d->repetition;
@@ -254,6 +257,9 @@ void reference_adjust(const float *logits, uint32_t vocab, const struct referenc
 	}
 	for (uint32_t i = 0; i < d->n_banned; i++)
 		out[d->banned[i]] = -INFINITY;
+	for (uint32_t i = 0; d->allowed && i < vocab; i++)
+		if (!(d->allowed[i / 32] >> i % 32 & 1))
+			out[i] = -INFINITY;
 }
 
 /* Sets weights below `least` to 0. */

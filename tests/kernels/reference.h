@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "scheduler/plan.h"
+
 double reference_sigmoid(double x);
 double reference_silu(double x);
 
@@ -93,12 +95,15 @@ struct reference_draw {
 		counts; /* [vocab] bit 31: in the prompt, the rest: times generated; NULL: no penalties */
 	const int32_t *banned;
 	uint32_t n_banned;
+	const struct plan_bias *biases; /* [n_biases] */
+	uint32_t n_biases;
+	const uint32_t *allowed; /* token mask (kernels/step.h); NULL: none */
 };
 
 /* Philox 4x32-10 of a counter and a key (Salmon et al. 2011). */
 void reference_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-/* The logits after penalties and bans. */
+/* The logits after biases, penalties and bans. */
 void reference_adjust(const float *logits, uint32_t vocab, const struct reference_draw *d,
 		      double *out);
 

@@ -10,7 +10,7 @@
 
 #define LOGPROB_BOUND 2e-6
 
-enum { TOP = 20, EXTRA = REPORT_INTS(TOP), BANNED_MAX = 8 };
+enum { TOP = 20, EXTRA = REPORT_INTS(TOP), BANNED_MAX = 8, BIASES_MAX = 6 };
 
 /* A draw; run() fills its row of the step table. */
 struct draw {
@@ -44,7 +44,8 @@ static struct drawn run(struct kernels *k, const struct draw *draws, uint32_t n,
 			const float *logits, uint32_t rows, const uint32_t *counts, uint32_t seats)
 {
 	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab), at, extra = n;
-	uint32_t ints = 1 + n * (DRAW_INTS + BANNED_MAX);
+	uint32_t words = PLAN_MASK_WORDS(vocab);
+	uint32_t ints = 1 + n * (DRAW_INTS + BANNED_MAX + BIASES_MAX * BIAS_INTS + words);
 	int32_t *table = CASE_INTS(ints), *result;
 	struct drawn out = {.ids = CASE_INTS(n), .extra = CASE_INTS((size_t)n * EXTRA)};
 	cl_mem L = buffer_floats(logits, (uint64_t)rows * ld),
@@ -72,12 +73,23 @@ static struct drawn run(struct kernels *k, const struct draw *draws, uint32_t n,
 			[DRAW_BANNED_AT] = (int32_t)at,
 			[DRAW_BANNED_COUNT] = (int32_t)d->how.n_banned,
 			[DRAW_REPORT_AT] = d->top < 0 ? 0 : (int32_t)extra,
+			[DRAW_BIASES_AT] = (int32_t)(at + d->how.n_banned),
+			[DRAW_BIAS_COUNT] = (int32_t)d->how.n_biases,
 			[DRAW_MASK_AT] = DRAW_MASK_NONE,
 		};
 
 		memcpy(table + 1 + i * DRAW_INTS, row, sizeof(row));
 		memcpy(table + at, d->banned, d->how.n_banned * sizeof(*table));
 		at += d->how.n_banned;
+		for (uint32_t b = 0; b < d->how.n_biases; b++, at += BIAS_INTS) {
+			table[at + BIAS_TOKEN] = d->how.biases[b].token;
+			table[at + BIAS_VALUE] = (int32_t)float_bits(d->how.biases[b].value);
+		}
+		if (d->how.allowed) {
+			table[1 + i * DRAW_INTS + DRAW_MASK_AT] = (int32_t)at;
+			memcpy(table + at, d->how.allowed, words * sizeof(*table));
+			at += words;
+		}
 		extra += d->top < 0 ? 0 : REPORT_INTS((uint32_t)d->top);
 	}
 	R = buffer_out((uint64_t)extra * 4);
@@ -322,6 +334,69 @@ static void penalties(struct kernels *k)
 	case_end();
 }
 
+/* Token masks and biases, with and without penalties, bans and cuts. */
+static void masks_and_biases(struct kernels *k)
+{
+	enum { ROWS = 3, DRAWS = 36 };
+	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab);
+	uint32_t words = PLAN_MASK_WORDS(vocab), n = 0;
+	float *x = random_logits(ROWS, vocab);
+	uint32_t *counts = case_alloc((size_t)DRAWS * vocab, sizeof(*counts));
+	uint32_t *masks = case_alloc((size_t)DRAWS * words, sizeof(*masks));
+	struct plan_bias *biases = case_alloc((size_t)DRAWS * BIASES_MAX, sizeof(*biases));
+	struct draw draws[DRAWS];
+
+	for (uint32_t i = 0; i < DRAWS * vocab; i++)
+		counts[i] = random_below(9) ? 0 : random_below(4);
+	for (uint32_t i = 0; i < DRAWS; i++) {
+		struct draw *d = &draws[n];
+		uint32_t *mask = masks + (size_t)i * words, last = vocab - 1;
+		struct plan_bias *bias = biases + (size_t)i * BIASES_MAX;
+
+		*d = plain_draw(i % ROWS, i % 2 ? 0.9f : 0);
+		d->how.top_k = i % 5 ? 0 : 7;
+		d->how.top_p = i % 7 ? 1 : 0.8f;
+		d->how.repetition = 1.3f;
+		d->how.frequency = 0.3f;
+		d->seat = i % 3 == 2 ? (int32_t)i : -1;
+		d->seed = i;
+		d->position = i * 3;
+		d->top = i % 4 ? -1 : (int32_t)(i % TOP);
+		/* No mask; one token; the last tokens; a few; nearly all. */
+		if (i % 6)
+			d->how.allowed = mask;
+		for (uint32_t t = 0; t < vocab; t++)
+			if (i % 6 == 1	 ? t == vocab / 3
+			    : i % 6 == 2 ? t + 5 > vocab
+			    : i % 6 == 3 ? t == last || !random_below(20)
+					 : random_below(20) > 0)
+				mask[t / 32] |= 1u << t % 32;
+		mask[last / 32] |= i % 6 == 4 ? ~0u << last % 32 : 0; /* bits behind the end */
+		/* The first and the last token, the best one of the row, and neighbours. */
+		d->how.biases = bias;
+		for (uint32_t t = 0; i % 4 && t < vocab && d->how.n_biases < BIASES_MAX - 1; t++)
+			if (!t || t == 17 || t == 18 || t == vocab / 2)
+				bias[d->how.n_biases++] =
+					(struct plan_bias){.token = (int32_t)t,
+							   .value = t == vocab / 2 ? -100
+								    : i % 4 == 1   ? 8
+										   : 100};
+		if (i % 4)
+			bias[d->how.n_biases++] =
+				(struct plan_bias){.token = (int32_t)last, .value = 7.5f};
+		x[d->row * ld + vocab / 2] = 20;
+		/* A banned token stays banned, whatever its bias and mask say. */
+		d->how.n_banned = i % 6 == 1 ? 0 : i % 3;
+		d->banned[0] = 0;
+		d->banned[1] = 17;
+		n++;
+		if (harness_small())
+			i += 6;
+	}
+	check_draws(k, draws, n, x, ROWS, counts, DRAWS);
+	case_end();
+}
+
 /* Draws at consecutive positions of one stream follow the distribution. */
 static void frequencies(struct kernels *k, float top_p)
 {
@@ -561,6 +636,8 @@ static void test(const struct way *w, struct kernels *k)
 	ok_way(w, "temperature, top_k, top_p, min_p, %u tokens", vocab);
 	penalties(k);
 	ok_way(w, "penalties and bans, %u tokens", vocab);
+	masks_and_biases(k);
+	ok_way(w, "token masks and biases, %u tokens", vocab);
 	scores(k);
 	ok_way(w, "given tokens, %u tokens", vocab);
 	seat_reset(k);
@@ -593,7 +670,9 @@ static void test_many(const struct way *w)
 	ok_way(w, "greedy and given tokens, %u tokens", s.vocab);
 	cuts(k);
 	penalties(k);
-	ok_way(w, "temperature, top_k, top_p, min_p, penalties and bans, %u tokens", s.vocab);
+	masks_and_biases(k);
+	ok_way(w, "temperature, top_k, top_p, min_p, penalties, bans, masks and biases, %u tokens",
+	       s.vocab);
 	kernels_close(k);
 }
 
