@@ -9,6 +9,8 @@
 enum problem {
 	/* a known parameter, or a value of one, that this server does not support */
 	PROBLEM_UNSUPPORTED = 1000,
+	/* no token can continue the answer under its constraint, or the constraint takes too much memory or work */
+	PROBLEM_CONSTRAINT,
 	PROBLEM_TEMPLATE, /* the chat template raised an exception, or reached a bound */
 	/* the headers leave it open where the request ends or which host it is for, or are malformed */
 	PROBLEM_FRAMING,

@@ -32,6 +32,7 @@
 #include "daemon/request/text.h"
 #include "daemon/threads.h"
 #include "daemon/transfer/port.h"
+#include "protocol/grammar/token_mask.h"
 #include "daemon/transfer/transfer.h"
 
 #define SECOND 1000000000ull
@@ -424,6 +425,7 @@ static int run_server(struct server *s, struct err *e)
 	transfer_listener_close(&transfer);
 	transfer_keys_release(&transfer_keys);
 	template_free(s->template);
+	token_trie_free(s->trie);
 	tokenizer_free(s->tokenizer);
 	tuning_free(s->tuning);
 	return r;

@@ -20,6 +20,7 @@ struct call;
 struct lifecycle;
 struct loop;
 struct text;
+struct token_trie;
 struct transfer_keys;
 struct transfer_listener;
 
@@ -62,6 +63,8 @@ struct server {
 
 	/* the text thread that loads the tokenizer; owned */
 	struct tokenizer *tokenizer;
+	/* its tokens, for masks of draws; NULL: a prefill worker, which makes no masks */
+	struct token_trie *trie;
 	struct template *template; /* NULL: the model has no chat template */
 	/* the format of the model's tool calls; NULL: none is known, or --tool-call-parser none */
 	const struct tools_format *tools;

@@ -313,8 +313,8 @@ static void prefetch_sequence(const struct list *node)
 	__builtin_prefetch(next + 128);
 }
 
-/* Whether the sequences that can decode wait for the plan that is out: each of them needs the token before, and that plan
- * draws for some of them. If the others went on without these, their steps would never come together. */
+/* Whether the sequences that can decode wait for the plan that is out: each of them needs the token before, and that
+ * plan draws for some of them. If the others went on without these, their steps would never come together. */
 static bool must_gather(const struct plan_builder *b)
 {
 	bool awaited = false;

@@ -25,8 +25,8 @@ enum {
 /* state_src: the sequence begins with a zero state, or the model has no states */
 #define STATE_ZERO (-1)
 
-/* The parameters of a draw. The drawn token depends only on the logits, these parameters, (choice, position), banned ids,
- * mask and biases of the struct plan_draw, and, with penalties, the seat's token counts. */
+/* The parameters of a draw. The drawn token depends only on the logits, these parameters, (choice, position), banned
+ * ids, mask and biases of the struct plan_draw, and, with penalties, the seat's token counts. */
 struct sampling {
 	float temperature;			   /* 0: greedy */
 	float top_p;				   /* 1: off */

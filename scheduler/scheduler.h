@@ -12,14 +12,14 @@
  * yet (plan_row.token_draw). Plans are committed in their order.
  *
  * A step has prefill rows first, then at most one row for each decoding sequence (a mixed batch). A sequence without a
- * page for its next token pauses: it has no row. A sequence whose draws need the token before (needs_last) has no row in
- * a plan that is made while its last draw is out. So beside other sequences it has a row in every second step. If all
- * sequences that decode are such ones, they wait for each other, because a step with all of them takes little longer
- * than a step with one. The prefill budget counts prompt tokens only. It is
- * max_prefill_tokens, or the limit of scheduler_pace if a sequence can decode. Of the prompts computed here at most one
- * at a time is begun and not planned to its end. A second prompt begins in the same step only if the first one is
- * planned to its end and leaves some of the budget. Requests wait in the order of (priority, submission), but while
- * others wait no owner gets more than half of the seats (see fairness.h).
+ * page for its next token pauses: it has no row. A sequence whose draws need the token before (needs_last) has no row
+ * in a plan that is made while its last draw is out. So beside other sequences it has a row in every second step. If
+ * all sequences that decode are such ones, they wait for each other, because a step with all of them takes little
+ * longer than a step with one. The prefill budget counts prompt tokens only. It is max_prefill_tokens, or the limit of
+ * scheduler_pace if a sequence can decode. Of the prompts computed here at most one at a time is begun and not planned
+ * to its end. A second prompt begins in the same step only if the first one is planned to its end and leaves some of
+ * the budget. Requests wait in the order of (priority, submission), but while others wait no owner gets more than half
+ * of the seats (see fairness.h).
  *
  * Prefix cache. Admission looks up where a prompt can be resumed, and the request begins there if the memory allows it.
  * At each commit the whole pages that were computed are handed to the cache. So are some states, as checkpoints, as
@@ -146,8 +146,8 @@ struct scheduler_request {
 	/* [PLAN_MASK_WORDS] the token mask of every draw, until scheduler_allow gives a choice another one; NULL: there
 	 * is none */
 	const uint32_t *allowed;
-	/* The mask of a draw depends on the token before. So a choice gets no row while a plan that is out draws a token
-	 * of it, and the caller calls scheduler_allow between the commit of a draw and the next plan. */
+	/* The mask of a draw depends on the token before. So a choice gets no row while a plan that is out draws a
+	 * token of it, and the caller calls scheduler_allow between the commit of a draw and the next plan. */
 	bool needs_last;
 	void *user; /* the caller's pointer, returned in events */
 };
@@ -242,9 +242,9 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_request *r, uin
 void scheduler_abort(struct scheduler *s, uint64_t id);
 void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice);
 
-/* Gives a choice of a request with needs_last the token mask of its next draw. allowed [PLAN_MASK_WORDS] is borrowed until
- * the next call for the choice, or until the choice ends; NULL: every token may be drawn. Unknown ids and choices, and
- * choices that have ended, are ignored. */
+/* Gives a choice of a request with needs_last the token mask of its next draw. allowed [PLAN_MASK_WORDS] is borrowed
+ * until the next call for the choice, or until the choice ends; NULL: every token may be drawn. Unknown ids and
+ * choices, and choices that have ended, are ignored. */
 void scheduler_allow(struct scheduler *s, uint64_t id, uint32_t choice, const uint32_t *allowed);
 
 /* Makes the next plan. NULL: nothing can run until another call changes that (such as a commit, a new request, an

@@ -6,8 +6,8 @@
  * too). In the log-probabilities the ids after this best one follow, each less likely than the one before. So without
  * temperature a scored token is as likely as when it is drawn.
  *
- * A token that a draw may not give (a ban, the mask, a bias of -50 or less) makes way for the next id that it may give, and
- * a bias of 50 or more decides the token.
+ * A token that a draw may not give (a ban, the mask, a bias of -50 or less) makes way for the next id that it may give,
+ * and a bias of 50 or more decides the token.
  *
  * A plan is computed when it is submitted; its delay passes while it is out, one plan after the other as on a
  * device's queue. A row's state must have the history of its pages, so a slot that is written too early or read too

@@ -35,7 +35,8 @@ static int parse_bytes(bool chat, const char *body, size_t len)
 	memset(&r, 0xee, sizeof(r)); /* so that a member that nothing sets is seen */
 	r.context = r.texts = NULL;
 	r.n_prompts = 0;
-	r.stop_token_ids = (struct ids){0};
+	r.stop_token_ids = r.allowed = (struct ids){0};
+	r.grammar = NULL;
 	return chat ? openai_parse_chat(body, len, NULL, &limits, &arena, &r, &err)
 		    : openai_parse_completion(body, len, NULL, &limits, &arena, &r, &err);
 }
@@ -110,6 +111,71 @@ TEST(defaults)
 	      "null is absent and unknown fields are ignored");
 	ok(!r.has_seed && r.n == 1 && !r.model && r.sampling.temperature == 0.75f,
 	   "as if not given");
+}
+
+/* Each way to a constraint, and none. */
+TEST(constraints)
+{
+	static const char *const with[][2] = {
+		{"'response_format':{'type':'json_object'}", "response_format"},
+		{"'response_format':{'type':'json_object','schema':{'type':'null'}}",
+		 "response_format.schema"},
+		{"'response_format':{'type':'json_schema','json_schema':{'name':'a','strict':true,"
+		 "'schema':{'type':'object','properties':{'a':{'type':'integer'}}}}}",
+		 "response_format.json_schema.schema"},
+		{"'structured_outputs':{'json':{'type':'null'},'disable_fallback':true}",
+		 "structured_outputs.json"},
+		{"'structured_outputs':{'json':'{}','structural_tag':null,'choice':null}",
+		 "structured_outputs.json"},
+		{"'structured_outputs':{'regex':'a+'}", "structured_outputs.regex"},
+		{"'structured_outputs':{'choice':['a','b']}", "structured_outputs.choice"},
+		{"'structured_outputs':{'grammar':'root ::= [a-z]'}", "structured_outputs.grammar"},
+		{"'structured_outputs':{'json_object':true,'regex':null}",
+		 "structured_outputs.json_object"},
+		{"'guided_json':{'enum':[1,2]}", "guided_json"},
+		{"'guided_json':'true'", "guided_json"},
+		{"'guided_regex':'a|b'", "guided_regex"},
+		{"'guided_choice':['yes','no']", "guided_choice"},
+		{"'guided_grammar':'root ::= [0-9]+'", "guided_grammar"},
+		{"'json_schema':{'type':'string'}", "json_schema"},
+		{"'regex':'x'", "regex"},
+		{"'ebnf':'root ::= [x]'", "ebnf"},
+		{"'grammar':'root ::= [x]'", "grammar"},
+	};
+	static const char *const without[] = {
+		"'response_format':{'type':'text'}",
+		"'response_format':null,'structured_outputs':null,'guided_json':null",
+		"'guided_json':{},'guided_choice':[],'guided_regex':'','grammar':'','regex':''",
+		"'structured_outputs':{}",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(with); i++) {
+		for (int chat = 0; chat < 2; chat++) {
+			takes(chat, with[i][0], with[i][1]);
+			ok(r.grammar && r.constraint && !strcmp(r.constraint, with[i][1]),
+			   "it has a grammar: %s", r.constraint);
+		}
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(without); i++) {
+		takes(true, without[i], without[i]);
+		ok(!r.grammar && !r.constraint, "it has none");
+	}
+}
+
+TEST(restrictions)
+{
+	takes(true,
+	      "'logit_bias':{'7':-100,'0':1.5,'999':100,'12':0},'allowed_token_ids':[3,1],"
+	      "'bad_words':['a b','\\u0000']",
+	      "restrictions of tokens");
+	ok(r.n_biases == 4 && r.biases[0].token == 0 && r.biases[0].value == 1.5f &&
+		   r.biases[1].token == 7 && r.biases[3].token == 999 && r.biases[3].value == 100,
+	   "biases by rising token");
+	ok(r.allowed.len == 2 && r.allowed.v[0] == 3, "allowed tokens");
+	ok(r.n_bad_words == 2 && !strcmp(r.bad_words[0].text, "a b") && r.bad_words[1].len == 1,
+	   "bad words");
+	takes(true, "'logit_bias':{},'allowed_token_ids':null,'bad_words':[]", "none of them");
+	ok(!r.n_biases && !r.allowed.len && !r.n_bad_words, "there are none");
 }
 
 TEST(sampling)
@@ -660,25 +726,69 @@ static const struct bad bads[] = {
 	{'c', "'parallel_tool_calls':1", "parallel_tool_calls", NULL},
 	{'c', "'function_call':'auto'", "function_call",
 	 "function_call is not supported by this server", PROBLEM_UNSUPPORTED},
-	{'c', "'response_format':{'type':'json_object'}", "response_format",
-	 "response_format json_object is not supported by this server, only text is",
+	{'c', "'response_format':{'type':'sound'}", "response_format.type",
+	 "response_format.type is \"sound\", but must be \"text\", \"json_object\" or "
+	 "\"json_schema\""},
+	{'c', "'response_format':{}", "response_format.type", NULL},
+	{'c', "'response_format':{'type':'json_schema'}", "response_format.json_schema", NULL},
+	{'c', "'response_format':{'type':'json_schema','json_schema':{'name':'a'}}",
+	 "response_format.json_schema.schema",
+	 "response_format.json_schema.schema is missing: it must be a JSON schema"},
+	{'c', "'response_format':{'type':'json_schema','json_schema':{'name':1,'schema':{}}}",
+	 "response_format.json_schema.name", NULL},
+	{'c', "'response_format':{'type':'json_schema','json_schema':{'schema':{},'strict':1}}",
+	 "response_format.json_schema.strict", NULL},
+	{'c', "'response_format':{'type':'json_schema','json_schema':{'schema':[]}}",
+	 "response_format.json_schema.schema",
+	 "response_format.json_schema.schema: it must be a JSON schema"},
+	{'p', "'response_format':{'type':'json_schema','json_schema':{'schema':{'if':{}}}}",
+	 "response_format.json_schema.schema",
+	 "response_format.json_schema.schema: the keyword \"if\" of a JSON schema is not supported",
 	 PROBLEM_UNSUPPORTED},
-	{'c', "'response_format':{'type':'json_schema','json_schema':{}}", "response_format", NULL,
-	 PROBLEM_UNSUPPORTED},
-	{'p', "'response_format':{'type':'json_object'}", "response_format", NULL,
-	 PROBLEM_UNSUPPORTED},
-	{'c', "'response_format':{'type':'sound'}", "response_format.type", NULL},
+	{'c', "'response_format':{'type':'json_object'},'guided_regex':'a'", "guided_regex",
+	 "response_format and guided_regex are both given, but an answer can have one constraint"},
+	{'c', "'structured_outputs':{'regex':'a','choice':['b']}", "structured_outputs.choice",
+	 "structured_outputs.regex and structured_outputs.choice are both given, but an answer can "
+	 "have one constraint"},
+	{'c', "'structured_outputs':{'regex':5}", "structured_outputs.regex", NULL},
+	{'c', "'structured_outputs':{'regx':'a'}", "structured_outputs", NULL},
+	{'c', "'structured_outputs':[]", "structured_outputs", NULL},
+	{'c', "'structured_outputs':{'structural_tag':{}}", "structured_outputs",
+	 "structured_outputs.structural_tag is not supported by this server", PROBLEM_UNSUPPORTED},
+	{'p', "'guided_regex':'(a'", "guided_regex", NULL},
+	{'p', "'guided_regex':'(?=a)'", "guided_regex", NULL, PROBLEM_UNSUPPORTED},
+	{'p', "'guided_choice':['a',1]", "guided_choice",
+	 "guided_choice: it must be an array of strings"},
+	{'p', "'guided_grammar':'root ::= ('", "guided_grammar", NULL},
+	{'p', "'grammar':'a ::= \\\"x\\\"'", "grammar", NULL},
+	{'p', "'guided_json':'{'", "guided_json", NULL},
+	{'p', "'guided_json':'[[1]'", "guided_json", NULL},
+	{'p', "'guided_json':5", "guided_json", "guided_json: it must be a JSON schema"},
+	{'p', "'guided_json':'\\\"a\\\"'", "guided_json", NULL},
+	{'p', "'guided_regex':'((a{1,1000}){1,1000}){1,1000}'", "guided_regex", NULL},
 	{'c', "'response_format':'text'", "response_format", NULL},
-	{'c', "'logit_bias':{'5':-100}", "logit_bias", "logit_bias is not supported by this server",
-	 PROBLEM_UNSUPPORTED},
+	{'c', "'logit_bias':{'5':-101}", "logit_bias.5",
+	 "logit_bias.5 is -101, but must be a number from -100 to 100"},
+	{'c', "'logit_bias':{'5':'a'}", "logit_bias.5", NULL},
+	{'c', "'logit_bias':{'1000':1}", "logit_bias",
+	 "logit_bias has the name \"1000\", but names must be token ids of the vocabulary, from 0 to "
+	 "999"},
+	{'c', "'logit_bias':{'-1':1}", "logit_bias", NULL},
+	{'c', "'logit_bias':{'':1}", "logit_bias", NULL},
+	{'c', "'logit_bias':{'99999999999999999999':1}", "logit_bias", NULL},
+	{'c', "'logit_bias':{'7':1,'07':2}", "logit_bias", "logit_bias has token 7 twice"},
+	{'c', "'logit_bias':[5]", "logit_bias", NULL},
+	{'c', "'allowed_token_ids':[]", "allowed_token_ids", NULL},
+	{'c', "'allowed_token_ids':[1000]", "allowed_token_ids[0]", NULL},
+	{'c', "'bad_words':'a'", "bad_words", NULL},
+	{'c', "'bad_words':['a','']", "bad_words[1]",
+	 "bad_words[1] is \"\", but must be a string that is not empty"},
 	{'p', "'suffix':'x'", "suffix", NULL, PROBLEM_UNSUPPORTED},
 	{'c', "'mirostat':1", "mirostat", NULL, PROBLEM_UNSUPPORTED},
 	{'c', "'xtc_probability':0.5", "xtc_probability", NULL, PROBLEM_UNSUPPORTED},
 	{'c', "'dry_multiplier':0.8", "dry_multiplier", NULL, PROBLEM_UNSUPPORTED},
 	{'c', "'dynatemp_range':0.5", "dynatemp_range", NULL, PROBLEM_UNSUPPORTED},
 	{'c', "'web_search_options':{}", "web_search_options", NULL, PROBLEM_UNSUPPORTED},
-	{'c', "'structured_outputs':{'regex':'a'}", "structured_outputs", NULL,
-	 PROBLEM_UNSUPPORTED},
 	{'c', "'use_beam_search':true", "use_beam_search", NULL, PROBLEM_UNSUPPORTED},
 	{'c', "'echo':true", "echo", NULL, PROBLEM_UNSUPPORTED},
 	{'c', "'skip_special_tokens':false", "skip_special_tokens", NULL, PROBLEM_UNSUPPORTED},

@@ -36,7 +36,7 @@ static void example(bool inside, const char *text, const char *reasoning, const 
 		struct outcome o;
 
 		outcome_init(&o);
-		reasoning_init(&r, inside);
+		reasoning_init(&r, inside, false);
 		if (cut <= len) {
 			reasoning_push(&r, text, cut, &o.reasoning, &o.content);
 			reasoning_push(&r, text + cut, len - cut, &o.reasoning, &o.content);
@@ -87,12 +87,12 @@ static const char *tag_at(const char *text)
 	return strncmp(text, closing, strlen(closing)) ? NULL : closing;
 }
 
-static void naive(bool inside, const char *text, struct outcome *o)
+static void naive(bool inside, bool once, const char *text, struct outcome *o)
 {
 	bool trim = inside;
 
 	while (*text) {
-		const char *tag = tag_at(text);
+		const char *tag = once && !inside ? NULL : tag_at(text);
 		bool line_end = *text == '\n' || *text == '\r';
 
 		if (tag) {
@@ -116,7 +116,7 @@ TEST(random)
 	char text[512];
 
 	for (int i = 0; i < 100000; i++) {
-		bool inside = random_below(2);
+		bool inside = random_below(2), once = random_below(2);
 		size_t len = random_pieces(pieces, ARRAY_SIZE(pieces), 16, text, sizeof(text));
 		struct outcome got, want;
 		struct reasoning r;
@@ -124,8 +124,8 @@ TEST(random)
 
 		outcome_init(&got);
 		outcome_init(&want);
-		naive(inside, text, &want);
-		reasoning_init(&r, inside);
+		naive(inside, once, text, &want);
+		reasoning_init(&r, inside, once);
 		for (size_t at = 0; at < len;) {
 			size_t n = MIN(1 + random_below(9), len - at);
 

@@ -159,6 +159,7 @@ struct answer *answer_new(struct call *c)
 		.stops = a->stops,
 		.reasoning = c->endpoint->reasoning,
 		.thinking = c->text.ask.thinking,
+		.constrained = c->text.ask.constraint,
 		.format = c->text.ask.tools.n ? c->server->tools : NULL,
 		.tools = c->text.ask.tools,
 		.marks = c->server->tool_marks.v,

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/problem.h"
 #include "daemon/lifecycle.h"
+#include "protocol/output/steering.h"
 
 /* A record of call.shared.tokens: this struct, then n_top ids, then n_top log-probabilities. */
 struct token_record {
@@ -176,6 +177,7 @@ void call_unref(struct call *c)
 	buf_release(&c->shared.reply);
 	if (c->http.own)
 		c->endpoint->release(c->http.own);
+	steering_free(c->text.steering);
 	arena_release(&c->text.arena);
 	pthread_mutex_destroy(&c->shared.lock);
 	free(c);

@@ -19,7 +19,7 @@
  *  - http moves the body into text.body; text_forget (text.h) frees it there.
  *  - text.node and text.round are guarded by the lock of struct text (text.c).
  *  - http writes http.access when the request is completed, and owns http.kept throughout.
- *  - The engine thread owns text.parts[].run and text.choices.
+ *  - The engine thread owns text.parts[].run, text.choices and text.steering.
  *  - A visit may write to *http.own and http.own_bytes. Afterwards http owns *http.own.
  *  - A text thread sets the pointer shared.stop_wanted before call_submit, without the lock.
  * `engine` is the engine thread's. The members of `report` are atomic. `shared` is guarded by its lock.
@@ -88,6 +88,7 @@ struct call_part {
 /* One choice, as the engine thread sees it. Choice number c belongs to part c / call_text.n. */
 struct call_choice {
 	bool ended;
+	bool mask_due;		    /* its next draw needs a new mask (call_text.steering) */
 	uint32_t n_tokens;	    /* generated tokens; stays 0 with prompt_only */
 	uint64_t first_ns, last_ns; /* times of its first and its newest token; 0: it has none */
 };
@@ -130,6 +131,9 @@ struct call_text {
 	const int32_t *end_tokens;
 	uint32_t n_end_tokens;
 	struct prefix_space space; /* from the request's cache_salt */
+	/* The masks of draws (protocol/output/steering.h), which the engine thread uses and frees while the call is
+	 * live; NULL: every token may be drawn. */
+	struct steering *steering;
 };
 
 /* engine: the state of a live call (daemon/steps/live.h). */
@@ -137,10 +141,12 @@ struct call_engine {
 	struct list live; /* in live.calls */
 	bool touched;	  /* in live.touched: live_deliver has found an event of this call */
 	/* The reason for which the engine thread will fail the call. ENOMEM or ENOBUFS: a token could not be pushed.
-	 * EDOM: logits were not finite. 0: there is none so far. */
+	 * EDOM: logits were not finite. Another code: `steering` has the sentence. 0: there is none so far. */
 	int broken;
-	bool plenty;	    /* so many tokens wait that http must take them */
-	uint32_t n_running; /* choices that have not ended; 0: not live */
+	bool masks_due;	     /* a choice has mask_due */
+	struct err steering; /* why a token or a mask of the call's steering failed */
+	bool plenty;	     /* so many tokens wait that http must take them */
+	uint32_t n_running;  /* choices that have not ended; 0: not live */
 };
 
 /* Numbers for the log and the headers of the answer, which any thread may read. The engine thread writes a part's

@@ -14,7 +14,7 @@ static void take_event(void *to, const struct tools_event *e);
 int choice_init(struct choice *c, const struct choice_config *config)
 {
 	*c = (struct choice){.config = config};
-	reasoning_init(&c->splitter, config->thinking);
+	reasoning_init(&c->splitter, config->thinking, config->constrained);
 	buf_init(&c->piece, TEXT_MAX);
 	buf_init(&c->content, TEXT_MAX);
 	buf_init(&c->reasoning, TEXT_MAX);

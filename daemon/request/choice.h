@@ -40,6 +40,7 @@ struct choice_config {
 	const struct stops *stops;	   /* NULL: none */
 	bool reasoning;			   /* the reasoning is split off from the content */
 	bool thinking; /* the prompt ended in an open think block: the answer begins with reasoning */
+	bool constrained; /* the answer has a constraint (output/steering.h): reasoning at its start alone */
 	const struct tools_format *format; /* of tool calls; NULL: none are looked for */
 	struct tool_list tools;		   /* borrowed, as are the marks */
 	const int32_t *marks; /* [n_marks] special tokens that the format needs as text */

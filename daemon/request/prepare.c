@@ -213,7 +213,10 @@ static int collect_end_tokens(struct call *c, struct err *e)
 {
 	const struct model_config *m = &c->server->info.model;
 	const struct ids *stops = &c->text.ask.stop_token_ids;
-	size_t n = stops->len + (c->text.ask.ignore_eos ? 0 : m->n_end_tokens);
+	/* The model's end tokens end an answer with a constraint always: there they may only be drawn where the text
+	 * may end (steering.h). */
+	bool ends = !c->text.ask.ignore_eos || c->text.ask.grammar;
+	size_t n = stops->len + (ends ? m->n_end_tokens : 0);
 	int32_t *ids = arena_array(&c->text.arena, MAX(n, (size_t)1), sizeof(*ids));
 
 	if (!ids)
@@ -222,7 +225,7 @@ static int collect_end_tokens(struct call *c, struct err *e)
 	c->text.n_end_tokens = (uint32_t)n;
 	for (size_t i = 0; i < stops->len; i++)
 		*ids++ = stops->v[i];
-	for (uint32_t i = 0; !c->text.ask.ignore_eos && i < m->n_end_tokens; i++)
+	for (uint32_t i = 0; ends && i < m->n_end_tokens; i++)
 		*ids++ = m->end_tokens[i];
 	return 0;
 }
@@ -440,6 +443,8 @@ int prepare_call(struct call *c, struct err *e)
 		r = make_parts(c, e);
 	if (!r)
 		r = collect_end_tokens(c, e);
+	if (!r)
+		r = prepare_steering(c, e);
 	/* Frees the messages (ask.context) and the prompts' texts now, because they can take many times the memory of
 	 * their ids. The rest of `ask` stays, with copies of echoed texts (make_echo). */
 	openai_request_release(&c->text.ask);

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "daemon/lifecycle.h"
 #include "daemon/threads.h"
 #include "daemon/request/turns.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "protocol/output/steering.h"
 
 /* The kinds of bodies, by their lengths: at most SMALL_BODY bytes, at most LARGE_BODY, more. */
 enum kind { SMALL, LARGE, HUGE, KINDS };
@@ -99,6 +101,21 @@ static int open_template(struct server *s, const struct checkpoint *k, struct er
 	return r;
 }
 
+/* Makes the trie of the tokens, for masks of draws. */
+static int make_trie(struct server *s, struct err *e)
+{
+	uint64_t begin_ns = clock_now_ns();
+
+	if (s->options.role == ROLE_PREFILL)
+		return 0;
+	if (steering_trie(s->tokenizer, s->tool_marks.v, s->tool_marks.n, &s->trie) < 0)
+		return err_no_memory(e);
+	log_info("token masks: a trie of %d tokens in %.0f ms, %.1f MiB",
+		 tokenizer_size(s->tokenizer), (double)(clock_now_ns() - begin_ns) / 1e6,
+		 (double)token_trie_bytes(s->trie) / (1 << 20));
+	return 0;
+}
+
 static int open_texts(struct server *s, struct err *e)
 {
 	const char *path = s->options.tokenizer ? s->options.tokenizer : s->options.model;
@@ -111,6 +128,8 @@ static int open_texts(struct server *s, struct err *e)
 	if (r == 0)
 		r = open_template(s, k, e);
 	checkpoint_close(k);
+	if (r == 0)
+		r = make_trie(s, e);
 	if (r == 0)
 		s->turn_token = s->template ? turns_token(s->template, s->tokenizer) : -1;
 	return r;

@@ -41,6 +41,10 @@ void text_free(struct text *t);
  * end tokens and the space. */
 int prepare_call(struct call *c, struct err *e) MUST_CHECK;
 
+/* Makes call.text.steering, if the request restricts the tokens that may be drawn, from the other members of call.text.
+ * In steer.c. */
+int prepare_steering(struct call *c, struct err *e) MUST_CHECK;
+
 /* Checks that `name` is a name of the model: one of --served-model-name or the base name. NULL stands for no name,
  * and is accepted. With --served-model-name "*" every name is. */
 int prepare_model(const struct server *s, const char *name, struct err *e) MUST_CHECK;

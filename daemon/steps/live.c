@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/problem.h"
+#include "protocol/output/steering.h"
 
 void live_refuse(struct live *l, struct call *c, const struct err *why)
 {
@@ -20,6 +21,8 @@ static void finish_call(struct call *c) ON(role_engine)
 {
 	c->engine.n_running = 0;
 	list_remove(&c->engine.live);
+	steering_free(c->text.steering);
+	c->text.steering = NULL;
 	call_end(c);
 	call_unqueue(c);
 	call_wake(c);
@@ -108,10 +111,21 @@ static int submit_part(struct live *l, struct call *c, struct call_part *p, stru
 		.cache_disabled = !c->text.ask.cache_prompt,
 		.handoff = handoff_of(l->handoff, p->n_prompt),
 		.sampling = c->text.ask.sampling,
+		.biases = c->text.ask.biases,
+		.n_biases = c->text.ask.n_biases,
 		.user = p,
 	};
-	int r;
+	int r = 0;
 
+	if (c->text.steering) {
+		q.needs_last = steering_depends(c->text.steering);
+		/* With a grammar the masks have the end tokens (steering.h). */
+		if (c->text.ask.constraint)
+			q.min_tokens = 0;
+		r = steering_mask(c->text.steering, 0, &q.allowed, e);
+		if (r < 0)
+			return r;
+	}
 	q.prompt_logprobs = openai_wants_scores(&c->text.ask, &q.n_prompt_logprobs);
 	q.sampling.seed = p->seed;
 	p->run.call = c;
@@ -172,6 +186,33 @@ void live_control(struct live *l, struct call *c)
 
 /* ---- events ---- */
 
+/* Lets the steering of a call take a token. The mask of the choice's next draw is then due. */
+static void steer(struct call *c, uint32_t choice, int32_t token) ON(role_engine)
+{
+	if (!c->text.steering || !steering_depends(c->text.steering) || c->engine.broken)
+		return;
+	c->engine.broken = -steering_take(c->text.steering, choice, token, &c->engine.steering);
+	c->text.choices[choice].mask_due = c->engine.masks_due = true;
+}
+
+/* Makes the masks of a call that are due, and gives them to the scheduler. On failure notes it in engine.broken. */
+static void make_masks(struct live *l, struct call *c) ON(role_engine)
+{
+	c->engine.masks_due = false;
+	for (uint32_t i = 0; i < c->text.n_choices && !c->engine.broken; i++) {
+		struct call_choice *ch = &c->text.choices[i];
+		const uint32_t *mask;
+
+		if (!ch->mask_due || ch->ended)
+			continue;
+		ch->mask_due = false;
+		c->engine.broken = -steering_mask(c->text.steering, i, &mask, &c->engine.steering);
+		if (!c->engine.broken)
+			scheduler_allow(l->scheduler, c->text.parts[i / c->text.n].run.id,
+					i % c->text.n, mask);
+	}
+}
+
 void live_planned(struct live *l, uint64_t step)
 {
 	l->planned[step % LIVE_STEPS].step = step;
@@ -224,7 +265,9 @@ static void take_token(struct live *l, const struct scheduler_event *ev, struct 
 	}
 	if (!c->engine.broken)
 		c->engine.broken = -call_push(c, choice, ev->finish, ev->draw);
-	if (ev->finish != FINISH_NONE)
+	if (ev->finish == FINISH_NONE)
+		steer(c, choice, ev->draw->token);
+	else
 		end_choice(l, c, choice, ev->finish == FINISH_STOP ? METRICS_STOP : METRICS_LENGTH,
 			   now);
 }
@@ -274,6 +317,8 @@ static void fail_call(struct live *l, struct call *c) ON(role_engine)
 		err_set(&e, PROBLEM_UNREAD, "the answer is read too slowly");
 		log_warning("%s: %s", c->id, e.text);
 		atomic_fetch_add(&l->server->metrics.unread, 1);
+	} else if (c->engine.broken != ENOMEM) {
+		e = c->engine.steering;
 	} else {
 		err_no_memory(&e);
 	}
@@ -283,7 +328,7 @@ static void fail_call(struct live *l, struct call *c) ON(role_engine)
 void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t n)
 {
 	uint64_t now = clock_now_ns();
-	uint32_t n_touched = 0, n_wake = 0;
+	uint32_t n_touched = 0, n_wake = 0, n_steered = 0;
 
 	for (uint32_t i = 0; i < n; i++)
 		take_event(l, &events[i], now, &n_touched);
@@ -293,12 +338,28 @@ void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t
 		c->engine.touched = false;
 		if (c->engine.broken)
 			fail_call(l, c);
-		if (!c->engine.n_running)
+		if (!c->engine.n_running) {
 			finish_call(c);
-		else if (c->engine.broken)
+			continue;
+		}
+		if (c->engine.broken) {
 			stop_call(l, c, METRICS_ERROR);
-		else if (call_wants_tokens(c))
+			continue;
+		}
+		if (call_wants_tokens(c))
 			l->touched[n_wake++] = c;
+		if (c->engine.masks_due)
+			l->steered[n_steered++] = c;
 	}
 	call_wake_all(l->touched, n_wake);
+	/* Clients have their tokens before the masks of the next ones are made. */
+	for (uint32_t i = 0; i < n_steered; i++) {
+		struct call *c = l->steered[i];
+
+		make_masks(l, c);
+		if (!c->engine.broken)
+			continue;
+		fail_call(l, c);
+		stop_call(l, c, METRICS_ERROR);
+	}
 }

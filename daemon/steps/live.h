@@ -21,6 +21,7 @@ struct live {
 
 	struct list calls;     /* the live calls */
 	struct call **touched; /* [max_num_seqs] calls with an event in this step; owned */
+	struct call **steered; /* [max_num_seqs] those of them that need masks; owned */
 	struct {
 		uint64_t step, ns;
 	} planned[LIVE_STEPS]; /* step s is at s % LIVE_STEPS */
@@ -41,8 +42,9 @@ void live_control(struct live *l, struct call *c) ON(role_engine);
 void live_planned(struct live *l, uint64_t step) ON(role_engine);
 
 /* Hands events to their calls. Ends the calls whose last choice has ended. Fails and ends each call for whose tokens
- * there is no memory or no room (call_push), or whose logits are not finite. Wakes the connection of each call that has
- * ended, and of each call that wants its tokens now (call_wants_tokens). */
+ * there is no memory or no room (call_push), whose logits are not finite, or whose steering fails. Wakes the connection
+ * of each call that has ended, and of each call that wants its tokens now (call_wants_tokens). Then makes the masks of
+ * the next draws. */
 void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t n) ON(role_engine);
 
 /* Fails and ends all live calls. */

@@ -306,7 +306,8 @@ static int open_scheduler(struct loop *l, struct err *e) ON(role_engine)
 		calloc((size_t)config.max_seqs + config.max_prefill_tokens, sizeof(*l->results));
 	l->events = calloc(config.max_seqs, 2 * sizeof(*l->events));
 	l->live.touched = calloc(config.max_seqs, sizeof(struct call *));
-	if (!l->results || !l->events || !l->live.touched)
+	l->live.steered = calloc(config.max_seqs, sizeof(struct call *));
+	if (!l->results || !l->events || !l->live.touched || !l->live.steered)
 		return err_no_memory(e);
 	l->pace.limit_s = (double)s->options.max_prefill_ms / 1e3;
 	r = scheduler_new(&config, &l->scheduler, e);
@@ -432,6 +433,7 @@ static void release(struct loop *l)
 	free(l->results);
 	free(l->events);
 	free(l->live.touched);
+	free(l->live.steered);
 	pthread_mutex_destroy(&l->failure_lock);
 	identity_release(&l->identity);
 	queue_release(&l->server->inbox);

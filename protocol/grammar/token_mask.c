@@ -191,6 +191,13 @@ size_t token_trie_words(const struct token_trie *t)
 	return t->words;
 }
 
+size_t token_trie_bytes(const struct token_trie *t)
+{
+	return sizeof(*t) + (t->plain.cap + (size_t)t->other.cap) * sizeof(*t->plain.nodes) +
+	       ((SLICES + 1) * t->words + 2 * ((size_t)t->n + 1) + t->n_ends) * sizeof(uint32_t) +
+	       t->bytes_cap;
+}
+
 /* ---- masks ---- */
 
 struct kept {

@@ -48,6 +48,9 @@ int token_trie_new(const struct token_source *source, struct token_trie **ret) M
 void token_trie_free(struct token_trie *t);
 size_t token_trie_words(const struct token_trie *t);
 
+/* Returns the bytes of memory that the trie takes. */
+size_t token_trie_bytes(const struct token_trie *t);
+
 /* Makes *new* masks of an automaton's states. Trie and automaton must outlive them; they belong to the thread of the
  * automaton. max_bytes: about the most memory for masks that are kept. -ENOMEM. */
 int token_masks_new(const struct token_trie *t, struct automaton *a, size_t max_bytes,

@@ -16,6 +16,7 @@ struct row {
 static const struct row rows[] = {
 	{EINVAL, 400, "invalid_request_error", NULL},
 	{PROBLEM_UNSUPPORTED, 400, "invalid_request_error", "unsupported_parameter"},
+	{PROBLEM_CONSTRAINT, 400, "invalid_request_error", "constraint_failed"},
 	{PROBLEM_TEMPLATE, 400, "invalid_request_error", "chat_template_error"},
 	{PROBLEM_FRAMING, 400, "invalid_request_error", "bad_framing"},
 	{PROBLEM_CONTEXT_LENGTH, 400, "invalid_request_error", "context_length_exceeded"},

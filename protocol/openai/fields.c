@@ -325,6 +325,19 @@ int field_number(const json_t *object, const char *where, const char *name, doub
 	return 0;
 }
 
+bool field_asks_nothing(const json_t *v)
+{
+	switch (json_typeof(v)) {
+	case JSON_OBJECT: return json_object_size(v) == 0;
+	case JSON_ARRAY: return json_array_size(v) == 0;
+	case JSON_STRING: return json_string_length(v) == 0;
+	case JSON_INTEGER: return json_integer_value(v) == 0;
+	case JSON_REAL: return json_real_value(v) == 0;
+	case JSON_TRUE: return false;
+	default: return true;
+	}
+}
+
 int field_string(const json_t *object, const char *where, const char *name, const json_t **ret,
 		 struct err *e)
 {

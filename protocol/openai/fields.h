@@ -27,6 +27,9 @@ int fields_load(const char *body, size_t len, const struct pace *pace, json_t **
 json_t *fields_parse(const char *text, size_t len, size_t flags, const struct pace *pace,
 		     json_error_t *error);
 
+/* Returns whether a parameter's value has no effect: null, false, 0, "", [] or {}. */
+bool field_asks_nothing(const json_t *v);
+
 /* The most values that the JSON of a body may have: objects, arrays, and the values in them. The JSON texts of all
  * arguments of tool calls together may have as many again. */
 enum { FIELDS_VALUES_MAX = 500000 };

@@ -4,38 +4,27 @@
 #include <string.h>
 
 #include "base/problem.h"
+#include "protocol/grammar/grammar.h"
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
 
 /* Parameters of OpenAI, vLLM, SGLang and llama.cpp that would change the answer and are not supported. Their values
  * null, false, 0, "", [] and {}, which have no effect, are accepted. */
 static const char *const refused[] = {
-	"allowed_token_ids",
 	"audio",
-	"bad_words",
 	"chat_template",
 	"continue_final_message",
 	"documents",
 	"dry_multiplier",
 	"dynatemp_range",
-	"ebnf",
 	"function_call",
 	"functions",
-	"grammar",
-	"guided_choice",
-	"guided_grammar",
-	"guided_json",
-	"guided_regex",
 	"include_stop_str_in_output",
-	"json_schema",
-	"logit_bias",
 	"logits_processors",
 	"logprob_token_ids",
 	"mirostat",
 	"prompt_embeds",
-	"regex",
 	"return_tokens_as_token_ids",
-	"structured_outputs",
 	"suffix",
 	"thinking_token_budget",
 	"truncate_prompt_tokens",
@@ -47,19 +36,6 @@ static const char *const refused[] = {
 /* Parameters whose default is true; only true is supported. */
 static const char *const always_on[] = {"include_reasoning", "skip_special_tokens"};
 
-static bool asks_for_nothing(const json_t *v)
-{
-	switch (json_typeof(v)) {
-	case JSON_OBJECT: return json_object_size(v) == 0;
-	case JSON_ARRAY: return json_array_size(v) == 0;
-	case JSON_STRING: return json_string_length(v) == 0;
-	case JSON_INTEGER: return json_integer_value(v) == 0;
-	case JSON_REAL: return json_real_value(v) == 0;
-	case JSON_TRUE: return false;
-	default: return true;
-	}
-}
-
 static int not_supported(struct err *e, const char *name)
 {
 	return err_param(e, PROBLEM_UNSUPPORTED, name, "%s is not supported by this server", name);
@@ -70,7 +46,7 @@ static int check_refused(const json_t *body, const struct request_kind *kind, st
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
 		const json_t *v = field_get(body, refused[i]);
 
-		if (v && !asks_for_nothing(v))
+		if (v && !field_asks_nothing(v))
 			return not_supported(e, refused[i]);
 	}
 	/* Of the API's parameters, this one asks for something when it is an empty object. */
@@ -89,27 +65,6 @@ static int check_refused(const json_t *body, const struct request_kind *kind, st
 	if (!kind->echo && json_is_true(json_object_get(body, "echo")))
 		return err_param(e, PROBLEM_UNSUPPORTED, "echo", "echo is not supported in chat");
 	return 0;
-}
-
-static int check_response_format(const json_t *body, struct err *e)
-{
-	const json_t *format = field_get(body, "response_format"), *type;
-
-	if (!format)
-		return 0;
-	if (!json_is_object(format))
-		return field_wrong(e, "", "response_format", format, "an object with a type");
-	type = field_get(format, "type");
-	if (!type || !json_is_string(type))
-		return field_wrong(e, "response_format.", "type", type, "\"text\"");
-	if (!strcmp(json_string_value(type), "text"))
-		return 0;
-	if (!strcmp(json_string_value(type), "json_object") ||
-	    !strcmp(json_string_value(type), "json_schema"))
-		return err_param(e, PROBLEM_UNSUPPORTED, "response_format",
-				 "response_format %s is not supported by this server, only text is",
-				 json_string_value(type));
-	return field_wrong(e, "response_format.", "type", type, "\"text\"");
 }
 
 static int check_modalities(const json_t *body, struct err *e)
@@ -214,7 +169,7 @@ static int parse_object(const json_t *body, const struct pace *pace,
 	if (ret == 0)
 		ret = check_refused(body, kind, e);
 	if (ret == 0)
-		ret = check_response_format(body, e);
+		ret = constraint_parse(body, arena, r, e);
 	if (ret == 0)
 		ret = check_modalities(body, e);
 	if (ret == 0)
@@ -256,4 +211,7 @@ void openai_request_release(struct openai_request *r)
 	for (size_t i = 0; i < r->n_prompts; i++)
 		ids_release(&r->prompts[i].ids);
 	ids_release(&r->stop_token_ids);
+	ids_release(&r->allowed);
+	grammar_free(r->grammar);
+	r->grammar = NULL;
 }

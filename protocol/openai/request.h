@@ -1,8 +1,8 @@
 /* A client's request: the bodies of /v1/chat/completions and /v1/completions as one struct.
  *
  * Parsing checks types and ranges and names the parameter at fault. null counts as absent, and unknown members are
- * ignored. A known member that would change the answer and that this server does not support (logit_bias, JSON formats,
- * beam search, a tool_choice that demands a call, ...) is refused, unless its value has no effect.
+ * ignored. A known member that would change the answer and that this server does not support (beam search, a template
+ * of the client's, ...) is refused, unless its value has no effect.
  *
  * Chat messages are normalised to the form that templates expect:
  *  - `developer` means system. The texts of all system messages, joined by "\n\n" and without the empty ones, become
@@ -40,6 +40,8 @@
 #include "protocol/output/tools.h"
 #include "scheduler/plan.h"
 
+struct grammar;
+
 enum {
 	STOPS_MAX = 64,
 	/* bytes of one stop string; a call has tables with an entry for each byte of its stop strings (stops.h) */
@@ -47,7 +49,10 @@ enum {
 	STOP_TOKEN_IDS_MAX = 256,
 	CACHE_SALT_MAX = 1024, /* bytes */
 	MODEL_NAME_MAX = 1024, /* bytes */
-	PROMPTS_MAX = 1024,    /* prompts of one completion request */
+	BAD_WORDS_MAX = 256,
+	BAD_WORD_BYTES_MAX = 256,
+	BIAS_MAX = 100,	    /* the largest value of logit_bias */
+	PROMPTS_MAX = 1024, /* prompts of one completion request */
 };
 
 /* Limits of the server that apply to a body. */
@@ -105,6 +110,19 @@ struct openai_request {
 	bool stream, include_usage;
 	bool continuous_usage; /* vLLM's continuous_usage_stats: every chunk has the usage so far */
 	bool return_token_ids;
+
+	/* The constraint of the answer's text: its grammar, owned, and in the arena the name of the parameter that it
+	 * comes from. NULL: none. A request has at most one. */
+	struct grammar *grammar;
+	const char *constraint;
+	struct plan_bias *biases; /* [n_biases] in the arena: logit_bias, by rising token */
+	uint32_t n_biases;
+	struct ids allowed; /* allowed_token_ids, owned; none: every token may be drawn */
+	struct openai_word {
+		const char *text;
+		size_t len;
+	} * bad_words; /* [n_bad_words] in the arena: not empty */
+	size_t n_bad_words;
 
 	int32_t priority; /* lower first; 0 when absent */
 	/* false: the request takes nothing from the prefix cache and leaves nothing there */

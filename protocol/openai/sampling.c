@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/problem.h"
@@ -178,6 +179,125 @@ static int parse_top_k(const json_t *body, struct sampling *s, struct err *e)
 	return ret;
 }
 
+static int compare_biases(const void *x, const void *y)
+{
+	const struct plan_bias *a = x, *b = y;
+
+	return (a->token > b->token) - (a->token < b->token);
+}
+
+/* Reads a token id that is the name of a member; -1: it is none of the vocabulary. */
+static int64_t named_token(const char *name, uint32_t vocab)
+{
+	uint64_t id = 0;
+
+	if (!*name || strlen(name) > 10)
+		return -1;
+	for (; *name; name++) {
+		if (*name < '0' || *name > '9')
+			return -1;
+		id = id * 10 + (uint64_t)(*name - '0');
+	}
+	return id < vocab ? (int64_t)id : -1;
+}
+
+/* Reads logit_bias, an object with a bias for each token. */
+static int parse_biases(const json_t *body, uint32_t vocab, struct arena *arena,
+			struct openai_request *r, struct err *e)
+{
+	json_t *map = field_get(body, "logit_bias"), *v;
+	const char *name;
+	int ret;
+
+	if (!map)
+		return 0;
+	if (!json_is_object(map))
+		return field_wrong(e, "", "logit_bias", map, "an object of token ids and biases");
+	if (json_object_size(map) > PLAN_BIASES_MAX)
+		return err_param(e, EINVAL, "logit_bias",
+				 "logit_bias has %zu tokens, but may have at most %d",
+				 json_object_size(map), PLAN_BIASES_MAX);
+	r->biases = arena_array(arena, json_object_size(map), sizeof(*r->biases));
+	if (!r->biases)
+		return err_no_memory(e);
+	json_object_foreach(map, name, v)
+	{
+		int64_t id = named_token(name, vocab);
+		double value = 0;
+
+		if (id < 0)
+			return err_param(
+				e, EINVAL, "logit_bias",
+				"logit_bias has the name \"%.20s\", but names must be token "
+				"ids of the vocabulary, from 0 to %" PRIu32,
+				name, vocab ? vocab - 1 : 0);
+		ret = field_number(map, "logit_bias.", name, -BIAS_MAX, BIAS_MAX, &value, e);
+		if (ret < 0)
+			return ret;
+		r->biases[r->n_biases++] =
+			(struct plan_bias){.token = (int32_t)id, .value = (float)value};
+	}
+	if (r->n_biases)
+		qsort(r->biases, r->n_biases, sizeof(*r->biases), compare_biases);
+	/* "7" and "07" name the same token. */
+	for (uint32_t i = 1; i < r->n_biases; i++)
+		if (r->biases[i].token == r->biases[i - 1].token)
+			return err_param(e, EINVAL, "logit_bias", "logit_bias has token %d twice",
+					 r->biases[i].token);
+	return 0;
+}
+
+static int parse_bad_words(const json_t *body, struct arena *arena, struct openai_request *r,
+			   struct err *e)
+{
+	const json_t *list = field_get(body, "bad_words");
+	size_t n = json_array_size(list);
+
+	if (!list)
+		return 0;
+	if (!json_is_array(list))
+		return field_wrong(e, "", "bad_words", list, "an array of strings");
+	if (n > BAD_WORDS_MAX)
+		return err_param(e, EINVAL, "bad_words",
+				 "bad_words has %zu strings, but may have at most %d", n,
+				 BAD_WORDS_MAX);
+	r->bad_words = arena_array(arena, n, sizeof(*r->bad_words));
+	if (!r->bad_words)
+		return err_no_memory(e);
+	for (size_t i = 0; i < n; i++) {
+		const json_t *v = json_array_get(list, i);
+		struct openai_word *w = &r->bad_words[i];
+		char name[32];
+
+		snprintf(name, sizeof(name), "bad_words[%zu]", i);
+		if (!json_is_string(v) || !json_string_length(v))
+			return field_wrong(e, "", name, v, "a string that is not empty");
+		w->len = json_string_length(v);
+		if (w->len > BAD_WORD_BYTES_MAX)
+			return err_param(e, EINVAL, name,
+					 "%s has %zu bytes, but may have at most %d", name, w->len,
+					 BAD_WORD_BYTES_MAX);
+		w->text = arena_strndup(arena, json_string_value(v), w->len);
+		if (!w->text)
+			return err_no_memory(e);
+	}
+	r->n_bad_words = n;
+	return 0;
+}
+
+static int parse_allowed(const json_t *body, uint32_t vocab, struct openai_request *r,
+			 struct err *e)
+{
+	const json_t *ids = field_get(body, "allowed_token_ids");
+
+	if (!ids)
+		return 0;
+	if (json_is_array(ids) && !json_array_size(ids))
+		return err_param(e, EINVAL, "allowed_token_ids",
+				 "allowed_token_ids is empty, but must have at least one token id");
+	return field_ids(ids, "allowed_token_ids", vocab, vocab, &r->allowed, e);
+}
+
 int sampling_parse(const json_t *body, const struct request_kind *kind,
 		   const struct openai_limits *limits, struct arena *arena,
 		   struct openai_request *r, struct err *e)
@@ -206,5 +326,9 @@ int sampling_parse(const json_t *body, const struct request_kind *kind,
 	if (ret == 0 && ids)
 		ret = field_ids(ids, "stop_token_ids", limits->vocab_size, STOP_TOKEN_IDS_MAX,
 				&r->stop_token_ids, e);
-	return ret;
+	if (ret == 0)
+		ret = parse_biases(body, limits->vocab_size, arena, r, e);
+	if (ret == 0)
+		ret = parse_allowed(body, limits->vocab_size, r, e);
+	return ret < 0 ? ret : parse_bad_words(body, arena, r, e);
 }

@@ -6,9 +6,9 @@
 
 static const char opening[] = "<think>", closing[] = "</think>";
 
-void reasoning_init(struct reasoning *r, bool inside)
+void reasoning_init(struct reasoning *r, bool inside, bool once)
 {
-	*r = (struct reasoning){.inside = inside, .trim = inside};
+	*r = (struct reasoning){.inside = inside, .once = once, .trim = inside};
 }
 
 static bool begins(const char *tag, const char *text, size_t len)
@@ -75,7 +75,7 @@ void reasoning_push(struct reasoning *r, const char *text, size_t len, struct bu
 			take(r, text[at++], reasoning, content);
 			continue;
 		}
-		tag = memchr(text + at, '<', len - at);
+		tag = r->once && !r->inside ? NULL : memchr(text + at, '<', len - at);
 		n = tag ? (size_t)(tag - text) - at : len - at;
 		if (n)
 			put(r, text + at, n, reasoning, content);

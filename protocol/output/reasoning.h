@@ -4,7 +4,10 @@
  * themselves are dropped, wherever they are and however the text is cut into pieces: the end of a piece that could
  * begin a tag is held back. Line ends are dropped behind an opening tag, and at the start of a text that begins as
  * reasoning. As long as the content has only line ends, further line ends are dropped behind a closing tag, too. The
- * chat template adds line ends at these places itself. All other text is kept byte for byte. */
+ * chat template adds line ends at these places itself. All other text is kept byte for byte.
+ *
+ * An answer with a constraint (steering.h) has at most one think block, at its start (`once`). All text behind it is
+ * content, whatever tags it has. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,6 +18,7 @@
 
 struct reasoning {
 	bool inside;  /* inside a think block */
+	bool once;    /* text outside of a think block has no tags */
 	bool trim;    /* drop line ends until another character comes */
 	bool content; /* the content has more than line ends */
 	uint8_t n_held;
@@ -22,7 +26,7 @@ struct reasoning {
 };
 
 /* Begins a text. `inside`: the prompt ended inside an open think block. */
-void reasoning_init(struct reasoning *r, bool inside);
+void reasoning_init(struct reasoning *r, bool inside, bool once);
 
 /* Takes a piece of text. Appends the bytes that are neither dropped nor held back to `reasoning` or `content`; if
  * memory runs out, that buf's `failed` is set. */

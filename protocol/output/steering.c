@@ -1,0 +1,457 @@
+#include "protocol/output/steering.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/problem.h"
+#include "scheduler/plan.h"
+
+enum {
+	TEXT_MAX = 1 << 30, /* bytes of the text of a choice */
+	BLANKS_MAX = 2,	    /* line ends behind </think> */
+	LINE_ENDS_MAX = 8,  /* tokens of one or two line ends */
+	PROGRESS = 64,	    /* the fewest tokens between two new automata */
+};
+
+static const char closing[] = "</think>";
+
+/* The state of a choice. */
+struct steered {
+	uint32_t *mask;	   /* [words] */
+	uint32_t state;	   /* of the automaton, once the grammar has begun */
+	uint32_t n_tokens; /* drawn so far */
+	uint8_t n_tag;	   /* bytes of </think> that the text ends with */
+	bool begun;	   /* the grammar reads the text from now on */
+	uint8_t blanks;	   /* line ends that may still come behind </think>, before the text */
+	struct buf text;   /* that the grammar has read */
+	int32_t last[STEERING_WORD_MAX - 1]; /* [n_last] the last tokens */
+	uint32_t n_last;
+};
+
+struct steering {
+	struct steering_config config; /* owns its grammar */
+	size_t words;		       /* of a mask */
+	struct automaton *automaton;   /* NULL: no grammar */
+	struct token_masks *masks;
+	uint32_t progress;   /* tokens since the automaton was made */
+	size_t longest_word; /* tokens of the longest bad word */
+	/* [words] the tokens that may be drawn at all: those that are allowed, and no bad words of one token; NULL:
+	 * every token */
+	uint32_t *always;
+	uint32_t
+		*thinking; /* [words] the mask before the grammar begins; NULL: it begins at once */
+	uint32_t *bits;	   /* [n_choices][words] memory of the choices' masks */
+	int32_t line_ends[LINE_ENDS_MAX];
+	size_t n_line_ends;
+	struct steered *choices; /* [n_choices] */
+};
+
+static void set(uint32_t *bits, int32_t id)
+{
+	bits[id / 32] |= UINT32_C(1) << id % 32;
+}
+
+static void clear(uint32_t *bits, int32_t id)
+{
+	bits[id / 32] &= ~(UINT32_C(1) << id % 32);
+}
+
+static bool is_one_of(const int32_t *ids, size_t n, int32_t id)
+{
+	for (size_t i = 0; i < n; i++)
+		if (ids[i] == id)
+			return true;
+	return false;
+}
+
+static bool any(const uint32_t *bits, size_t words)
+{
+	for (size_t i = 0; i < words; i++)
+		if (bits[i])
+			return true;
+	return false;
+}
+
+/* ---- making ---- */
+
+struct shown {
+	const struct tokenizer *tokenizer;
+	const int32_t *marks;
+	size_t n_marks;
+};
+
+static const char *shown_bytes(const void *arg, int32_t id, size_t *len)
+{
+	const struct shown *s = arg;
+
+	if (tokenizer_is_special(s->tokenizer, id) && !is_one_of(s->marks, s->n_marks, id))
+		return NULL;
+	return tokenizer_bytes(s->tokenizer, id, len);
+}
+
+int steering_trie(const struct tokenizer *tokenizer, const int32_t *marks, size_t n_marks,
+		  struct token_trie **ret)
+{
+	const struct shown shown = {tokenizer, marks, n_marks};
+	const struct token_source source = {.n = tokenizer_size(tokenizer),
+					    .bytes = shown_bytes,
+					    .arg = &shown};
+
+	return token_trie_new(&source, ret);
+}
+
+static void fill_ones(uint32_t *bits, uint32_t vocab_size)
+{
+	memset(bits, 0xff, vocab_size / 32 * sizeof(*bits));
+	if (vocab_size % 32)
+		bits[vocab_size / 32] = (UINT32_C(1) << vocab_size % 32) - 1;
+}
+
+/* Makes the mask of the tokens that may be drawn at all, if there are others. */
+static int make_always(struct steering *s)
+{
+	const struct steering_config *c = &s->config;
+	bool wanted = c->allowed;
+
+	for (size_t i = 0; i < c->n_words; i++) {
+		wanted |= c->words[i].n == 1;
+		s->longest_word = MAX(s->longest_word, (size_t)c->words[i].n);
+	}
+	if (!wanted)
+		return 0;
+	s->always = calloc(s->words, sizeof(*s->always));
+	if (!s->always)
+		return -ENOMEM;
+	if (!c->allowed)
+		fill_ones(s->always, c->vocab_size);
+	for (size_t i = 0; i < c->n_allowed; i++)
+		set(s->always, c->allowed[i]);
+	s->config.allowed = NULL;
+	for (size_t i = 0; i < c->n_words; i++)
+		if (c->words[i].n == 1)
+			clear(s->always, c->words[i].ids[0]);
+	return 0;
+}
+
+static int make_thinking(struct steering *s)
+{
+	const struct steering_config *c = &s->config;
+
+	s->thinking = calloc(s->words, sizeof(*s->thinking));
+	if (!s->thinking)
+		return -ENOMEM;
+	if (s->always)
+		memcpy(s->thinking, s->always, s->words * sizeof(*s->always));
+	else
+		fill_ones(s->thinking, c->vocab_size);
+	for (size_t i = 0; i < c->n_ends; i++)
+		clear(s->thinking, c->ends[i]);
+	for (int32_t id = 0; id < MIN(tokenizer_size(c->tokenizer), (int32_t)c->vocab_size); id++) {
+		size_t len;
+		const char *bytes = tokenizer_bytes(c->tokenizer, id, &len);
+
+		if (len && len <= BLANKS_MAX && bytes[0] == '\n' && bytes[len - 1] == '\n' &&
+		    s->n_line_ends < LINE_ENDS_MAX)
+			s->line_ends[s->n_line_ends++] = id;
+	}
+	return 0;
+}
+
+/* Makes the automaton and its masks, in place of those that there are. */
+static int make_automaton(struct steering *s, struct err *e)
+{
+	struct automaton *a = NULL;
+	struct token_masks *m = NULL;
+	int r = automaton_new(s->config.grammar, s->config.automaton_bytes, &a);
+
+	if (r == 0)
+		r = token_masks_new(s->config.trie, a, STEERING_MASKS_BYTES, &m);
+	token_masks_free(s->masks);
+	automaton_free(s->automaton);
+	s->automaton = a;
+	s->masks = m;
+	s->progress = 0;
+	if (r == -ENOMEM)
+		return err_no_memory(e);
+	return r < 0 ? err_set(e, PROBLEM_CONSTRAINT,
+			       "the constraint of the answer takes too much memory")
+		     : 0;
+}
+
+static int init_choices(struct steering *s)
+{
+	const struct steering_config *c = &s->config;
+	bool copies = steering_depends(s);
+
+	s->choices = calloc(c->n_choices, sizeof(*s->choices));
+	s->bits = calloc(copies ? (size_t)c->n_choices * s->words : 1, sizeof(*s->bits));
+	if (!s->choices || !s->bits)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < c->n_choices; i++) {
+		s->choices[i].mask = copies ? s->bits + i * s->words : NULL;
+		s->choices[i].begun = c->grammar && !c->thinking;
+		s->choices[i].state = AUTOMATON_START;
+		buf_init(&s->choices[i].text, TEXT_MAX);
+	}
+	return 0;
+}
+
+int steering_new(const struct steering_config *config, struct steering **ret, struct err *e)
+{
+	struct steering *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s) {
+		grammar_free(config->grammar);
+		return err_no_memory(e);
+	}
+	s->config = *config;
+	s->words = PLAN_MASK_WORDS(config->vocab_size);
+	r = make_always(s);
+	if (r == 0 && config->grammar && config->thinking)
+		r = make_thinking(s);
+	if (r == 0)
+		r = init_choices(s);
+	if (r < 0)
+		err_no_memory(e);
+	else if (config->grammar)
+		r = make_automaton(s, e);
+	if (r < 0)
+		steering_free(s);
+	else
+		*ret = s;
+	return r;
+}
+
+void steering_free(struct steering *s)
+{
+	if (!s)
+		return;
+	for (uint32_t i = 0; s->choices && i < s->config.n_choices; i++)
+		buf_release(&s->choices[i].text);
+	token_masks_free(s->masks);
+	automaton_free(s->automaton);
+	grammar_free(s->config.grammar);
+	free(s->always);
+	free(s->thinking);
+	free(s->bits);
+	free(s->choices);
+	free(s);
+}
+
+bool steering_depends(const struct steering *s)
+{
+	return s->config.grammar || s->longest_word > 1;
+}
+
+/* ---- a full automaton ---- */
+
+/* Makes a new automaton, which reads the texts so far. */
+static int renew(struct steering *s, struct err *e)
+{
+	int r;
+
+	if (s->progress < PROGRESS)
+		return err_set(e, PROBLEM_CONSTRAINT,
+			       "the constraint of the answer takes too much memory");
+	r = make_automaton(s, e);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < s->config.n_choices; i++) {
+		struct steered *c = &s->choices[i];
+
+		if (c->begun)
+			c->state = automaton_read(s->automaton, AUTOMATON_START, c->text.data,
+						  c->text.len);
+	}
+	r = automaton_failed(s->automaton, NULL);
+	if (r == -ENOMEM)
+		return err_no_memory(e);
+	return r < 0 ? err_set(e, PROBLEM_CONSTRAINT,
+			       "the constraint of the answer takes too much memory")
+		     : 0;
+}
+
+/* Lets the grammar of a choice read bytes. */
+static int read_bytes(struct steering *s, struct steered *c, const char *bytes, size_t len,
+		      struct err *e)
+{
+	int r;
+
+	buf_append(&c->text, bytes, len);
+	if (c->text.failed)
+		return err_no_memory(e);
+	c->state = automaton_read(s->automaton, c->state, bytes, len);
+	r = automaton_failed(s->automaton, NULL);
+	if (r == -ENOMEM)
+		return err_no_memory(e);
+	if (r < 0)
+		return renew(s, e);
+	return 0;
+}
+
+/* ---- tokens ---- */
+
+/* Looks for </think> in the bytes. Returns the number of bytes up to its end; 0: it does not end here. */
+static size_t end_of_thinking(struct steered *c, const char *bytes, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (bytes[i] == closing[c->n_tag])
+			c->n_tag++;
+		else
+			c->n_tag = bytes[i] == closing[0];
+		if (c->n_tag == sizeof(closing) - 1)
+			return i + 1;
+	}
+	return 0;
+}
+
+static size_t line_ends(const char *bytes, size_t len)
+{
+	size_t n = 0;
+
+	while (n < len && (bytes[n] == '\n' || bytes[n] == '\r'))
+		n++;
+	return n;
+}
+
+static void remember(struct steering *s, struct steered *c, int32_t token)
+{
+	size_t most = s->longest_word - 1;
+
+	if (s->longest_word <= 1)
+		return;
+	if (c->n_last == most)
+		memmove(c->last, c->last + 1, --c->n_last * sizeof(*c->last));
+	c->last[c->n_last++] = token;
+}
+
+int steering_take(struct steering *s, uint32_t choice, int32_t token, struct err *e)
+{
+	const struct steering_config *g = &s->config;
+	struct steered *c = &s->choices[choice];
+	const char *bytes;
+	size_t len, n;
+
+	c->n_tokens++;
+	s->progress++;
+	remember(s, c, token);
+	if (!g->grammar || is_one_of(g->ends, g->n_ends, token) ||
+	    is_one_of(g->stops, g->n_stops, token))
+		return 0;
+	bytes = tokenizer_bytes(g->tokenizer, token, &len);
+	if (tokenizer_is_special(g->tokenizer, token) && !c->begun)
+		return 0;
+	if (!c->begun) {
+		n = end_of_thinking(c, bytes, len);
+		if (!n)
+			return 0;
+		c->begun = true;
+		bytes += n;
+		len -= n;
+		n = line_ends(bytes, len);
+		c->blanks = (uint8_t)(n < BLANKS_MAX ? BLANKS_MAX - n : 0);
+		bytes += n;
+		len -= n;
+	} else if (c->blanks) {
+		/* Line ends that the grammar could not read belong to the tag. */
+		if (len <= c->blanks && line_ends(bytes, len) == len &&
+		    automaton_read(s->automaton, c->state, bytes, len) == AUTOMATON_DEAD) {
+			c->blanks -= (uint8_t)len;
+			return 0;
+		}
+		c->blanks = 0;
+	}
+	return len ? read_bytes(s, c, bytes, len, e) : 0;
+}
+
+/* ---- masks ---- */
+
+/* Writes the mask of the grammar: without end tokens, unless nothing else may come or min_tokens is reached. */
+static int grammar_mask(struct steering *s, struct steered *c, struct err *e)
+{
+	const struct steering_config *g = &s->config;
+	size_t words = MIN(s->words, token_trie_words(g->trie));
+	struct token_mask mask;
+	bool may_end;
+	int r = token_mask(s->masks, c->state, &mask, e);
+
+	if (r == -ENOBUFS) {
+		r = renew(s, e);
+		if (r == 0)
+			r = token_mask(s->masks, c->state, &mask, e);
+	}
+	if (r == -ENOBUFS || r == -E2BIG)
+		return err_set(e, PROBLEM_CONSTRAINT,
+			       "the constraint of the answer takes too much %s",
+			       r == -E2BIG ? "work" : "memory");
+	if (r < 0)
+		return r;
+	memcpy(c->mask, mask.bits, words * sizeof(*c->mask));
+	memset(c->mask + words, 0, (s->words - words) * sizeof(*c->mask));
+	if (g->vocab_size % 32) /* a tokenizer may have more tokens than the model */
+		c->mask[s->words - 1] &= (UINT32_C(1) << g->vocab_size % 32) - 1;
+	for (size_t i = 0; i < s->n_line_ends; i++) {
+		size_t len;
+
+		tokenizer_bytes(g->tokenizer, s->line_ends[i], &len);
+		if (len <= c->blanks)
+			set(c->mask, s->line_ends[i]);
+	}
+	for (size_t i = 0; i < g->n_barred; i++)
+		if ((uint32_t)g->barred[i] < g->vocab_size)
+			clear(c->mask, g->barred[i]);
+	for (size_t i = 0; i < g->n_ends; i++)
+		clear(c->mask, g->ends[i]);
+	for (size_t i = 0; s->always && i < s->words; i++)
+		c->mask[i] &= s->always[i];
+	may_end = automaton_may_end(s->automaton, c->state);
+	if (!may_end || (c->n_tokens < g->min_tokens && any(c->mask, s->words)))
+		return 0;
+	for (size_t i = 0; i < g->n_ends; i++)
+		set(c->mask, g->ends[i]);
+	for (size_t i = 0; i < g->n_stops; i++)
+		set(c->mask, g->stops[i]);
+	return 0;
+}
+
+/* Clears the last tokens of bad words whose other tokens the choice ends with. */
+static void clear_bad_words(const struct steering *s, struct steered *c)
+{
+	for (size_t i = 0; i < s->config.n_words; i++) {
+		const struct steering_word *w = &s->config.words[i];
+		uint32_t before = w->n - 1;
+
+		if (w->n > 1 && before <= c->n_last &&
+		    !memcmp(c->last + c->n_last - before, w->ids, before * sizeof(*w->ids)))
+			clear(c->mask, w->ids[before]);
+	}
+}
+
+int steering_mask(struct steering *s, uint32_t choice, const uint32_t **ret, struct err *e)
+{
+	struct steered *c = &s->choices[choice];
+	int r = 0;
+
+	if (!c->mask) {
+		*ret = s->always;
+		return 0;
+	}
+	if (c->begun)
+		r = grammar_mask(s, c, e);
+	else if (s->thinking || s->always)
+		memcpy(c->mask, s->thinking ? s->thinking : s->always, s->words * sizeof(*c->mask));
+	else
+		fill_ones(c->mask, s->config.vocab_size);
+	if (r < 0)
+		return r;
+	clear_bad_words(s, c);
+	if (!any(c->mask, s->words))
+		return err_set(e, PROBLEM_CONSTRAINT,
+			       "no token of the model can continue the answer: its constraint, "
+			       "allowed_token_ids and bad_words leave none");
+	*ret = c->mask;
+	return 0;
+}

@@ -1,0 +1,89 @@
+/* Steers the draws of a request: says which tokens each of its choices may draw next, as a token mask
+ * (scheduler/plan.h).
+ *
+ *     grammar      the text of the answer is one of a grammar's. A token is in the mask if its bytes lead on, and an
+ *                  end token if the text may end
+ *     allowed      only these tokens may be drawn
+ *     bad words    lists of tokens. The last token of a list may not be drawn when the choice ends with those before it
+ *
+ * If the prompt ended in an open think block, the grammar begins behind the first </think> that the choice writes.
+ * Before that every token may be drawn but end tokens, because an answer that ended there would have no text. Up to two
+ * line ends may stand directly behind the tag: models write them there, and they are no part of the content
+ * (reasoning.h).
+ *
+ * End tokens before min_tokens: with a grammar they may be drawn only where nothing else may come. Without one the
+ * scheduler bans them (scheduler_request.min_tokens).
+ *
+ * Special tokens are in no mask, because their text is not shown; end tokens and the marks of calls are the exceptions.
+ *
+ * All choices share one automaton. When it is full, a new one is made that reads the texts so far again. If that
+ * happens too often, or if no token may be drawn, the request fails: steering_take or steering_mask returns an error.
+ *
+ * An object belongs to one thread at a time. Trie and tokenizer may be shared. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "protocol/grammar/token_mask.h"
+#include "protocol/tokenizer/tokenizer.h"
+
+enum {
+	STEERING_WORD_MAX = 32,		     /* tokens of a bad word */
+	STEERING_AUTOMATON_BYTES = 16 << 20, /* memory of the automaton of a request */
+	STEERING_MASKS_BYTES = 8 << 20,	     /* of its masks that are kept */
+};
+
+/* The tokens of a bad word: 1 to STEERING_WORD_MAX. */
+struct steering_word {
+	const int32_t *ids;
+	uint32_t n;
+};
+
+/* All pointers are borrowed as long as the object lives, except that of the grammar. */
+struct steering_config {
+	const struct tokenizer *tokenizer;
+	const struct token_trie
+		*trie; /* of all tokens of the tokenizer that are shown, without end tokens */
+	uint32_t vocab_size, n_choices;
+	struct grammar *grammar; /* NULL: any text */
+	size_t automaton_bytes;	 /* the most memory of its automaton */
+	bool thinking;		 /* the prompt ended in an open think block; with a grammar */
+	/* [n_allowed] borrowed by steering_new alone; NULL: every token */
+	const int32_t *allowed;
+	size_t n_allowed;
+	const struct steering_word *words; /* [n_words] bad words */
+	size_t n_words;
+	const int32_t *ends;  /* [n_ends] the model's end tokens */
+	const int32_t *stops; /* [n_stops] further tokens that end a choice wherever they come */
+	size_t n_ends, n_stops;
+	const int32_t *barred; /* [n_barred] tokens of the trie that are not shown in this answer */
+	size_t n_barred;
+	uint32_t min_tokens; /* with a grammar */
+};
+
+struct steering;
+
+/* Makes a *new* object; takes the grammar, also if the call fails. -ENOMEM. */
+int steering_new(const struct steering_config *config, struct steering **ret,
+		 struct err *e) MUST_CHECK;
+void steering_free(struct steering *s);
+
+/* Returns whether the mask of a draw depends on the tokens that the choice has drawn. */
+bool steering_depends(const struct steering *s);
+
+/* Gives the mask of a choice's next draw: *ret [PLAN_MASK_WORDS] is borrowed until the next call for this choice; NULL:
+ * every token may be drawn. -PROBLEM_CONSTRAINT: no token may be drawn, or the grammar takes too much memory or work;
+ * -ENOMEM. All with a sentence. */
+int steering_mask(struct steering *s, uint32_t choice, const uint32_t **ret,
+		  struct err *e) MUST_CHECK;
+
+/* Takes the token that a choice has drawn. Errors as above. */
+int steering_take(struct steering *s, uint32_t choice, int32_t token, struct err *e) MUST_CHECK;
+
+/* Makes a *new* trie of a tokenizer's tokens: those that are shown, and marks [n_marks], special tokens that are shown
+ * in some answers. -ENOMEM. */
+int steering_trie(const struct tokenizer *tokenizer, const int32_t *marks, size_t n_marks,
+		  struct token_trie **ret) MUST_CHECK;

@@ -1,0 +1,373 @@
+/* protocol/output/steering: masks of constraints, bad words and allowed tokens, over the tokenizer of lexis. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/problem.h"
+#include "protocol/grammar/constraint.h"
+#include "protocol/output/steering.h"
+#include "scheduler/plan.h"
+#include "tests/model_text.h"
+#include "tests/random.h"
+#include "tests/tap.h"
+
+enum { MAX_TOKENS = 400 };
+
+static struct tokenizer *tokenizer;
+static struct token_trie *trie;
+static uint32_t vocab;
+static int32_t ends[1];
+
+static struct grammar *regex(const char *pattern)
+{
+	struct grammar *g = NULL;
+
+	if (constraint_regex(pattern, strlen(pattern), &g, NULL) < 0)
+		abort();
+	return g;
+}
+
+static struct steering_config config_of(struct grammar *g)
+{
+	return (struct steering_config){.tokenizer = tokenizer,
+					.trie = trie,
+					.vocab_size = vocab,
+					.n_choices = 1,
+					.grammar = g,
+					.automaton_bytes = STEERING_AUTOMATON_BYTES,
+					.ends = ends,
+					.n_ends = 1};
+}
+
+static struct steering *make(const struct steering_config *c)
+{
+	struct steering *s = NULL;
+
+	if (steering_new(c, &s, NULL) < 0)
+		abort();
+	return s;
+}
+
+static const uint32_t *mask_of(struct steering *s, uint32_t choice)
+{
+	const uint32_t *mask = NULL;
+	struct err e = {0};
+
+	if (steering_mask(s, choice, &mask, &e) < 0)
+		printf("# %s\n", e.text);
+	return mask;
+}
+
+static bool allows(const uint32_t *mask, int32_t id)
+{
+	return !mask || mask[id / 32] >> id % 32 & 1;
+}
+
+static bool allows_end(struct steering *s)
+{
+	return allows(mask_of(s, 0), ends[0]);
+}
+
+static uint32_t count(const uint32_t *mask)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < PLAN_MASK_WORDS(vocab); i++)
+		n += (uint32_t)__builtin_popcount(mask[i]);
+	return n;
+}
+
+/* Encodes a text, and lets a choice take its tokens, each of which must be in the mask. */
+static bool write_text(struct steering *s, uint32_t choice, const char *text)
+{
+	struct ids ids = {0};
+	bool good = true;
+
+	if (tokenizer_encode(tokenizer, text, strlen(text), true, NULL, &ids) < 0)
+		abort();
+	for (size_t i = 0; i < ids.len; i++) {
+		good &= allows(mask_of(s, choice), ids.v[i]);
+		good &= steering_take(s, choice, ids.v[i], NULL) == 0;
+	}
+	ids_release(&ids);
+	return good;
+}
+
+/* The only token of a text. */
+static int32_t token_of(const char *text)
+{
+	struct ids ids = {0};
+	int32_t id;
+
+	if (tokenizer_encode(tokenizer, text, strlen(text), true, NULL, &ids) < 0 || ids.len != 1)
+		abort();
+	id = ids.v[0];
+	ids_release(&ids);
+	return id;
+}
+
+TEST(nothing)
+{
+	struct steering_config c = config_of(NULL);
+	struct steering *s = make(&c);
+
+	ok(!steering_depends(s) && !mask_of(s, 0), "without rules there is no mask");
+	steering_free(s);
+	steering_free(NULL);
+}
+
+TEST(grammar)
+{
+	struct steering_config c = config_of(regex("(a|bow) [0-9]{2}"));
+	struct steering *s = make(&c);
+	const uint32_t *mask = mask_of(s, 0);
+
+	ok(steering_depends(s) && allows(mask, token_of("a")) && allows(mask, token_of("b")) &&
+		   !allows(mask, token_of("c")) && !allows_end(s),
+	   "a mask has the tokens that lead on");
+	ok(count(mask) < 20, "and no others");
+	ok(write_text(s, 0, "bow 1") && !allows_end(s), "the text may not end here");
+	ok(write_text(s, 0, "7"), "but here");
+	is_int(count(mask_of(s, 0)), 1, "where nothing else may come");
+	ok(allows_end(s) && steering_take(s, 0, ends[0], NULL) == 0, "than the end");
+	steering_free(s);
+}
+
+TEST(ends)
+{
+	const int32_t stops[] = {7};
+	struct steering_config c = config_of(regex("[0-9]{1,3}"));
+	struct steering *s;
+
+	c.min_tokens = 2;
+	c.stops = stops;
+	c.n_stops = 1;
+	s = make(&c);
+	ok(write_text(s, 0, "1") && !allows_end(s) && !allows(mask_of(s, 0), 7),
+	   "no end token before min_tokens");
+	ok(write_text(s, 0, "2") && allows_end(s) && allows(mask_of(s, 0), 7),
+	   "behind them the model's and the request's");
+	steering_free(s);
+
+	c.grammar = regex("[0-9]{1,3}");
+	c.min_tokens = UINT32_MAX;
+	s = make(&c);
+	ok(write_text(s, 0, "12") && !allows_end(s) && write_text(s, 0, "3") && allows_end(s),
+	   "but where nothing else may come, the text may end");
+	steering_free(s);
+}
+
+TEST(thinking)
+{
+	struct steering_config c = config_of(regex("yes|no"));
+	struct steering *s;
+
+	c.thinking = true;
+	s = make(&c);
+	ok(count(mask_of(s, 0)) == vocab - 1 && !allows_end(s),
+	   "within reasoning any token may come but the end");
+	ok(write_text(s, 0, "Is it <b>so</b>? </thin </think"), "also what is nearly a tag");
+	ok(count(mask_of(s, 0)) == vocab - 1, "which is none");
+	ok(write_text(s, 0, ">") && !allows(mask_of(s, 0), token_of("a")) &&
+		   allows(mask_of(s, 0), token_of("\n")),
+	   "behind the tag the constraint begins, with line ends before it");
+	ok(write_text(s, 0, "\n") && write_text(s, 0, "\n") &&
+		   !allows(mask_of(s, 0), token_of("\n")),
+	   "two at most");
+	ok(write_text(s, 0, "no") && count(mask_of(s, 0)) == 1 && allows_end(s), "then the text");
+	steering_free(s);
+
+	c.grammar = regex("yes|no");
+	s = make(&c);
+	ok(write_text(s, 0, "x</think>") && write_text(s, 0, "yes") && allows_end(s),
+	   "a tag that is one token, and no line end");
+	steering_free(s);
+
+	c.grammar = regex("\\n?yes");
+	s = make(&c);
+	ok(write_text(s, 0, "x</think>") && write_text(s, 0, "\n") && write_text(s, 0, "yes") &&
+		   allows_end(s),
+	   "a line end that the constraint has itself");
+	steering_free(s);
+}
+
+TEST(tokens)
+{
+	const int32_t allowed[] = {40, 50, 60, (int32_t)vocab - 1}, one[] = {50}, two[] = {40, 60},
+		      three[] = {40, 40, 40};
+	const struct steering_word words[] = {{one, 1}, {two, 2}, {three, 3}};
+	struct steering_config c = config_of(NULL);
+	struct steering *s;
+
+	c.allowed = allowed;
+	c.n_allowed = 4;
+	s = make(&c);
+	ok(!steering_depends(s) && count(mask_of(s, 0)) == 4 && allows(mask_of(s, 0), 60),
+	   "allowed tokens are a mask that does not change");
+	steering_free(s);
+
+	c.words = words;
+	c.n_words = 1;
+	s = make(&c);
+	ok(!steering_depends(s) && count(mask_of(s, 0)) == 3 && !allows(mask_of(s, 0), 50),
+	   "less a bad word of one token");
+	steering_free(s);
+
+	c.n_words = 3;
+	c.n_choices = 2;
+	s = make(&c);
+	ok(steering_depends(s) && allows(mask_of(s, 0), 60), "a longer one depends on the text");
+	check(steering_take(s, 0, 40, NULL) == 0);
+	ok(!allows(mask_of(s, 0), 60) && allows(mask_of(s, 0), 40) && allows(mask_of(s, 1), 60),
+	   "of the choice");
+	check(steering_take(s, 0, 40, NULL) == 0);
+	ok(!allows(mask_of(s, 0), 60) && !allows(mask_of(s, 0), 40), "two words end here");
+	check(steering_take(s, 0, (int32_t)vocab - 1, NULL) == 0);
+	ok(count(mask_of(s, 0)) == 3, "and none here");
+	steering_free(s);
+
+	c.allowed = NULL;
+	c.n_allowed = 0;
+	s = make(&c);
+	ok(count(mask_of(s, 0)) == vocab - 1, "without allowed tokens all others may come");
+	steering_free(s);
+}
+
+TEST(failures)
+{
+	struct steering_config c = config_of(regex("yes"));
+	const int32_t allowed[] = {token_of("a")};
+	const uint32_t *mask;
+	struct steering *s;
+	struct err e = {0};
+
+	c.allowed = allowed;
+	c.n_allowed = 1;
+	s = make(&c);
+	ok(steering_mask(s, 0, &mask, &e) == -PROBLEM_CONSTRAINT && strstr(e.text, "no token"),
+	   "no token leads on: %s", e.text);
+	steering_free(s);
+
+	c = config_of(regex("([a-z]{1,40} ){1,40}"));
+	c.automaton_bytes = 1 << 10;
+	s = NULL;
+	e = (struct err){0};
+	ok(steering_new(&c, &s, &e) == -PROBLEM_CONSTRAINT ||
+		   steering_mask(s, 0, &mask, &e) == -PROBLEM_CONSTRAINT,
+	   "too little memory: %s", e.text);
+	steering_free(s);
+
+	c = config_of(regex("yes"));
+	c.thinking = true;
+	s = make(&c);
+	check(steering_take(s, 0, token_of("</think>"), NULL) == 0);
+	check(steering_take(s, 0, token_of("a"), NULL) == 0);
+	ok(steering_mask(s, 0, &mask, &e) == -PROBLEM_CONSTRAINT, "a token that was not allowed");
+	steering_free(s);
+}
+
+/* Draws random tokens from the masks of three choices, and checks each mask against a second automaton: of some tokens
+ * whether they are in it, and that the text stays one that the grammar begins with. With a small automaton, which is
+ * made again and again, the masks are the same. */
+static void walk(const char *name, struct grammar *(*grammar)(void), size_t bytes)
+{
+	enum { CHOICES = 3 };
+	struct steering_config c = config_of(grammar()), small_c = config_of(grammar());
+	struct steering *s, *small;
+	struct automaton *naive = NULL;
+	uint32_t states[CHOICES], tokens = 0, ended = 0;
+
+	c.n_choices = small_c.n_choices = CHOICES;
+	small_c.automaton_bytes = bytes;
+	s = make(&c);
+	small = make(&small_c);
+	if (automaton_new(c.grammar, (size_t)1 << 30, &naive) < 0)
+		abort();
+	for (int i = 0; i < CHOICES; i++)
+		states[i] = AUTOMATON_START;
+	for (int k = 0; k < MAX_TOKENS * CHOICES && ended < CHOICES; k++) {
+		uint32_t i = (uint32_t)k % CHOICES;
+		const uint32_t *mask, *other;
+		int32_t id = (int32_t)random_below(vocab);
+		const char *text;
+		size_t len;
+
+		if (states[i] == AUTOMATON_DEAD)
+			continue;
+		mask = mask_of(s, i);
+		other = mask_of(small, i);
+		if (!mask || !other)
+			abort();
+		check(!memcmp(mask, other, PLAN_MASK_WORDS(vocab) * sizeof(*mask)));
+		check(allows(mask, ends[0]) == automaton_may_end(naive, states[i]));
+		for (int t = 0; t < 50; t++) {
+			int32_t any = (int32_t)random_below(vocab);
+
+			text = tokenizer_bytes(tokenizer, any, &len);
+			if (any != ends[0])
+				check(allows(mask, any) ==
+				      (len && !tokenizer_is_special(tokenizer, any) &&
+				       automaton_read(naive, states[i], text, len) !=
+					       AUTOMATON_DEAD));
+		}
+		while (!allows(mask, id))
+			id = (id + 1) % (int32_t)vocab;
+		check(steering_take(s, i, id, NULL) == 0 && steering_take(small, i, id, NULL) == 0);
+		tokens++;
+		if (id == ends[0]) {
+			states[i] = AUTOMATON_DEAD;
+			ended++;
+			continue;
+		}
+		text = tokenizer_bytes(tokenizer, id, &len);
+		states[i] = automaton_read(naive, states[i], text, len);
+		check(states[i] != AUTOMATON_DEAD);
+	}
+	check(tokens > 20);
+	ok_all("%s: %u tokens", name, tokens);
+	automaton_free(naive);
+	steering_free(s);
+	steering_free(small);
+}
+
+static struct grammar *any_object(void)
+{
+	struct grammar *g = NULL;
+
+	if (constraint_json_object(&g, NULL) < 0)
+		abort();
+	return g;
+}
+
+static struct grammar *words(void)
+{
+	return regex("((a[a-z]{1,40}|b[a-z]{1,40}|c[a-z]{1,40}|d[a-z]{1,40}|[e-i][a-z]{1,40}|"
+		     "[k-o][a-z]{1,40}|[p-z][a-z]{1,40})[ ,]){200}");
+}
+
+TEST(random)
+{
+	for (int i = 0; i < 3; i++) {
+		walk("words", words, 800 << 10);
+		walk("any object", any_object, 6 << 20);
+	}
+}
+
+int main(void)
+{
+	struct err e = {0};
+
+	if (model_tokenizer("models/lexis", &tokenizer, &e) < 0) {
+		printf("# %s\n", e.text);
+		return 2;
+	}
+	vocab = (uint32_t)tokenizer_size(tokenizer) +
+		5; /* models have more tokens than their tokenizers */
+	ends[0] = tokenizer_id(tokenizer, "<|im_end|>");
+	if (steering_trie(tokenizer, NULL, 0, &trie) < 0)
+		return 2;
+	run_tests();
+	token_trie_free(trie);
+	tokenizer_free(tokenizer);
+	return done();
+}
