@@ -96,6 +96,8 @@ TEST(values)
 		check(back.prepare.sampling.top_p == 0.9f && back.prepare.sampling.top_k == 40);
 		check(back.prepare.sampling.seed == 123456789012345);
 		check(back.prepare.sampling.want_logprobs && back.prepare.cache_disabled == 1);
+		check(back.prepare.n_allowed == 2 && back.prepare.allowed[1].v == 0x80000001);
+		check(back.prepare.biases[1].token == 9 && back.prepare.biases[1].value == -1.5f);
 		check(back.prepare.end_tokens[0].v == 151645 && back.prepare.boundaries[1].v == 4);
 		buf_release(&a);
 		wire_sample(WIRE_WINDOW, &m);
@@ -124,10 +126,11 @@ TEST(format)
 
 	wire_sample(WIRE_PREPARE, &m);
 	a = encode(&m);
-	is_int(a.len, 107 + 16 + 8 + 8, "PREPARE has its bytes");
-	ok(!memcmp(a.data, "TGNX\2\0\3\0\x8b\0\0\0\0\0\0\0\x4d\0\0\0\0\0\0\0\2\0\0\0\3\0\0\0", 32),
+	is_int(a.len, 115 + 16 + 8 + 8 + 8 + 16, "PREPARE has its bytes");
+	ok(!memcmp(a.data, "TGNX\3\0\3\0\xab\0\0\0\0\0\0\0\x4d\0\0\0\0\0\0\0\2\0\0\0\3\0\0\0", 32),
 	   "PREPARE begins with header, what is there, choices");
-	ok(a.data[94] == 1 && a.data[95] == 4 && a.data[107] == 5, "its tokens begin at 107");
+	ok(a.data[94] == 1 && a.data[95] == 4 && a.data[107] == 2 && a.data[115] == 5,
+	   "its tokens begin at 115");
 	buf_release(&a);
 	wire_sample(WIRE_HELLO, &m);
 	a = encode(&m);
@@ -167,9 +170,9 @@ TEST(header)
 	a = encode(&m);
 	a.data[4] = 1;
 	is_int(wire_parse(a.data, a.len, &back, &e), -EPROTONOSUPPORT, "another version");
-	is_str(e.text, "the peer speaks version 1 of the transfer protocol, not 2", "says which");
+	is_str(e.text, "the peer speaks version 1 of the transfer protocol, not 3", "says which");
 	is_int(wire_delivery(a.data, a.len), 0, "and has no delivery that is known");
-	a.data[4] = 2;
+	a.data[4] = 3;
 	a.data[0] = 'X';
 	is_int(wire_parse(a.data, a.len, &back, &e), -EBADMSG, "another magic");
 	a.data[0] = 'T';
@@ -212,6 +215,7 @@ TEST(ranges)
 	struct wire_run runs[3];
 	struct wire_i32 tokens[4];
 	struct wire_u32 boundaries[2] = {{4}, {4}};
+	struct wire_bias biases[2] = {{9, 1}, {9, 2}};
 	struct wire_draw draw = {{.token = -1}};
 	struct wire_peer peer = sample_peers[0];
 
@@ -261,6 +265,10 @@ TEST(ranges)
 	tokens[3].v = -1;
 	CHANGED(WIRE_PREPARE, m.prepare.tokens = tokens, "tokens[3] is -1");
 	CHANGED(WIRE_PREPARE, m.prepare.boundaries = boundaries, "boundaries[1] is 4, behind 4");
+	CHANGED(WIRE_PREPARE, m.prepare.n_biases = 1025, "n_biases is 1025, not from 0 to 1024");
+	CHANGED(WIRE_PREPARE, m.prepare.biases = biases, "biases[1] is of token 9, and not rising");
+	biases[1] = (struct wire_bias){10, INFINITY};
+	CHANGED(WIRE_PREPARE, m.prepare.biases = biases, "it is not finite");
 	CHANGED(WIRE_WINDOW, m.window.n_runs = 0, "n_runs is 0");
 	CHANGED(WIRE_WINDOW, m.window.n_layers = 1, "run 2 is of layer 1, not of 0 to 0");
 	CHANGED(WIRE_WINDOW, m.window.first_layer = 1023, "2 layers from 1023 on");

@@ -12,6 +12,8 @@ static const struct wire_layer sample_layers[] = {
 static const struct wire_i32 sample_tokens[] = {{5}, {0}, {151643}, {7}};
 static const struct wire_i32 sample_ends[] = {{151645}, {151643}};
 static const struct wire_u32 sample_boundaries[] = {{1}, {4}};
+static const struct wire_u32 sample_mask[] = {{6}, {0x80000001}};
+static const struct wire_bias sample_biases[] = {{3, 100}, {9, -1.5f}};
 static const struct wire_run sample_runs[] = {{1024, 0, 3, 2, 0},
 					      {1024, 0, 3, 2, 1},
 					      {4096, 1, 0, 1, 1}};
@@ -67,6 +69,10 @@ static bool wire_sample(enum wire_type type, struct wire_message *ret)
 			.n_boundaries = 2,
 			.end_tokens = sample_ends,
 			.boundaries = sample_boundaries,
+			.n_allowed = 2,
+			.allowed = sample_mask,
+			.n_biases = 2,
+			.biases = sample_biases,
 		};
 		break;
 	case WIRE_WINDOW:

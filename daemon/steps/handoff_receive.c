@@ -101,6 +101,12 @@ static int send_order(struct handoff_receive *h, const struct order *o, struct e
 				.n_boundaries = q->n_boundaries,
 				.end_tokens = (const struct wire_i32 *)q->end_tokens,
 				.boundaries = (const struct wire_u32 *)q->boundaries,
+				.n_allowed = q->allowed ? PLAN_MASK_WORDS(h->config->server->info
+										  .model.vocab_size)
+							: 0,
+				.allowed = (const struct wire_u32 *)q->allowed,
+				.n_biases = q->n_biases,
+				.biases = (const struct wire_bias *)q->biases,
 			},
 		.keys = (const struct wire_key *)keys,
 		.n_keys = n_pages,

@@ -118,9 +118,11 @@ static int submit_prompt(struct handoff_send *h, const struct wire_prepare *p, s
 			 struct err *e)
 {
 	uint32_t page_tokens = (uint32_t)h->config->server->options.page_size;
-	int32_t *ids =
-		calloc((size_t)p->n_tokens + p->n_end_tokens + p->n_boundaries + 1, sizeof(*ids));
-	int32_t *ends, *boundaries;
+	int32_t *ids = calloc((size_t)p->n_tokens + p->n_end_tokens + p->n_boundaries +
+				      p->n_allowed + 2 * (size_t)p->n_biases + 1,
+			      sizeof(*ids));
+	int32_t *ends, *boundaries, *allowed, *biases;
+	uint32_t n_words = PLAN_MASK_WORDS(h->config->server->info.model.vocab_size);
 	struct content_key *keys = NULL;
 	struct scheduler_request q = {
 		.prompt = ids,
@@ -136,6 +138,7 @@ static int submit_prompt(struct handoff_send *h, const struct wire_prepare *p, s
 		.handoff = HANDOFF_SEND,
 		.n_have = p->n_have,
 		.sampling = p->sampling,
+		.n_biases = p->n_biases,
 		.user = s,
 	};
 	int r = 0;
@@ -144,12 +147,23 @@ static int submit_prompt(struct handoff_send *h, const struct wire_prepare *p, s
 		return err_no_memory(e);
 	ends = ids + p->n_tokens;
 	boundaries = ends + p->n_end_tokens;
+	allowed = boundaries + p->n_boundaries;
+	biases = allowed + p->n_allowed;
 	q.end_tokens = ends;
+	q.biases = (const struct plan_bias *)biases;
 	q.boundaries = (uint32_t *)boundaries;
 	memcpy(ids, p->tokens, p->n_tokens * sizeof(*ids));
 	memcpy(ends, p->end_tokens, p->n_end_tokens * sizeof(*ids));
 	memcpy(boundaries, p->boundaries, p->n_boundaries * sizeof(*ids));
-	if (scheduler_tiers(h->config->scheduler)) {
+	memcpy(allowed, p->allowed, p->n_allowed * sizeof(*ids));
+	memcpy(biases, p->biases, p->n_biases * sizeof(*p->biases));
+	if (p->n_allowed) {
+		q.allowed = (const uint32_t *)allowed;
+		if (p->n_allowed != n_words)
+			r = err_set(e, EINVAL, "a token mask has %u words, not %u", p->n_allowed,
+				    n_words);
+	}
+	if (r == 0 && scheduler_tiers(h->config->scheduler)) {
 		q.page_keys = keys = calloc(p->n_tokens / page_tokens + 1, sizeof(*keys));
 		if (!keys)
 			r = err_no_memory(e);

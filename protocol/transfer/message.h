@@ -39,7 +39,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames are little end
 #define WIRE_PACKED __attribute__((packed))
 
 enum {
-	WIRE_VERSION = 2,
+	WIRE_VERSION = 3,
 	WIRE_HEADER = 24, /* bytes of a frame before its fields */
 	WIRE_LAYERS_MAX = 1024,
 	WIRE_HEARTBEAT_MAX = 600000, /* ms */
@@ -48,6 +48,8 @@ enum {
 	WIRE_CHOICES_MAX = 1024,
 	WIRE_END_TOKENS_MAX = 512, /* as many as a draw can ban: PLAN_BANNED_MAX (plan.h) */
 	WIRE_BOUNDARIES_MAX = 65536,
+	WIRE_MASK_MAX = 1 << 18, /* words of a token mask */
+	WIRE_BIASES_MAX = 1024,	 /* PLAN_BIASES_MAX (plan.h) */
 	WIRE_RUNS_MAX = 65536,
 	WIRE_KEYS_MAX = 4096, /* keys of one PONG */
 	WIRE_PEERS_MAX = 1024,
@@ -99,6 +101,11 @@ struct wire_i32 {
 
 struct wire_u32 {
 	uint32_t v;
+} WIRE_PACKED;
+
+struct wire_bias {
+	int32_t token;
+	float value;
 } WIRE_PACKED;
 
 struct wire_key {
@@ -173,6 +180,10 @@ struct wire_prepare {
 	uint32_t n_end_tokens, n_boundaries;
 	const struct wire_i32 *end_tokens;
 	const struct wire_u32 *boundaries; /* rising, 1 .. n_tokens */
+	/* token mask and biases of the first tokens (scheduler/plan.h); n_allowed 0: every token may be drawn */
+	uint32_t n_allowed, n_biases;
+	const struct wire_u32 *allowed;
+	const struct wire_bias *biases; /* by rising token */
 };
 
 struct wire_window {

@@ -12,6 +12,8 @@ _Static_assert(sizeof(struct wire_layer) == 28, "a layer");
 _Static_assert(sizeof(struct wire_run) == 24, "a run");
 _Static_assert(sizeof(struct wire_draw) == 176, "a draw");
 _Static_assert(sizeof(struct wire_peer) == 256, "a peer");
+_Static_assert(sizeof(struct wire_bias) == sizeof(struct plan_bias), "a bias");
+_Static_assert((int)WIRE_BIASES_MAX == (int)PLAN_BIASES_MAX, "as many as a draw may have");
 
 /* The lowest temperature above 0. Logits that are divided by a much smaller temperature could become infinite. */
 #define TEMPERATURE_MIN 1e-6f
@@ -81,6 +83,8 @@ static const struct field prepare_fields[] = {
 	ARRAY_(prepare, tokens, n_tokens, 1, WIRE_TOKENS_MAX),
 	ARRAY_(prepare, end_tokens, n_end_tokens, 0, WIRE_END_TOKENS_MAX),
 	ARRAY_(prepare, boundaries, n_boundaries, 0, WIRE_BOUNDARIES_MAX),
+	ARRAY_(prepare, allowed, n_allowed, 0, WIRE_MASK_MAX),
+	ARRAY_(prepare, biases, n_biases, 0, WIRE_BIASES_MAX),
 	{0},
 };
 
@@ -218,6 +222,16 @@ static int check_prepare(const struct wire_message *m, struct err *e)
 			r = err_set(e, EBADMSG, "boundaries[%u] is %u, behind %u, of %u tokens", i,
 				    p->boundaries[i].v, before, p->n_tokens);
 		before = p->boundaries[i].v;
+	}
+	for (uint32_t i = 0; r == 0 && i < p->n_biases; i++) {
+		int32_t token = p->biases[i].token;
+		float value = p->biases[i].value;
+
+		if (token < 0 || (i && token <= p->biases[i - 1].token) || !isfinite(value))
+			r = err_set(
+				e, EBADMSG,
+				"biases[%u] is of token %d, and not rising, or it is not finite", i,
+				token);
 	}
 	return r;
 }

@@ -21,7 +21,7 @@ static void repair(uint8_t *p, size_t len)
 	memcpy(&type, p + 6, sizeof(type));
 	type = (uint16_t)(1 + type % WIRE_PEERS);
 	delivery = type >= WIRE_PREPARE && type <= WIRE_ABORT ? 5 : 0;
-	memcpy(p, "TGNX\2\0", 6);
+	memcpy(p, "TGNX\3\0", 6);
 	memcpy(p + 6, &type, sizeof(type));
 	memcpy(p + 8, &(uint32_t){(uint32_t)len}, 4);
 	memset(p + 12, 0, 4);

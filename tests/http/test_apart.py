@@ -46,6 +46,11 @@ def request(i):
                     repetition_penalty=random.choice((1, 1.1)))
     if i % 7 == 0 and body["max_tokens"] > 3:
         body.update(min_tokens=3)
+    # The first token, which the prefill worker draws, is one of the constraint, too.
+    if i % 5 == 0:
+        body.update(random.choice(({"response_format": {"type": "json_object"}}, {"guided_regex": "[a-c]{1,4} [0-9]{9}"},
+                                   {"guided_choice": ["yes", "no", "never"]}, {"allowed_token_ids": [*range(100, 140)]},
+                                   {"logit_bias": {"300": 7, "301": 100, "302": -100}}, {"bad_words": [" the", "bow"]})))
     return "/v1/chat/completions", {**body, "messages": [{"role": "user", "content": text}]}
 
 

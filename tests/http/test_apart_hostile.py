@@ -178,7 +178,7 @@ same(prefill.text().count("a decode worker at 127.0.0.1 is refused: the"), 1, "w
 version = bytearray(good.frame())
 version[4] = 1
 for _ in range(3):
-    same(answer(bytes(version)), (93, "the peer speaks version 1 of the transfer protocol, not 2"), "so is another version")
+    same(answer(bytes(version)), (93, "the peer speaks version 1 of the transfer protocol, not 3"), "so is another version")
 same(prefill.text().count("the peer speaks version 1"), 1, "which is logged once a minute")
 same(answer(prepare(5, [1, 2, 3]))[1], "HELLO comes first", "PREPARE before HELLO is refused")
 
@@ -207,11 +207,13 @@ same(struct.unpack_from("<IIIIQI", last, 24)[0], zmtp.SUCCESS, "and Success")
 for delivery, (name, frame, sentence) in enumerate((
         ("a token outside of the vocabulary", prepare(2, [1, 1 << 30]), "vocabulary"),
         ("an end token outside of the vocabulary", prepare(3, [1, 2], ends=[1 << 30]), "vocabulary"),
-        ("more choices than sequences", prepare(4, [1, 2], choices=1000), "choices"),
-        ("half a page that is there", prepare(5, [1] * 100, have=63), "whole pages"),
-        ("more tokens than the context has", prepare(6, [1] * 5000), "context"),
-        ("more tokens than all pages have", prepare(7, [1] * 1000000), "KV cache"),
-        ("more end tokens than a draw can ban", prepare(8, [1, 2], ends=range(513), min_tokens=1), "n_end_tokens is 513")), 2):
+        ("a mask of another vocabulary", prepare(4, [1, 2], mask=[1] * 9), "9 words"),
+        ("a bias outside of the vocabulary", prepare(5, [1, 2], biases=[(5, 1.0), (1 << 20, 1.0)]), "vocabulary"),
+        ("more choices than sequences", prepare(6, [1, 2], choices=1000), "choices"),
+        ("half a page that is there", prepare(7, [1] * 100, have=63), "whole pages"),
+        ("more tokens than the context has", prepare(8, [1] * 5000), "context"),
+        ("more tokens than all pages have", prepare(9, [1] * 1000000), "KV cache"),
+        ("more end tokens than a draw can ban", prepare(10, [1, 2], ends=range(513), min_tokens=1), "n_end_tokens is 513")), 2):
     c.send(frame)
     got = end_of(c, delivery)
     ok(sentence in str(got[1]), f"{name} fails the delivery with a sentence", got)

@@ -239,7 +239,7 @@ for s in (both, other):
 HEADER = struct.Struct("<4sHHIIQ")
 
 
-def frame(kind, fields, version=2):
+def frame(kind, fields, version=3):
     return HEADER.pack(b"TGNX", version, kind, HEADER.size + len(fields), 0, 0) + fields
 
 

@@ -85,7 +85,7 @@ def call(port, kind=b"DEALER"):
 
 # ---- frames ----
 
-def message(kind, fields=b"", delivery=0, version=2, length=None, magic=b"TGNX"):
+def message(kind, fields=b"", delivery=0, version=3, length=None, magic=b"TGNX"):
     return struct.pack("<4sHHIIQ", magic, version, kind, 24 + len(fields) if length is None else length, 0, delivery) + fields
 
 
@@ -113,10 +113,11 @@ class Hello:
                        b"".join(struct.pack("<QQQI", *layer) for layer in self.layers))
 
 
-def prepare(delivery, tokens, have=0, choices=1, ends=(), boundaries=(), salt=0, min_tokens=0):
-    return message(PREPARE, struct.pack("<IIIiQQQfffifffBBBIII", have, choices, min_tokens, 0, salt, salt, 1, 0, 1, 0, 0, 0, 0, 1, 0,
-                                        0, 0, len(tokens), len(ends), len(boundaries)) +
-                   struct.pack(f"<{len(tokens)}i{len(ends)}i{len(boundaries)}I", *tokens, *ends, *boundaries), delivery)
+def prepare(delivery, tokens, have=0, choices=1, ends=(), boundaries=(), salt=0, min_tokens=0, mask=(), biases=()):
+    return message(PREPARE, struct.pack("<IIIiQQQfffifffBBBIIIII", have, choices, min_tokens, 0, salt, salt, 1, 0, 1, 0, 0, 0, 0, 1, 0,
+                                        0, 0, len(tokens), len(ends), len(boundaries), len(mask), len(biases)) +
+                   struct.pack(f"<{len(tokens)}i{len(ends)}i{len(boundaries)}I{len(mask)}I", *tokens, *ends, *boundaries, *mask) +
+                   b"".join(struct.pack("<if", *b) for b in biases), delivery)
 
 
 class Prepare:
