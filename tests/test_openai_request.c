@@ -11,7 +11,7 @@
 #include "tests/quoted.h"
 #include "tests/tap.h"
 
-static const struct openai_limits limits = {
+static struct openai_limits limits = {
 	.vocab_size = 1000,
 	.max_choices = 8,
 	.defaults = {.temperature = 0.75f,
@@ -160,6 +160,59 @@ TEST(constraints)
 		takes(true, without[i], without[i]);
 		ok(!r.grammar && !r.constraint, "it has none");
 	}
+}
+
+/* Answers with calls: of which requests they have a grammar. */
+TEST(calls)
+{
+#define STRICT_IS(strict)                                                          \
+	"'tools':[{'function':{'name':'f','strict':" strict                        \
+	",'parameters':{'type':'object','properties':{'a':{'type':'integer'}}}}}," \
+	"{'function':{'name':'g'}}]"
+	static const struct {
+		const char *members;
+		bool grammar, constraint, no_calls;
+	} with[] = {
+		{STRICT_IS("false"), false},
+		{STRICT_IS("true"), true},
+		{STRICT_IS("true") ",'tool_choice':'none'", false},
+		{STRICT_IS("false") ",'tool_choice':'auto'", false},
+		{STRICT_IS("false") ",'tool_choice':'required'", true},
+		{STRICT_IS("false") ",'response_format':{'type':'json_object'}", true, true},
+		{STRICT_IS("true") ",'guided_json':'{}'", true, true},
+		{STRICT_IS("true") ",'guided_regex':'a'", true, true, true},
+		{STRICT_IS("true") ",'tool_choice':'none','guided_regex':'a'", true, true, true},
+	};
+	const struct tools_format *hermes = tools_format_at(1);
+
+	for (size_t i = 0; i < ARRAY_SIZE(with); i++) {
+		limits.tools = hermes;
+		takes(true, with[i].members, "tools");
+		ok(!r.grammar == !with[i].grammar && !r.constraint == !with[i].constraint &&
+			   r.no_calls == with[i].no_calls && !r.only_tool && !r.one_call,
+		   "%s", with[i].members + strcspn(with[i].members, "]"));
+		limits.tools = NULL;
+		if (with[i].constraint || !strstr(with[i].members, "required")) {
+			takes(true, with[i].members, "a format that is not known");
+			ok(!r.grammar == !with[i].constraint, "a grammar of the text alone");
+		}
+	}
+	limits.tools = hermes;
+	takes(true, STRICT_IS("false") ",'tool_choice':{'type':'function','function':{'name':'g'}}",
+	      "a named tool");
+	ok(r.grammar && r.only_tool == r.tools.v[1].name && r.one_call, "one call of it");
+	refuses(true, STRICT_IS("false") ",'tool_choice':'required','guided_regex':'a'",
+		"a text and a call");
+	is_str(err.text,
+	       "guided_regex and tool_choice are both given, but an answer cannot be a text and a call",
+	       "are not demanded together");
+	is_int(parse_with(true, "'tools':[{'function':{'name':'f','strict':true,'parameters':"
+				"{'type':'object','propertyX':1}}}]"),
+	       -PROBLEM_UNSUPPORTED, "a strict schema that is not known");
+	ok(!strcmp(err.param, "tools") && strstr(err.text, "propertyX") &&
+		   strstr(err.text, "\"f\""),
+	   "%s", err.text);
+	limits.tools = NULL;
 }
 
 TEST(restrictions)
@@ -715,13 +768,21 @@ static const struct bad bads[] = {
 	{'c', "'tools':[{'function':{'name':'a\\u0000b'}}]", "tools[0].function.name", NULL},
 	{'c', "'tools':[{'function':{'name':'f','parameters':'x'}}]",
 	 "tools[0].function.parameters", NULL},
-	{'c', "'tool_choice':'required'", "tool_choice", NULL, PROBLEM_UNSUPPORTED},
+	{'c', "'tool_choice':'required'", "tool_choice",
+	 "tool_choice demands a call, but there are no tools"},
+	{'c', "'tools':[{'function':{'name':'f'}}],'tool_choice':{'function':{'name':'g'}}",
+	 "tool_choice", "tool_choice names \"g\", which is none of the tools"},
+	{'c', "'tool_choice':{'type':'allowed_tools','allowed_tools':{}}", "tool_choice.type", NULL,
+	 PROBLEM_UNSUPPORTED},
+	{'c', "'tool_choice':{'type':'function'}", "tool_choice.function", NULL},
+	{'c', "'tool_choice':{'type':'function','function':{}}", "tool_choice.function.name", NULL},
 	{'c', "'tool_choice':'sometimes'", "tool_choice",
-	 "tool_choice is \"sometimes\", but must be \"none\" or \"auto\""},
+	 "tool_choice is \"sometimes\", but must be \"none\", \"auto\", \"required\" or an object "
+	 "that names a function"},
 	{'c', "'tool_choice':5", "tool_choice", NULL},
 	{'c', "'tools':[{'function':{'name':'f'}}],'tool_choice':{'function':{'name':'f'}}",
 	 "tool_choice",
-	 "tool_choice may be \"none\" or \"auto\": this server cannot force a tool call",
+	 "tool_choice cannot demand a call: this server does not know how the model writes tool calls",
 	 PROBLEM_UNSUPPORTED},
 	{'c', "'parallel_tool_calls':1", "parallel_tool_calls", NULL},
 	{'c', "'function_call':'auto'", "function_call",
@@ -741,9 +802,9 @@ static const struct bad bads[] = {
 	{'c', "'response_format':{'type':'json_schema','json_schema':{'schema':[]}}",
 	 "response_format.json_schema.schema",
 	 "response_format.json_schema.schema: it must be a JSON schema"},
-	{'p', "'response_format':{'type':'json_schema','json_schema':{'schema':{'if':{}}}}",
+	{'p', "'response_format':{'type':'json_schema','json_schema':{'schema':{'ifX':{}}}}",
 	 "response_format.json_schema.schema",
-	 "response_format.json_schema.schema: the keyword \"if\" of a JSON schema is not supported",
+	 "response_format.json_schema.schema: the keyword \"ifX\" of a JSON schema is not supported",
 	 PROBLEM_UNSUPPORTED},
 	{'c', "'response_format':{'type':'json_object'},'guided_regex':'a'", "guided_regex",
 	 "response_format and guided_regex are both given, but an answer can have one constraint"},

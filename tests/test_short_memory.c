@@ -26,6 +26,8 @@
 #include "engine/store/key.h"
 #include "protocol/grammar/constraint.h"
 #include "protocol/grammar/token_mask.h"
+#include "protocol/output/steering.h"
+#include "protocol/output/tools_grammar.h"
 #include "tests/model_text.h"
 #include "tests/scheduler_world.h"
 #include "tests/scratch.h"
@@ -667,6 +669,112 @@ TEST(grammars)
 
 		ok_all("grammar %zu: each of %lu allocations fails once", kind, n);
 		ok(n > 10, "which are some");
+	}
+}
+
+static struct tokenizer *tokenizer_of_lexis;
+
+/* The masks of a request with a grammar, allowed tokens and bad words, while three tokens are drawn. */
+static void attempt_steering(void *arg, unsigned long n)
+{
+	const int32_t allowed[] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, ends[] = {2}, bad[] = {5, 6};
+	const struct steering_word words[] = {{bad, 1}, {bad, 2}};
+	const struct steering_config c = {.tokenizer = tokenizer_of_lexis,
+					  .trie = arg,
+					  .vocab_size = 8192,
+					  .n_choices = 2,
+					  .grammar = NULL,
+					  .automaton_bytes = 1 << 20,
+					  .allowed = allowed,
+					  .n_allowed = 9,
+					  .words = words,
+					  .n_words = 2,
+					  .ends = ends,
+					  .n_ends = 1};
+	struct steering_config with = c, thinking = c;
+	struct steering *s[3] = {NULL};
+	const uint32_t *mask;
+	struct err e = {0};
+	int r = 0;
+
+	with.allowed = NULL;
+	with.n_allowed = 0;
+	thinking.thinking = true;
+	short_from(n);
+	r = constraint_regex("[a-z ]{4,90}", 12, &with.grammar, &e);
+	if (!r)
+		r = steering_new(&with, &s[0], &e);
+	if (!r)
+		r = constraint_json_object(&thinking.grammar, &e);
+	if (!r)
+		r = steering_new(&thinking, &s[1], &e);
+	if (!r)
+		r = steering_new(&c, &s[2], &e);
+	for (int k = 0; !r && k < 3; k++) {
+		for (size_t i = 0; !r && i < ARRAY_SIZE(s); i++) {
+			int32_t id = 0;
+
+			r = steering_mask(s[i], 1, &mask, &e);
+			while (!r && !(mask[id / 32] >> id % 32 & 1))
+				id++;
+			if (!r)
+				r = steering_take(s[i], 1, id, &e);
+		}
+	}
+	check(r == (short_end() ? -ENOMEM : 0));
+	check(!r || strstr(e.text, "memory"));
+	for (size_t i = 0; i < ARRAY_SIZE(s); i++)
+		steering_free(s[i]);
+}
+
+TEST(steering)
+{
+	struct token_trie *trie = NULL;
+	struct err e = {0};
+	unsigned long n;
+
+	if (model_tokenizer("models/lexis", &tokenizer_of_lexis, &e) < 0 ||
+	    steering_trie(tokenizer_of_lexis, NULL, 0, &trie) < 0)
+		abort();
+	n = each_allocation(attempt_steering, trie);
+	ok_all("steering: each of %lu allocations fails once", n);
+	ok(n > 30, "which are some");
+	token_trie_free(trie);
+	tokenizer_free(tokenizer_of_lexis);
+}
+
+/* The grammar of calls of one format. */
+static void attempt_calls(void *arg, unsigned long n)
+{
+	static const char text[] =
+		"[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"string\","
+		" \"minLength\": 2}, \"b\": {\"enum\": [\"x\", 2]}, \"c\": {\"pattern\": \"^a\"}},"
+		" \"required\": [\"a\", \"d\"]}}}, {\"function\": {\"name\": \"g\"}}]";
+	static const struct tool_parameter types[] = {{"b", TOOLS_STRING | TOOLS_NUMBER}};
+	static const struct tool tools[] = {{"f", types, 1}, {"g"}};
+	static const struct tool_list list = {tools, 2};
+	json_t *json = json_loads(text, 0, NULL);
+	struct tools_demand d = {
+		.format = arg, .tools = json, .list = &list, .strict = true, .rest = TOOLS_OR_TEXT};
+	struct grammar *g = NULL;
+	struct err e = {0};
+	int r;
+
+	short_from(n);
+	r = tools_grammar(&d, &g, &e);
+	check(r == (short_end() ? -ENOMEM : 0));
+	check(!r || strstr(e.text, "memory"));
+	grammar_free(g);
+	json_decref(json);
+}
+
+TEST(calls)
+{
+	for (size_t i = 0; i < 5; i++) {
+		const struct tools_format *f = tools_format_at(i);
+		unsigned long n = each_allocation(attempt_calls, (void *)f);
+
+		ok_all("calls of %s: each of %lu allocations fails once", tools_name(f), n);
 	}
 }
 

@@ -160,7 +160,7 @@ struct answer *answer_new(struct call *c)
 		.reasoning = c->endpoint->reasoning,
 		.thinking = c->text.ask.thinking,
 		.constrained = c->text.ask.constraint,
-		.format = c->text.ask.tools.n ? c->server->tools : NULL,
+		.format = c->text.ask.tools.n && !c->text.ask.no_calls ? c->server->tools : NULL,
 		.tools = c->text.ask.tools,
 		.marks = c->server->tool_marks.v,
 		.n_marks = c->server->tool_marks.n,

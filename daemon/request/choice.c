@@ -160,12 +160,21 @@ static void take_event(void *to, const struct tools_event *e)
 	}
 }
 
+/* Returns whether calls are looked for in the text that comes now. A text with a constraint is either calls or content:
+ * in content that has begun there is no call, whatever it has in it. */
+static bool looks(const struct choice *c)
+{
+	return c->tools && !(c->config->constrained && c->splitter.content);
+}
+
 /* Looks for tool calls in a text, which ends at c->looked, and passes the rest on. */
 static void look(struct choice *c, const char *text, size_t len)
 {
-	if (c->tools)
+	for (; len && c->config->constrained && looks(c); text++, len--)
+		tools_push(c->tools, text, 1);
+	if (looks(c))
 		tools_push(c->tools, text, len);
-	else
+	else if (len)
 		pass_text(c, text, len, c->looked);
 }
 

@@ -424,12 +424,13 @@ static int check_one_call(const struct call *c, struct err *e)
 
 int prepare_call(struct call *c, struct err *e)
 {
-	const struct openai_limits *limits = &c->server->limits;
+	struct openai_limits limits = c->server->limits;
 	const char *body = buf_str(&c->text.body);
 	const struct pace pace = prepare_pace(c);
 	int r;
 
-	r = c->endpoint->parse(body, c->text.body.len, &pace, limits, &c->text.arena, &c->text.ask,
+	limits.tools = c->server->tools;
+	r = c->endpoint->parse(body, c->text.body.len, &pace, &limits, &c->text.arena, &c->text.ask,
 			       e);
 	if (r < 0)
 		return r;

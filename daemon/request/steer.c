@@ -76,8 +76,8 @@ int prepare_steering(struct call *c, struct err *e)
 		.n_ends = m->n_end_tokens,
 		.stops = c->text.end_tokens,
 		.n_stops = ask->stop_token_ids.len,
-		.barred = ask->tools.n ? NULL : c->server->tool_marks.v,
-		.n_barred = ask->tools.n ? 0 : c->server->tool_marks.n,
+		.barred = c->server->tool_marks.v,
+		.n_barred = ask->tools.n && !ask->no_calls ? 0 : c->server->tool_marks.n,
 		.min_tokens = ask->ignore_eos ? UINT32_MAX : ask->min_tokens,
 	};
 	int r = 0;
@@ -93,5 +93,7 @@ int prepare_steering(struct call *c, struct err *e)
 	}
 	r = steering_new(&g, &c->text.steering, e);
 	/* The mask of the first draws is made here: the first of a grammar takes longest. */
-	return r < 0 ? r : steering_mask(c->text.steering, 0, &mask, e);
+	if (!r)
+		r = steering_mask(c->text.steering, 0, &mask, e);
+	return r < 0 ? r : call_queue(c, QUEUE_BYTES, steering_bytes(c->text.steering), e);
 }

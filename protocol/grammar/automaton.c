@@ -493,3 +493,8 @@ uint64_t automaton_work(const struct automaton *a)
 {
 	return a->work;
 }
+
+size_t automaton_bytes(const struct automaton *a)
+{
+	return bytes_of(a);
+}

@@ -56,3 +56,6 @@ int automaton_failed(const struct automaton *a, struct err *e) MUST_CHECK;
 /* Returns the number of states so far, all numbers of states being smaller, and the work so far, in items. */
 uint32_t automaton_size(const struct automaton *a);
 uint64_t automaton_work(const struct automaton *a);
+
+/* Returns the bytes of memory that it takes now, about. */
+size_t automaton_bytes(const struct automaton *a);

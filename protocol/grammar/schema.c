@@ -223,8 +223,7 @@ uint32_t schema_value(struct schemas *s, struct schema_set *set)
 
 /* ---- the value at a place ---- */
 
-/* Returns whether a value satisfies all schemas of a set. */
-static bool valid(struct schemas *s, const struct schema_set *set, const json_t *value)
+bool schema_accepts(struct schemas *s, const struct schema_set *set, const json_t *value)
 {
 	enum verdict all = YES;
 
@@ -247,7 +246,7 @@ static uint32_t constants(struct schemas *s, const struct schema_set *set, const
 		if (!schema_works(s, 1))
 			break;
 		s->candidate = value;
-		if (valid(s, set, value))
+		if (schema_accepts(s, set, value))
 			parts_add(&p, json_text_literal(&s->text, value));
 	}
 	s->candidates = NULL;
@@ -363,12 +362,17 @@ static uint32_t body_of(struct schemas *s, const struct schema_set *set)
 	if (s->r || (set->n == 1 && add_branches(s, set->v[0], &x.p)))
 		return schema_choice(s, &x.p);
 	schema_cases(s, set, false, add_case, &x);
-	arena_release(&s->cases);
-	arena_init(&s->cases, ARENA_MAX);
+	schema_end_cases(s);
 	return schema_choice(s, &x.p);
 }
 
-static void release(struct schemas *s)
+void schema_end_cases(struct schemas *s)
+{
+	arena_release(&s->cases);
+	arena_init(&s->cases, ARENA_MAX);
+}
+
+void schema_close(struct schemas *s)
 {
 	struct map *const maps[] = {&s->made, &s->places, &s->matchers, &s->bases};
 
@@ -382,49 +386,67 @@ static void release(struct schemas *s)
 	arena_release(&s->cases);
 }
 
+int schema_open(struct schemas *s, struct grammar_builder *b, const json_t *root, struct err *e)
+{
+	*s = (struct schemas){.b = b, .root = (json_t *)root, .e = e};
+	arena_init(&s->arena, ARENA_MAX);
+	arena_init(&s->cases, ARENA_MAX);
+	s->kept = json_array();
+	s->named = json_object();
+	s->dynamic = json_object();
+	if (!s->kept || !s->named || !s->dynamic || map_init(&s->made, 64) < 0 ||
+	    map_init(&s->places, 64) < 0 || map_init(&s->matchers, 64) < 0 ||
+	    map_init(&s->bases, 64) < 0) {
+		schema_close(s);
+		return err_no_memory(e);
+	}
+	schema_find_names(s);
+	json_text_init(&s->text, b);
+	return 0;
+}
+
+int schema_define(struct schemas *s)
+{
+	for (struct place *p = s->first; p && !s->r && !grammar_failed(s->b); p = p->next)
+		grammar_define(s->b, p->rule, body_of(s, &p->set));
+	return s->r;
+}
+
+/* Builds the grammar. If it has no text, says why. */
+static int build(struct schemas *s, uint32_t root, struct grammar **ret, struct err *e)
+{
+	struct err none = {0};
+	int r = grammar_build(s->b, root, ret, &none);
+
+	if (r < 0 && e)
+		*e = none;
+	if (r != -EINVAL || !strstr(none.text, "no text"))
+		return r;
+	if (!s->lost)
+		return err_set(e, EINVAL, "no value%s can be valid by the JSON schema",
+			       s->narrowed ? " of the types that the keywords are about" : "");
+	schema_unsupported(
+		s, s->lost,
+		" here: no value is left of which it is certain that the schema accepts it");
+	return s->r;
+}
+
 int json_schema_grammar(struct grammar_builder *b, const json_t *schema, struct grammar **ret,
 			struct err *e)
 {
-	struct schemas s = {.b = b, .root = (json_t *)schema, .e = e};
 	struct schema_set set = {0};
-	struct err none = {0};
+	struct schemas s;
 	uint32_t root;
+	int r = schema_open(&s, b, schema, e);
 
-	arena_init(&s.arena, ARENA_MAX);
-	arena_init(&s.cases, ARENA_MAX);
-	s.kept = json_array();
-	s.named = json_object();
-	s.dynamic = json_object();
-	if (!s.kept || !s.named || !s.dynamic || map_init(&s.made, 64) < 0 ||
-	    map_init(&s.places, 64) < 0 || map_init(&s.matchers, 64) < 0 ||
-	    map_init(&s.bases, 64) < 0) {
-		s.r = err_no_memory(e);
-		goto out;
-	}
-	schema_find_names(&s);
-	json_text_init(&s.text, s.b);
-	root = grammar_rule(s.b, "root");
+	if (r < 0)
+		return r;
+	root = grammar_rule(b, "root");
 	schema_add(&s, &set, s.root);
-	grammar_define(s.b, root, schema_value(&s, &set));
-	for (struct place *p = s.first; p && !s.r && !grammar_failed(s.b); p = p->next)
-		grammar_define(s.b, p->rule, body_of(&s, &p->set));
-	if (s.r < 0)
-		goto out;
-	s.r = grammar_build(s.b, root, ret, &none);
-	if (s.r < 0 && e)
-		*e = none;
-	if (s.r == -EINVAL && strstr(none.text, "no text")) {
-		s.r = 0;
-		if (s.lost)
-			schema_unsupported(
-				&s, s.lost,
-				" here: no value is left of which it is certain that the schema accepts it");
-		else
-			s.r = err_set(e, EINVAL, "no value%s can be valid by the JSON schema",
-				      s.narrowed ? " of the types that the keywords are about"
-						 : "");
-	}
-out:
-	release(&s);
-	return s.r;
+	grammar_define(b, root, schema_value(&s, &set));
+	r = schema_define(&s);
+	if (r == 0)
+		r = build(&s, root, ret, e);
+	schema_close(&s);
+	return r;
 }

@@ -30,10 +30,11 @@
 
 enum {
 	SCHEMA_WORK_MAX = 1 << 22,
-	SCHEMA_WORK = 8,	/* of looking at one schema */
-	SCHEMA_SET_MAX = 500,	/* schemas of one place */
-	SCHEMA_DEPTH_MAX = 64,	/* schemas inside one another at one place */
-	SCHEMA_CASES_MAX = 500, /* of one place */
+	SCHEMA_WORK = 8,	  /* of looking at one schema */
+	SCHEMA_SET_MAX = 500,	  /* schemas of one place */
+	SCHEMA_DEPTH_MAX = 64,	  /* schemas inside one another at one place */
+	SCHEMA_CASES_MAX = 500,	  /* of one place */
+	SCHEMA_LENGTH_MAX = 8192, /* of a string: a longer maximum is taken for this one */
 };
 
 enum {
@@ -92,6 +93,19 @@ void schema_lose(struct schemas *s, const char *keyword);
 
 /* Counts units of work. False: there was too much, or s has failed. */
 bool schema_works(struct schemas *s, uint64_t units);
+
+/* schema_open makes *s for the schemas of `root`, with its rules in b; both are borrowed. -ENOMEM. schema_define defines
+ * the rules of all places, also of those that it finds meanwhile, and returns s->r. schema_close frees what *s owns. */
+int schema_open(struct schemas *s, struct grammar_builder *b, const json_t *root,
+		struct err *e) MUST_CHECK;
+int schema_define(struct schemas *s) MUST_CHECK;
+void schema_close(struct schemas *s);
+
+/* Frees the memory of the cases of a place. */
+void schema_end_cases(struct schemas *s);
+
+/* Returns whether it is certain that a value satisfies all schemas of a set. */
+bool schema_accepts(struct schemas *s, const struct schema_set *set, const json_t *value);
 
 /* Adds a schema to a set. */
 void schema_add(struct schemas *s, struct schema_set *set, json_t *schema);

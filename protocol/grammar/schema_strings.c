@@ -8,9 +8,6 @@
 #include "protocol/grammar/regex.h"
 #include "protocol/grammar/schema.h"
 
-/* A longer maximum is taken for this one. */
-enum { LENGTH_MAX = 8192 };
-
 #define YEAR   "[1-9]\\d{3}"
 #define DAY_30 "(?:0[1-9]|[12]\\d|30)"
 #define DATE                                                                  \
@@ -216,7 +213,7 @@ uint32_t schema_string_inside(struct schemas *s, const struct schema_case *c, bo
 		return grammar_choice(s->b, NULL, 0);
 	}
 	if (t.max != GRAMMAR_NO_LIMIT)
-		t.max = MIN(t.max, MAX(t.min, (uint32_t)LENGTH_MAX));
+		t.max = MIN(t.max, MAX(t.min, (uint32_t)SCHEMA_LENGTH_MAX));
 	if (!t.n && !t.min && t.max == GRAMMAR_NO_LIMIT) {
 		*ret_any = true;
 		return schema_any_inside(s, 0, GRAMMAR_NO_LIMIT);
@@ -265,7 +262,7 @@ uint32_t schema_string(struct schemas *s, const struct schema_case *c)
 		if (!min && max == GRAMMAR_NO_LIMIT)
 			return grammar_call(s->b, s->text.string);
 		if (max != GRAMMAR_NO_LIMIT)
-			max = MIN(max, MAX(min, (uint32_t)LENGTH_MAX));
+			max = MIN(max, MAX(min, (uint32_t)SCHEMA_LENGTH_MAX));
 		x = grammar_repeat(s->b, grammar_call(s->b, s->text.character), min, max);
 		return grammar_seq(s->b, quote, x, quote);
 	}

@@ -435,7 +435,7 @@ static int chat_prompt(const json_t *body, const struct pace *pace,
 	if (ret == 0)
 		ret = field_bool(body, "", "parallel_tool_calls", &parallel, e);
 	r->one_call = !parallel;
-	return ret;
+	return ret < 0 ? ret : tools_choice(body, r, e);
 }
 
 int openai_parse_chat(const char *body, size_t len, const struct pace *pace,

@@ -1,7 +1,8 @@
-/* Reads the parameters that restrict the text of an answer, and makes a grammar of the one that is given: OpenAI's
- * response_format, vLLM's structured_outputs and guided_*, SGLang's regex, ebnf and json_schema, llama.cpp's grammar.
- * */
+/* Reads the parameters that restrict the text of an answer: OpenAI's response_format, vLLM's structured_outputs and
+ * guided_*, SGLang's regex, ebnf and json_schema, llama.cpp's grammar. Makes the grammar of the answer, with the calls
+ * that it may have. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,12 +10,14 @@
 #include "protocol/grammar/constraint.h"
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
+#include "protocol/output/tools_grammar.h"
 
 /* A constraint as the body has it. */
 struct found {
 	char param[ERR_PARAM_MAX]; /* the parameter that has it; "": there is none */
 	int (*compile)(const json_t *value, struct grammar **ret, struct err *e);
 	const json_t *value; /* borrowed; NULL: compile needs none */
+	json_t *schema; /* with compile_schema: the value, whose text was read if it is one; owned */
 };
 
 /* ---- the kinds of values: each makes a grammar ---- */
@@ -30,29 +33,9 @@ static int compile_object(const json_t *value, struct grammar **ret, struct err 
 	return constraint_json_object(ret, e);
 }
 
-/* A schema, or the JSON text of one. */
 static int compile_schema(const json_t *value, struct grammar **ret, struct err *e)
 {
-	size_t values = FIELDS_VALUES_MAX, len = json_string_length(value);
-	const char *text = json_string_value(value);
-	json_error_t error;
-	json_t *schema;
-	int r;
-
-	if (!text)
-		return json_is_object(value) || json_is_boolean(value)
-			       ? constraint_json_schema(value, ret, e)
-			       : wrong_type(e, "a JSON schema");
-	if (fields_check_bounds(text, len, NULL, &values, e) < 0)
-		return -EINVAL;
-	schema = fields_parse(text, len, JSON_DECODE_ANY, NULL, &error);
-	if (!schema)
-		return error.text[0] ? err_set(e, EINVAL, "its text is no JSON: %s", error.text)
-				     : err_no_memory(e);
-	r = json_is_string(schema) ? wrong_type(e, "a JSON schema")
-				   : compile_schema(schema, ret, e);
-	json_decref(schema);
-	return r;
+	return constraint_json_schema(value, ret, e);
 }
 
 static int compile_regex(const json_t *value, struct grammar **ret, struct err *e)
@@ -113,19 +96,22 @@ static int note(struct found *f, const char *where, const char *name,
 	return 0;
 }
 
-static const struct {
+struct parameter {
 	const char *name;
 	int (*compile)(const json_t *value, struct grammar **ret, struct err *e);
-} parameters[] =
-	{
-		{"guided_json", compile_schema},   {"guided_regex", compile_regex},
-		{"guided_choice", compile_choice}, {"guided_grammar", compile_grammar},
-		{"json_schema", compile_schema},   {"regex", compile_regex},
-		{"ebnf", compile_grammar},	   {"grammar", compile_grammar},
-},
-  structured[] = {
-	  {"json", compile_schema},	{"regex", compile_regex},	 {"choice", compile_choice},
-	  {"grammar", compile_grammar}, {"json_object", compile_object},
+};
+
+static const struct parameter parameters[] = {
+	{"guided_json", compile_schema},   {"guided_regex", compile_regex},
+	{"guided_choice", compile_choice}, {"guided_grammar", compile_grammar},
+	{"json_schema", compile_schema},   {"regex", compile_regex},
+	{"ebnf", compile_grammar},	   {"grammar", compile_grammar},
+};
+
+/* The members of structured_outputs. */
+static const struct parameter structured[] = {
+	{"json", compile_schema},     {"regex", compile_regex},	       {"choice", compile_choice},
+	{"grammar", compile_grammar}, {"json_object", compile_object},
 };
 
 /* Members of structured_outputs that would change the answer. */
@@ -218,18 +204,123 @@ static int name_error(const char *param, struct err *e)
 		return 0;
 	if (e->code != ENOMEM) {
 		err_prefix(e, "%s", param);
-		memcpy(e->param, param, sizeof(e->param));
+		snprintf(e->param, sizeof(e->param), "%s", param);
 	}
 	if (e->code == E2BIG)
 		e->code = EINVAL;
 	return -e->code;
 }
 
-int constraint_parse(const json_t *body, struct arena *arena, struct openai_request *r,
-		     struct err *e)
+/* Reads a JSON schema, or the JSON text of one, into f->schema, which is the value from then on. */
+static int take_schema(struct found *f, struct err *e)
+{
+	size_t values = FIELDS_VALUES_MAX, len = json_string_length(f->value);
+	const char *text = json_string_value(f->value);
+	struct err own = {0};
+	json_error_t error;
+	int r = 0;
+
+	if (f->compile != compile_schema)
+		return 0;
+	if (!text)
+		f->schema = json_incref((json_t *)f->value);
+	else if (fields_check_bounds(text, len, NULL, &values, &own) < 0)
+		r = -own.code;
+	else if (!(f->schema = fields_parse(text, len, JSON_DECODE_ANY, NULL, &error)))
+		r = error.text[0] ? err_set(&own, EINVAL, "its text is no JSON: %s", error.text)
+				  : err_no_memory(&own);
+	if (!r && !json_is_object(f->schema) && !json_is_boolean(f->schema))
+		r = wrong_type(&own, "a JSON schema");
+	f->value = f->schema;
+	if (!r)
+		return 0;
+	r = name_error(f->param, &own);
+	if (e)
+		*e = own;
+	return r;
+}
+
+/* Returns whether a tool asks that the arguments of its calls follow its schema. */
+static bool any_strict(const json_t *tools)
+{
+	for (size_t i = 0; i < json_array_size(tools); i++)
+		if (json_is_true(
+			    json_object_get(json_object_get(json_array_get(tools, i), "function"),
+					    "strict")))
+			return true;
+	return false;
+}
+
+/* Makes the grammar of an answer with calls. f: the constraint of other text; f->param "": there is none. */
+static int compile_calls(const struct found *f, const struct openai_limits *limits,
+			 struct openai_request *r, struct err *e)
+{
+	const struct tools_demand demand = {
+		.format = limits->tools,
+		.tools = json_object_get(r->context, "tools"),
+		.list = &r->tools,
+		.only = r->only_tool,
+		.one = r->one_call,
+		.strict = r->tool_choice == TOOL_CHOICE_REQUIRED,
+		.rest = r->tool_choice == TOOL_CHOICE_REQUIRED ? TOOLS_CALLS_ONLY
+			: f->param[0]			       ? TOOLS_OR_JSON
+							       : TOOLS_OR_TEXT,
+		.schema = f->schema,
+	};
+
+	return tools_grammar(&demand, &r->grammar, e);
+}
+
+/* Checks that a demanded call can be made. */
+static int check_demand(const struct found *f, const struct openai_limits *limits,
+			const struct openai_request *r, struct err *e)
+{
+	if (r->tool_choice != TOOL_CHOICE_REQUIRED)
+		return 0;
+	if (f->param[0])
+		return err_param(e, EINVAL, "tool_choice",
+				 "%s and tool_choice are both given, but an answer cannot be a "
+				 "text and a call",
+				 f->param);
+	if (!limits->tools)
+		return err_param(e, PROBLEM_UNSUPPORTED, "tool_choice",
+				 "tool_choice cannot demand a call: this server does not know how "
+				 "the model writes tool calls");
+	return 0;
+}
+
+static int compile_found(const struct found *f, const struct openai_limits *limits,
+			 struct openai_request *r, struct err *e)
+{
+	bool json = f->compile == compile_object || f->compile == compile_schema;
+	bool calls = r->tools.n && limits->tools;
+	const char *param = f->param;
+	struct err own = {0};
+	int ret;
+
+	if (calls && (r->tool_choice == TOOL_CHOICE_REQUIRED || json ||
+		      (!param[0] && any_strict(json_object_get(r->context, "tools"))))) {
+		ret = compile_calls(f, limits, r, &own);
+		if (!param[0] || strstr(own.text, " the tool "))
+			param = "tools";
+	} else if (param[0]) {
+		r->no_calls = true;
+		ret = f->compile(f->value, &r->grammar, &own);
+	} else {
+		return 0;
+	}
+	if (ret == 0)
+		return 0;
+	ret = name_error(param, &own);
+	if (e)
+		*e = own;
+	return ret;
+}
+
+int constraint_parse(const json_t *body, const struct openai_limits *limits, struct arena *arena,
+		     struct openai_request *r, struct err *e)
 {
 	struct found f = {0};
-	struct err own = {0};
 	int ret = response_format(body, &f, e);
 
 	if (ret == 0)
@@ -240,15 +331,17 @@ int constraint_parse(const json_t *body, struct arena *arena, struct openai_requ
 		if (v && !field_asks_nothing(v))
 			ret = note(&f, "", parameters[i].name, parameters[i].compile, v, e);
 	}
-	if (ret < 0 || !f.param[0])
-		return ret;
-	r->constraint = arena_strdup(arena, f.param);
-	if (!r->constraint)
-		return err_no_memory(e);
-	if (f.compile(f.value, &r->grammar, &own) == 0)
-		return 0;
-	ret = name_error(f.param, &own);
-	if (e)
-		*e = own;
+	if (ret == 0)
+		ret = check_demand(&f, limits, r, e);
+	if (ret == 0 && f.param[0]) {
+		r->constraint = arena_strdup(arena, f.param);
+		if (!r->constraint)
+			ret = err_no_memory(e);
+	}
+	if (ret == 0)
+		ret = take_schema(&f, e);
+	if (ret == 0)
+		ret = compile_found(&f, limits, r, e);
+	json_decref(f.schema);
 	return ret;
 }

@@ -169,8 +169,6 @@ static int parse_object(const json_t *body, const struct pace *pace,
 	if (ret == 0)
 		ret = check_refused(body, kind, e);
 	if (ret == 0)
-		ret = constraint_parse(body, arena, r, e);
-	if (ret == 0)
 		ret = check_modalities(body, e);
 	if (ret == 0)
 		ret = stream_parse(body, r, e);
@@ -180,7 +178,9 @@ static int parse_object(const json_t *body, const struct pace *pace,
 		ret = queue_and_cache(body, arena, r, e);
 	if (ret == 0)
 		ret = sampling_parse(body, kind, limits, arena, r, e);
-	return ret < 0 ? ret : kind->prompts(body, pace, limits, arena, r, e);
+	if (ret == 0)
+		ret = kind->prompts(body, pace, limits, arena, r, e);
+	return ret < 0 ? ret : constraint_parse(body, limits, arena, r, e);
 }
 
 int request_parse(const char *text, size_t len, const struct pace *pace,

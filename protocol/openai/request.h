@@ -60,7 +60,10 @@ struct openai_limits {
 	uint32_t vocab_size;
 	uint32_t max_choices;	  /* largest n */
 	struct sampling defaults; /* for absent parameters: the model's generation_config.json */
+	const struct tools_format *tools; /* of the model's calls; NULL: it is not known */
 };
+
+enum openai_tool_choice { TOOL_CHOICE_AUTO, TOOL_CHOICE_NONE, TOOL_CHOICE_REQUIRED };
 
 /* One prompt of a completion request: a text or a list of ids, not empty. */
 struct openai_prompt {
@@ -82,7 +85,10 @@ struct openai_request {
 	bool thinking;
 	/* in the arena: the tools that the model may call; tool_choice "none" removes them */
 	struct tool_list tools;
-	bool one_call; /* parallel_tool_calls is false: the answer ends with its first call */
+	enum openai_tool_choice tool_choice;
+	const char *only_tool; /* the tool that tool_choice names, one of `tools`; NULL: any */
+	/* parallel_tool_calls is false, or tool_choice names a tool: the answer ends with its first call */
+	bool one_call;
 	/* completions */
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
 	size_t n_prompts;
@@ -111,10 +117,12 @@ struct openai_request {
 	bool continuous_usage; /* vLLM's continuous_usage_stats: every chunk has the usage so far */
 	bool return_token_ids;
 
-	/* The constraint of the answer's text: its grammar, owned, and in the arena the name of the parameter that it
-	 * comes from. NULL: none. A request has at most one. */
+	/* The grammar of the answer, owned: of a constraint of its text, of calls, or of both. NULL: any text */
 	struct grammar *grammar;
+	/* in the arena: the name of the parameter with the constraint of the text, of which a request has at most one;
+	 * NULL: there is none */
 	const char *constraint;
+	bool no_calls;		  /* the text has a constraint that has no calls */
 	struct plan_bias *biases; /* [n_biases] in the arena: logit_bias, by rising token */
 	uint32_t n_biases;
 	struct ids allowed; /* allowed_token_ids, owned; none: every token may be drawn */

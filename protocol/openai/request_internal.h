@@ -27,9 +27,13 @@ int sampling_parse(const json_t *body, const struct request_kind *kind,
 		   const struct openai_limits *limits, struct arena *arena,
 		   struct openai_request *r, struct err *e) MUST_CHECK;
 
-/* constraint.c: reads the parameters that restrict the answer's text, and fills in grammar and constraint. */
-int constraint_parse(const json_t *body, struct arena *arena, struct openai_request *r,
-		     struct err *e) MUST_CHECK;
+/* tools.c: reads tool_choice into tool_choice, only_tool and one_call; after tools_list. */
+int tools_choice(const json_t *body, struct openai_request *r, struct err *e) MUST_CHECK;
+
+/* constraint.c: reads the parameters that restrict the answer's text, and fills in grammar, constraint and no_calls. To
+ * be called when the other members are filled in. */
+int constraint_parse(const json_t *body, const struct openai_limits *limits, struct arena *arena,
+		     struct openai_request *r, struct err *e) MUST_CHECK;
 
 /* chat.c: makes a template's context of messages, tools and template arguments. *ret, which the caller owns, and
  * *thinking are for the members context and thinking of struct openai_request. */

@@ -37,28 +37,65 @@ static int check_tool(const json_t *tool, size_t index, struct err *e)
 	return 0;
 }
 
-/* Checks tool_choice. *none: it is "none", which removes the tools. A choice that demands a call is refused, because
- * this server cannot force one. */
-static int check_tool_choice(const json_t *body, bool *none, struct err *e)
+#define CHOICE_WANT "\"none\", \"auto\", \"required\" or an object that names a function"
+
+/* Reads the function that tool_choice names. */
+static int named_function(const json_t *choice, const char **ret, struct err *e)
 {
+	const json_t *type = field_get(choice, "type"), *function = field_get(choice, "function");
+	const json_t *name = NULL;
+	int r;
+
+	if (type && !json_is_string(type))
+		return field_wrong(e, "tool_choice.", "type", type, "\"function\"");
+	if (type && strcmp(json_string_value(type), "function"))
+		return err_param(e, PROBLEM_UNSUPPORTED, "tool_choice.type",
+				 "tool_choice.type \"%.40s\" is not supported by this server, only "
+				 "function is",
+				 json_string_value(type));
+	if (!json_is_object(function))
+		return field_wrong(e, "tool_choice.", "function", function,
+				   "an object with a name");
+	r = field_string(function, "tool_choice.function.", "name", &name, e);
+	if (r < 0)
+		return r;
+	if (!name)
+		return field_wrong(e, "tool_choice.function.", "name", NULL, "a string");
+	*ret = json_string_value(name);
+	return 0;
+}
+
+/* Reads tool_choice. *name: the function that it names, else NULL. */
+static int read_choice(const json_t *body, enum openai_tool_choice *ret, const char **name,
+		       struct err *e)
+{
+	static const char *const words[] = {[TOOL_CHOICE_AUTO] = "auto",
+					    [TOOL_CHOICE_NONE] = "none",
+					    [TOOL_CHOICE_REQUIRED] = "required"};
 	const json_t *choice = field_get(body, "tool_choice");
 	const char *text = json_string_value(choice);
 
-	*none = text && !strcmp(text, "none");
-	if (!choice || *none || (text && !strcmp(text, "auto")))
+	*ret = TOOL_CHOICE_AUTO;
+	*name = NULL;
+	if (!choice)
 		return 0;
-	if ((text && !strcmp(text, "required")) || json_is_object(choice))
-		return err_param(
-			e, PROBLEM_UNSUPPORTED, "tool_choice",
-			"tool_choice may be \"none\" or \"auto\": this server cannot force a "
-			"tool call");
-	return field_wrong(e, "", "tool_choice", choice, "\"none\" or \"auto\"");
+	if (json_is_object(choice)) {
+		*ret = TOOL_CHOICE_REQUIRED;
+		return named_function(choice, name, e);
+	}
+	for (size_t i = 0; text && i < ARRAY_SIZE(words); i++)
+		if (!strcmp(text, words[i])) {
+			*ret = (enum openai_tool_choice)i;
+			return 0;
+		}
+	return field_wrong(e, "", "tool_choice", choice, CHOICE_WANT);
 }
 
 int tools_context(const json_t *body, json_t *context, struct err *e)
 {
 	json_t *tools = field_get(body, "tools");
-	bool none;
+	enum openai_tool_choice choice;
+	const char *name;
 	int r;
 
 	if (tools && !json_is_array(tools))
@@ -68,10 +105,11 @@ int tools_context(const json_t *body, json_t *context, struct err *e)
 		if (r < 0)
 			return r;
 	}
-	r = check_tool_choice(body, &none, e);
+	r = read_choice(body, &choice, &name, e);
 	if (r < 0)
 		return r;
-	tools = none || !json_array_size(tools) ? json_null() : json_incref(tools);
+	tools = choice == TOOL_CHOICE_NONE || !json_array_size(tools) ? json_null()
+								      : json_incref(tools);
 	return json_object_set_new_nocheck(context, "tools", tools) < 0 ? err_no_memory(e) : 0;
 }
 
@@ -147,8 +185,8 @@ static const json_t *referred(const json_t *root, const char *reference)
 	return NULL;
 }
 
-/* Returns the types that a schema allows, as far as its type, enum, const, $ref, anyOf, oneOf and allOf say. If they say
- * nothing, properties are of an object and items of an array. */
+/* Returns the types that a schema allows, as far as its type, enum, const, $ref, anyOf, oneOf and allOf say. If they
+ * say nothing, properties are of an object and items of an array. */
 static unsigned schema_types(struct typing *t, const json_t *schema)
 {
 	static const char *const alternatives[] = {"anyOf", "oneOf", "allOf"};
@@ -244,4 +282,27 @@ int tools_list(const json_t *context, const struct pace *pace, struct arena *are
 	}
 	*ret = (struct tool_list){list, n};
 	return 0;
+}
+
+int tools_choice(const json_t *body, struct openai_request *r, struct err *e)
+{
+	const char *name;
+	int ret = read_choice(body, &r->tool_choice, &name, e);
+
+	if (ret < 0 || r->tool_choice != TOOL_CHOICE_REQUIRED)
+		return ret;
+	if (!r->tools.n)
+		return err_param(e, EINVAL, "tool_choice",
+				 "tool_choice demands a call, but there are no tools");
+	if (!name)
+		return 0;
+	for (size_t i = 0; i < r->tools.n; i++)
+		if (!strcmp(r->tools.v[i].name, name))
+			r->only_tool = r->tools.v[i].name;
+	/* One call of the tool is demanded, and one is enough. */
+	r->one_call = true;
+	return r->only_tool
+		       ? 0
+		       : err_param(e, EINVAL, "tool_choice",
+				   "tool_choice names \"%.60s\", which is none of the tools", name);
 }

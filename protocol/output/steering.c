@@ -246,6 +246,24 @@ bool steering_depends(const struct steering *s)
 	return s->config.grammar || s->longest_word > 1;
 }
 
+bool steering_constrains(const struct steering *s)
+{
+	return s->config.grammar;
+}
+
+size_t steering_bytes(const struct steering *s)
+{
+	enum { NODE_BYTES = 32 }; /* a node of a grammar, with its edges */
+	/* Masks of choices take memory when they are made; the first one is. */
+	size_t masks = 1 + (size_t) !!s->always + !!s->thinking;
+	size_t n = masks * s->words * sizeof(*s->bits) + s->config.n_choices * sizeof(*s->choices);
+
+	if (!s->config.grammar)
+		return n;
+	return n + automaton_bytes(s->automaton) +
+	       (size_t)grammar_size(s->config.grammar) * NODE_BYTES;
+}
+
 /* ---- a full automaton ---- */
 
 /* Makes a new automaton, which reads the texts so far. */

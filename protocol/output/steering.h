@@ -74,6 +74,12 @@ void steering_free(struct steering *s);
 /* Returns whether the mask of a draw depends on the tokens that the choice has drawn. */
 bool steering_depends(const struct steering *s);
 
+/* Returns whether there is a grammar. Its masks have the end tokens, also those before min_tokens. */
+bool steering_constrains(const struct steering *s);
+
+/* Returns the bytes of memory that it takes now, about. */
+size_t steering_bytes(const struct steering *s);
+
 /* Gives the mask of a choice's next draw: *ret [PLAN_MASK_WORDS] is borrowed until the next call for this choice; NULL:
  * every token may be drawn. -PROBLEM_CONSTRAINT: no token may be drawn, or the grammar takes too much memory or work;
  * -ENOMEM. All with a sentence. */

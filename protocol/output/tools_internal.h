@@ -17,6 +17,8 @@ enum {
 
 enum { TOOLS_OPENINGS_MAX = 2, TOOLS_SIGNS_MAX = 2 };
 
+struct tools_writer;
+
 struct tools_format {
 	/* Texts with which calls begin; NULL: there are no more. Their first character is in them only once. */
 	const char *openings[TOOLS_OPENINGS_MAX];
@@ -34,6 +36,8 @@ struct tools_format {
 	void (*enter)(struct tools *t, size_t opening);
 	/* Takes a byte, in the format's own states. */
 	void (*byte)(struct tools *t, char c);
+	/* Returns an expression for the calls of an answer, as the model writes them (tools_writer.h). */
+	uint32_t (*write)(struct tools_writer *w);
 	/* The arguments of a call are about to end before they are complete: gives out what is known of them. NULL:
 	 * there is never more. */
 	void (*cut)(struct tools *t);

@@ -6,12 +6,27 @@
  * Behind an object may stand "; " and another one. Values of the second form are Python.
  *
  * Source: Meta, Llama 3.1 and 3.2 model cards and prompt formats; the models' chat templates. */
+#include <string.h>
+
+#include "protocol/grammar/json_text.h"
+#include "protocol/grammar/schema_part.h"
 #include "protocol/output/tools_internal.h"
+#include "protocol/output/tools_writer.h"
 
 static void enter_object(struct tools *t, size_t opening)
 {
 	t->state = TOOLS_INSIDE;
 	tools_object_init(t, true);
+}
+
+static uint32_t write_object(struct tools_writer *w, size_t tool)
+{
+	return tools_writer_object(w, tool, "", "parameters", "");
+}
+
+static uint32_t write_objects(struct tools_writer *w)
+{
+	return tools_writer_list(w, tools_writer_any(w, write_object), "; ");
 }
 
 const struct tools_format tools_llama_json = {
@@ -21,6 +36,7 @@ const struct tools_format tools_llama_json = {
 	.signs = {"<|start_header_id|>", "\"parameters\""},
 	.enter = enter_object,
 	.byte = tools_object_step,
+	.write = write_objects,
 	.cut = tools_object_cut,
 };
 
@@ -166,11 +182,76 @@ static void cut_list(struct tools *t)
 	give_value(t);
 }
 
+static bool is_name(const char *name)
+{
+	while (in_name(*name))
+		name++;
+	return !*name;
+}
+
+/* NAME=VALUE for a parameter; the value is JSON, which is read as well. schema NULL: any value. */
+static uint32_t write_argument(struct tools_writer *w, struct schemas *s, const char *name,
+			       const json_t *schema)
+{
+	return grammar_seq(w->b, grammar_text(w->b, name), grammar_text(w->b, "="),
+			   schema ? schema_part_json(s, schema)
+				  : grammar_call(w->b, w->text->value));
+}
+
+/* The arguments from the last parameter to the first: `behind` are those behind it with a comma before, `first` those
+ * with none. */
+static uint32_t write_arguments(struct tools_writer *w, struct schemas *s,
+				const struct tools_parameters *p)
+{
+	uint32_t behind = grammar_text(w->b, ""), first = behind;
+
+	for (size_t i = p->n; i--;) {
+		uint32_t one = write_argument(w, s, p->v[i].name, p->v[i].schema), rule, next;
+
+		next = grammar_seq(w->b, grammar_text(w->b, ", "), one, behind);
+		first = p->v[i].required ? grammar_seq(w->b, one, behind)
+					 : grammar_alt(w->b, grammar_seq(w->b, one, behind), first);
+		rule = grammar_rule(w->b, "arguments");
+		grammar_define(w->b, rule,
+			       p->v[i].required ? next : grammar_alt(w->b, next, behind));
+		behind = grammar_call(w->b, rule);
+	}
+	return first;
+}
+
+static uint32_t write_python(struct tools_writer *w, size_t tool)
+{
+	struct tools_parameters p = {0};
+	struct schemas *s = NULL;
+	uint32_t x = 0;
+
+	if (!is_name(tools_writer_name(w, tool)))
+		tools_cannot_write(w, tool, "its name is none of Python");
+	if (tools_writer_parameters(w, tool, &p, &s)) {
+		for (size_t i = 0; i < p.n; i++)
+			if (!is_name(p.v[i].name))
+				tools_cannot_write(w, tool, "a parameter's name is none of Python");
+		x = grammar_seq(w->b, grammar_text(w->b, tools_writer_name(w, tool)),
+				grammar_text(w->b, "("), write_arguments(w, s, &p),
+				grammar_text(w->b, ")"));
+	}
+	tools_parameters_end(w, tool, &p, s);
+	return x;
+}
+
+static uint32_t write_list(struct tools_writer *w)
+{
+	return grammar_seq(w->b, grammar_text(w->b, "["),
+			   tools_writer_list(w, tools_writer_any(w, write_python), ", "),
+			   grammar_text(w->b, "]"));
+}
+
 const struct tools_format tools_pythonic = {
 	.openings = {"["},
 	.at_start = true,
 	.signs = {"[func_name1("},
 	.enter = enter_list,
 	.byte = list_byte,
+	.write = write_list,
 	.cut = cut_list,
 };

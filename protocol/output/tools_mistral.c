@@ -3,13 +3,14 @@
  *     [TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Paris"}, "id": "abcdefghi"}, {...}]
  *     [TOOL_CALLS]get_weather[CALL_ID]abcdefghi[ARGS]{"city": "Paris"}[TOOL_CALLS]...
  *
- * The model's own ids are dropped; [CALL_ID] may be missing, and so may [ARGS]. Blanks may be before the name and behind
- * it.
+ * The model's own ids are dropped; [CALL_ID] may be missing, and so may [ARGS]. Blanks may be before the name and
+ * behind it.
  *
  * Source: mistral-common, its tokenizers v3 to v13. */
 #include <string.h>
 
 #include "protocol/output/tools_internal.h"
+#include "protocol/output/tools_writer.h"
 
 enum {
 	FIRST = TOOLS_INSIDE, /* behind [TOOL_CALLS] */
@@ -165,6 +166,31 @@ static void cut(struct tools *t)
 	}
 }
 
+static uint32_t write_object(struct tools_writer *w, size_t tool)
+{
+	return tools_writer_object(w, tool, "", "arguments", "");
+}
+
+static uint32_t write_named(struct tools_writer *w, size_t tool)
+{
+	const char *name = tools_writer_name(w, tool);
+
+	if (strpbrk(name, "[{ \t\r\n"))
+		tools_cannot_write(w, tool, "its name has a bracket or a blank");
+	return grammar_seq(w->b, grammar_text(w->b, opening), grammar_text(w->b, name),
+			   grammar_text(w->b, "[ARGS]"), tools_writer_arguments(w, tool));
+}
+
+/* Both forms: the model chooses the one that it has learned. */
+static uint32_t write(struct tools_writer *w)
+{
+	uint32_t list = tools_writer_list(w, tools_writer_any(w, write_object), ", ");
+
+	return grammar_alt(w->b, tools_writer_list(w, tools_writer_any(w, write_named), ""),
+			   grammar_seq(w->b, grammar_text(w->b, opening), grammar_text(w->b, "["),
+				       list, grammar_text(w->b, "]")));
+}
+
 const struct tools_format tools_mistral = {
 	.openings = {opening},
 	.signs = {opening},
@@ -172,5 +198,6 @@ const struct tools_format tools_mistral = {
 	.marks = {opening, "[CALL_ID]", "[ARGS]"},
 	.enter = enter,
 	.byte = byte,
+	.write = write,
 	.cut = cut,
 };

@@ -9,16 +9,16 @@
  *     </tool_call>
  *
  * The model may leave out <tool_call>, </function>, and a </parameter> before the next tag at the start of a line. A
- * function that is only mentioned is no call: a call begins when its first parameter's name is complete, or its end. One
- * line end is dropped at either end of a value. A value has no type of its own: it is a string if the tool's schema
- * allows only strings, or does not say. Else it is JSON, or Python (the template writes True), if that has a type
- * which the schema allows, and a string if not. Strings are given out while they come, other values when they are
- * whole.
+ * function that is only mentioned is no call: a call begins when its first parameter's name is complete, or its end.
+ * One line end is dropped at either end of a value. A value has no type of its own: it is a string if the tool's schema
+ * allows only strings, or does not say. Else it is JSON, or Python (the template writes True), if that has a type which
+ * the schema allows, and a string if not. Strings are given out while they come, other values when they are whole.
  *
  * Source: the chat templates of Qwen3-Coder and Qwen3.5. */
 #include <string.h>
 
 #include "protocol/output/tools_internal.h"
+#include "protocol/output/tools_writer.h"
 
 enum {
 	FUNCTION = TOOLS_INSIDE, /* behind <tool_call> */
@@ -280,6 +280,73 @@ static void cut(struct tools *t)
 	tools_clear(t, &t->held);
 }
 
+/* A string as it is, in which no value ends. */
+static uint32_t write_text(struct tools_writer *w)
+{
+	static const char *const words[] = {"</parameter>", "\n<parameter=", "\n</function>",
+					    "\n</tool_call>"};
+
+	return tools_writer_without(w, words, ARRAY_SIZE(words));
+}
+
+/* The value of a parameter, as the parser reads it (types_of): a string as it is, or JSON of another type. */
+static uint32_t write_value(struct tools_writer *w, size_t tool, struct schemas *s,
+			    const struct tools_parameter *p, uint32_t text)
+{
+	const struct tool *list = &w->demand->list->v[tool];
+	unsigned types = types_of(list, p->name, strlen(p->name));
+
+	if (!p->schema)
+		return text;
+	if (!(types & ~(unsigned)TOOLS_STRING))
+		return schema_part_raw(s, p->schema, text);
+	if (!(types & TOOLS_STRING))
+		return schema_part_others(s, p->schema);
+	return grammar_alt(w->b, schema_part_others(s, p->schema),
+			   schema_part_raw(s, p->schema, text));
+}
+
+static bool is_name(const char *name)
+{
+	return !strpbrk(name, "<>\n") && strlen(name) < NAME_MAX_BYTES;
+}
+
+static uint32_t write_call(struct tools_writer *w, size_t tool)
+{
+	const char *name = tools_writer_name(w, tool);
+	struct tools_parameters p = {0};
+	struct schemas *s = NULL;
+	uint32_t x = grammar_text(w->b, ""), text = write_text(w);
+
+	if (!is_name(name))
+		tools_cannot_write(w, tool,
+				   "its name has a '<', a '>' or a line end, or is too long");
+	if (tools_writer_parameters(w, tool, &p, &s)) {
+		for (size_t i = 0; i < p.n; i++) {
+			uint32_t one = grammar_seq(w->b, grammar_text(w->b, parameter),
+						   grammar_text(w->b, p.v[i].name),
+						   grammar_text(w->b, ">\n"),
+						   write_value(w, tool, s, &p.v[i], text),
+						   grammar_text(w->b, "\n</parameter>\n"));
+
+			if (!is_name(p.v[i].name))
+				tools_cannot_write(w, tool,
+						   "a parameter's name has a '<', a '>' or a line "
+						   "end, or is too long");
+			x = grammar_seq(w->b, x, grammar_repeat(w->b, one, p.v[i].required, 1));
+		}
+	}
+	tools_parameters_end(w, tool, &p, s);
+	return grammar_seq(w->b, grammar_text(w->b, "<tool_call>\n<function="),
+			   grammar_text(w->b, name), grammar_text(w->b, ">\n"), x,
+			   grammar_text(w->b, "</function>\n</tool_call>"));
+}
+
+static uint32_t write(struct tools_writer *w)
+{
+	return tools_writer_list(w, tools_writer_any(w, write_call), "\n");
+}
+
 const struct tools_format tools_qwen_xml = {
 	.openings = {"<tool_call>", "<function="},
 	.closing = end_call_tag,
@@ -287,5 +354,6 @@ const struct tools_format tools_qwen_xml = {
 	.marks = {"<tool_call>", end_call_tag},
 	.enter = enter,
 	.byte = byte,
+	.write = write,
 	.cut = cut,
 };

@@ -66,7 +66,15 @@ static void check_request(const struct openai_request *r)
 	CHECK(!r->cache_salt == !r->cache_salt_len && r->cache_salt_len <= CACHE_SALT_MAX);
 	for (size_t i = 0; i < r->n_stops; i++)
 		CHECK(r->stops[i][0]);
-	CHECK(ids_fit(&r->stop_token_ids));
+	CHECK(ids_fit(&r->stop_token_ids) && ids_fit(&r->allowed));
+	CHECK(r->n_biases <= PLAN_BIASES_MAX && (r->grammar || !r->constraint));
+	for (uint32_t i = 0; i < r->n_biases; i++)
+		CHECK(r->biases[i].token >= (i ? r->biases[i - 1].token + 1 : 0) &&
+		      r->biases[i].token < VOCABULARY && r->biases[i].value >= -BIAS_MAX &&
+		      r->biases[i].value <= BIAS_MAX);
+	for (size_t i = 0; i < r->n_bad_words; i++)
+		CHECK(r->bad_words[i].len && r->bad_words[i].len <= BAD_WORD_BYTES_MAX);
+	CHECK(!r->only_tool || (r->tools.n && r->one_call && r->grammar));
 	CHECK(r->tools.n == json_array_size(json_object_get(r->context, "tools")));
 	for (size_t i = 0; i < r->tools.n; i++) {
 		const struct tool *t = &r->tools.v[i];
@@ -119,7 +127,7 @@ static void check_string(const char *text, size_t len)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct openai_limits limits = {
+	struct openai_limits limits = {
 		.vocab_size = VOCABULARY,
 		.max_choices = CHOICES,
 		.defaults = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
@@ -135,6 +143,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!size)
 		return 0;
 	size--;
+	/* Further bits choose the format of tool calls, or none. */
+	if (data[0] >> 2 & 7 && (data[0] >> 2 & 7) < 6)
+		limits.tools = tools_format_at((data[0] >> 2 & 7) - 1);
 	arena_init(&arena, 1 << 20);
 	switch (data[0] & 3) {
 	case 0:

@@ -190,7 +190,7 @@ ok(is_object(got[0][0]) and "null" not in got[0][0] or got[0][1] == "length", "b
 
 # ---- refusals and failures ----
 for params, want in {
-        '{"guided_json": {"type": "object", "if": {}}}': (400, "unsupported_parameter", "guided_json", '"if"'),
+        '{"guided_json": {"type": "object", "ifX": {}}}': (400, "unsupported_parameter", "guided_json", '"ifX"'),
         '{"guided_regex": "a", "guided_choice": ["b"]}': (400, None, "guided_choice", "both given"),
         '{"guided_regex": "a", "response_format": {"type": "json_object"}}': (400, None, "guided_regex", "both given"),
         '{"structured_outputs": {"json": {"$ref": "http://a/b"}}}': (400, "unsupported_parameter", "structured_outputs.json", "$ref"),
