@@ -85,6 +85,7 @@ static int prepare_cache(const char *dir, struct err *e)
 	library_clean(dir);
 	snprintf(pocl, sizeof(pocl), "%s/pocl", dir);
 	mkdir(pocl, 0755);
+	library_clean(pocl);
 	engine_settle_environment(dir);
 	return 0;
 }

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/log.h"
+#include "kernels/cache_file.h"
 #include "kernels/cl_error.h"
 #include "kernels/ptx.h"
 #include "kernels/sources.h"
@@ -24,18 +24,9 @@ enum {
 	SOURCE_MAX = 4 << 20,
 	OPTIONS_MAX = 4096,
 	INCLUDE_DEPTH_MAX = 8,
-	BINARY_MAX = 256 << 20,
 	LOCK_SECONDS = 300,
 	LOCK_TRIES = 20, /* tries a second */
 	TEMPORARY_SECONDS = 24 * 60 * 60,
-};
-
-static const char magic[8] = "TIGONCL1";
-
-struct binary_header {
-	char magic[8];
-	uint64_t bytes;
-	uint64_t hash[2];
 };
 
 const char *library_text(const char *variant, const char *file)
@@ -76,133 +67,13 @@ static int inline_source(const char *variant, const char *file, int depth, struc
 	return out->failed ? err_set(e, ENOMEM, "kernel source %s: out of memory", file) : 0;
 }
 
-static void hash_device_text(struct hash128 *h, cl_device_id device, cl_device_info what)
-{
-	char text[1024] = "";
-
-	clGetDeviceInfo(device, what, sizeof(text) - 1, text, NULL);
-	hash128_text(h, text);
-}
-
-static void cache_path(const struct library *l, const char *source, const char *options, char *path,
-		       size_t size)
-{
-	struct hash128 h = HASH128_INIT;
-	char hex[33];
-
-	hash_device_text(&h, l->device, CL_DEVICE_NAME);
-	hash_device_text(&h, l->device, CL_DEVICE_VENDOR);
-	hash_device_text(&h, l->device, CL_DEVICE_VERSION);
-	hash_device_text(&h, l->device, CL_DRIVER_VERSION);
-	hash128_text(&h, source);
-	hash128_text(&h, options);
-	hash128_hex(&h, hex);
-	snprintf(path, size, "%s/%s.clbin", l->cache_dir, hex);
-}
-
-/* Fills the header of a cache file. The hash covers the file's name too, so that a file that was renamed to another
- * program's name is refused. */
-static void fill_header(struct binary_header *h, const char *path, const void *binary, size_t bytes)
-{
-	struct hash128 hash = HASH128_INIT;
-	const char *slash = strrchr(path, '/');
-
-	hash128_text(&hash, slash ? slash + 1 : path);
-	hash128_update(&hash, binary, bytes);
-	*h = (struct binary_header){.bytes = bytes,
-				    .hash = {(uint64_t)(hash.value >> 64), (uint64_t)hash.value}};
-	memcpy(h->magic, magic, sizeof(magic));
-}
-
-/* Reads the header of a file of file_bytes bytes. Returns false if the header is damaged. The number of bytes in the
- * header is checked here, before so much memory is allocated. */
-static bool read_header(FILE *f, uint64_t file_bytes, struct binary_header *ret)
-{
-	return fread(ret, sizeof(*ret), 1, f) == 1 && !memcmp(ret->magic, magic, sizeof(magic)) &&
-	       ret->bytes && ret->bytes <= BINARY_MAX && ret->bytes == file_bytes - sizeof(*ret);
-}
-
-/* Reads the rest of the file behind its header into data. Returns false if the file is damaged. */
-static bool read_content(FILE *f, const char *path, const struct binary_header *h, void *data)
-{
-	struct binary_header want;
-
-	if (fread(data, 1, h->bytes, f) != h->bytes)
-		return false;
-	fill_header(&want, path, data, h->bytes);
-	return !memcmp(h, &want, sizeof(want));
-}
-
-/* Returns the binary in the cache file at path, for the caller to free. NULL: there is no file, it is damaged, or out
- * of memory. again: this is the second try, so damage is not logged again. */
-static void *read_binary(const char *path, bool again, size_t *ret_bytes)
-{
-	bool good = false, short_of_memory = false;
-	struct binary_header h;
-	void *data = NULL;
-	off_t size;
-	int fd = file_open(AT_FDCWD, path, path, &size, NULL);
-	FILE *f = fd < 0 ? NULL : fdopen(fd, "rb");
-
-	if (!f) {
-		if (fd >= 0)
-			close(fd);
-		return NULL;
-	}
-	if (read_header(f, (uint64_t)size, &h)) {
-		data = malloc(h.bytes);
-		short_of_memory = !data;
-		good = data && read_content(f, path, &h, data);
-	}
-	fclose(f);
-	if (good) {
-		*ret_bytes = h.bytes;
-		return data;
-	}
-	/* A damaged file is not deleted here: another process may have replaced it by a good one meanwhile. */
-	if (short_of_memory)
-		log_info("program cache: %s is not used: out of memory", path);
-	else if (!again)
-		log_info("program cache: %s is damaged and will be replaced", path);
-	free(data);
-	return NULL;
-}
-
-/* Writes a cache file. Failures are only logged, because a program that is not in the cache is compiled again. */
-static void write_binary(const char *path, const void *binary, size_t bytes)
-{
-	struct binary_header h;
-	char temporary[4200];
-	bool written;
-	FILE *f;
-	int fd;
-
-	snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path);
-	fd = mkstemp(temporary);
-	f = fd < 0 ? NULL : fdopen(fd, "wb");
-	if (!f) {
-		log_warning("program cache: cannot write %s: %s", path, strerror(errno));
-		if (fd >= 0) {
-			close(fd);
-			unlink(temporary);
-		}
-		return;
-	}
-	fill_header(&h, path, binary, bytes);
-	written = fwrite(&h, sizeof(h), 1, f) == 1 && fwrite(binary, 1, bytes, f) == bytes;
-	if (fclose(f) != 0 || !written || rename(temporary, path) < 0) {
-		log_warning("program cache: cannot write %s: %s", path, strerror(errno));
-		unlink(temporary);
-	}
-}
-
 static cl_program program_from_binary(struct library *l, const char *path, bool again,
 				      const char *options)
 {
 	cl_program program = NULL;
 	cl_int status, code;
 	size_t bytes;
-	void *data = read_binary(path, again, &bytes);
+	void *data = cache_file_read(path, again, &bytes);
 	const unsigned char *binary = data;
 
 	if (!data)
@@ -243,7 +114,7 @@ static void save_program(cl_program program, const char *path)
 	void *binary = binary_of(program, &bytes);
 
 	if (binary)
-		write_binary(path, binary, bytes);
+		cache_file_write(path, binary, bytes);
 	free(binary);
 }
 
@@ -266,10 +137,11 @@ static int probe_cache(const char *dir)
 	return r;
 }
 
-/* Returns whether a name is that of a temporary file of write_binary or probe_cache. */
+/* Returns whether a name is that of a temporary file of cache_file_write or probe_cache, or of the empty file that each
+ * process leaves in PoCL's cache. */
 static bool is_temporary(const char *name)
 {
-	return !fnmatch("*.clbin.??????", name, 0);
+	return !fnmatch("*.clbin.??????", name, 0) || !fnmatch("tempfile_??????", name, 0);
 }
 
 void library_clean(const char *dir)
@@ -408,13 +280,16 @@ static int build(struct library *l, const char *file, const struct buf *source, 
 		 cl_program *ret, struct err *e)
 {
 	const char *text = source->data;
+	char quiet[OPTIONS_MAX + 8];
 	cl_int code;
 	cl_program program = clCreateProgramWithSource(l->context, 1, &text, &source->len, &code);
 	int r = 0;
 
 	if (code != CL_SUCCESS)
 		return cl_error(e, code, file);
-	code = clBuildProgram(program, 1, &l->device, options, NULL, NULL);
+	/* PoCL writes the number of warnings to standard error. */
+	snprintf(quiet, sizeof(quiet), "%s -w", options);
+	code = clBuildProgram(program, 1, &l->device, quiet, NULL, NULL);
 	if (code != CL_SUCCESS)
 		r = build_error(l, program, file, code, e);
 	else if (strstr(text, PTX_HIDDEN))
@@ -433,12 +308,12 @@ static int load_or_build(struct library *l, const char *file, const struct buf *
 			 const char *options, cl_program *ret, struct err *e)
 {
 	cl_program program;
-	char path[4096];
+	char path[CACHE_PATH_MAX];
 	int lock = -1, r = 0;
 
 	if (!l->cache_dir)
 		return build(l, file, source, options, ret, e);
-	cache_path(l, source->data, options, path, sizeof(path));
+	cache_file_path(l->cache_dir, l->device, source->data, options, path);
 	program = program_from_binary(l, path, false, options);
 	if (!program) {
 		lock = lock_program(l, path, file);
@@ -459,6 +334,11 @@ static int load_or_build(struct library *l, const char *file, const struct buf *
 	return r;
 }
 
+int library_source(const char *variant, const char *file, struct buf *out, struct err *e)
+{
+	return inline_source(variant, file, 0, out, e);
+}
+
 int library_program(struct library *l, const char *file, const char *offered, cl_program *ret,
 		    struct err *e)
 {
@@ -467,7 +347,7 @@ int library_program(struct library *l, const char *file, const char *offered, cl
 
 	buf_init(&source, SOURCE_MAX);
 	buf_init(&taken, OPTIONS_MAX);
-	r = inline_source(l->variant, file, 0, &source, e);
+	r = library_source(l->variant, file, &source, e);
 	if (r == 0) {
 		take_options(offered, buf_str(&source), &taken);
 		if (taken.failed)

@@ -3,10 +3,7 @@
  * A program is a file ("gemm.cl") and its options. A variant ("x86", "nvidia") replaces whole files, includes as well
  * as programs; a file that it does not have comes from "generic".
  *
- * Cache file: DIR/<hash>.clbin = "TIGONCL1" | u64 bytes | u64[2] FNV-1a 128 of the file's name and the binary | binary.
- * <hash> covers the device's name, vendor and version, the driver's version, the whole source with its includes, and
- * the options, so that a change of any of them gives another file. A file is written under a temporary name,
- * <hash>.clbin.XXXXXX with six other characters, and renamed; a damaged one is replaced by a newly compiled program. Of
+ * A program's binary is a file of the cache (cache_file.h); a damaged one is replaced by a newly compiled program. Of
  * several processes that need the same program at the same time one compiles it, and the others wait for its file (five
  * minutes at most). The process that compiles locks the byte of DIR/lock whose offset is the first 15 digits of <hash>
  * (F_OFD_SETLK; DIR/lock stays empty). */
@@ -30,8 +27,12 @@ struct library {
  * folder with it ("generic/gemm.cl"). NULL: there is none. */
 const char *library_text(const char *variant, const char *file);
 
-/* Deletes the temporary files in a cache directory that are older than a day. Processes that were killed left them
- * there. Failures are ignored. */
+/* Appends the source of a program to out, with its includes in place. -ENOENT, -ELOOP or -ENOMEM with a sentence. */
+int library_source(const char *variant, const char *file, struct buf *out,
+		   struct err *e) MUST_CHECK;
+
+/* Deletes the temporary files in a cache directory, this one's or PoCL's, that are older than a day. Processes that were
+ * killed left them there, and PoCL an empty one in each process. Failures are ignored. */
 void library_clean(const char *dir);
 
 /* Makes a program, which the caller releases, from its binary in the cache or else by compiling. offered: options.

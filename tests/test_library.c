@@ -109,13 +109,17 @@ TEST(leftovers)
 	write_old("0123456789abcdef0123456789abcdef.clbin.a1B2c3", 25);
 	write_old("0123456789abcdef0123456789abcdef.clbin.new000", 23);
 	write_old("probe.clbin.a1B2c3", 25);
+	write_old("tempfile_a1B2c3", 25);
+	write_old("tempfile_a1B2c3.cl", 25);
 	write_old("0123456789abcdef0123456789abcdef.clbin", 2500);
 	write_old("notes.text", 2500);
 	library_clean(scratch_dir);
-	ok(!there("0123456789abcdef0123456789abcdef.clbin.a1B2c3") && !there("probe.clbin.a1B2c3"),
+	ok(!there("0123456789abcdef0123456789abcdef.clbin.a1B2c3") &&
+		   !there("probe.clbin.a1B2c3") && !there("tempfile_a1B2c3"),
 	   "what a killed process left behind is deleted");
 	ok(there("0123456789abcdef0123456789abcdef.clbin.new000"), "a day later");
-	ok(there("0123456789abcdef0123456789abcdef.clbin") && there("notes.text"),
+	ok(there("0123456789abcdef0123456789abcdef.clbin") && there("notes.text") &&
+		   there("tempfile_a1B2c3.cl"),
 	   "and nothing else");
 }
 
