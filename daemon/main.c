@@ -149,7 +149,8 @@ static void announce(const struct server *s, uint16_t port)
 	bool v6 = strchr(s->options.host, ':');
 	char use[TUNING_USE_TEXT];
 
-	log_info("%s on %s (%s, %s kernels)", s->name, i->device_name, i->driver, i->kernels);
+	log_info("%s on %s (%s, %s kernels; abilities: %s)", s->name, i->device_name, i->driver,
+		 i->kernels, i->abilities);
 	if (s->options.tuning) {
 		tuning_use_text(&i->tuning, s->options.tuning, use, sizeof(use));
 		log_info("%s", use);

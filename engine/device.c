@@ -156,20 +156,28 @@ void device_close(struct device *d)
 	*d = (struct device){0};
 }
 
-int device_list(FILE *out, struct err *e)
+int device_count(struct err *e)
 {
 	cl_device_id devices[DEVICES_MAX];
 	cl_uint n;
 	int r = all_devices(devices, &n, e);
 
+	return r < 0 ? r : (int)n;
+}
+
+int device_print(uint32_t number, FILE *out, struct err *e)
+{
+	cl_device_id devices[DEVICES_MAX];
+	struct device d = {0};
+	cl_uint n;
+	int r = all_devices(devices, &n, e);
+
 	if (r < 0)
 		return r;
-	for (cl_uint i = 0; i < n; i++) {
-		struct device d = {0};
-
-		describe(devices[i], &d);
-		fprintf(out, "%u: %s, driver %s, %.1f GiB\n", i, d.name, d.driver,
-			(double)d.memory / (1u << 30));
-	}
+	if (number >= n)
+		return err_set(e, ENODEV, "there is no OpenCL device %u any more", number);
+	describe(devices[number], &d);
+	fprintf(out, "%u: %s, driver %s, %.1f GiB\n", number, d.name, d.driver,
+		(double)d.memory / (1u << 30));
 	return 0;
 }

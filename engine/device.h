@@ -22,11 +22,11 @@ struct device {
 };
 
 /* Where PoCL cannot find out the machine's cores and memory (without /sys), sets the environment variable
- * HWLOC_SYNTHETIC, unless it is set. device_open and device_list call it too, but a program with several threads calls
+ * HWLOC_SYNTHETIC, unless it is set. device_open and device_count call it too, but a program with several threads calls
  * it before it starts them, because setenv in one thread while another one reads the environment is a race. */
 void device_settle_environment(void);
 
-/* Opens the device that `which` names: NULL (the first GPU, else the first device), a number that device_list shows, or
+/* Opens the device that `which` names: NULL (the first GPU, else the first device), a number that device_print shows, or
  * a part of a device's name, in which upper and lower case are the same. -ENODEV: there is no such device. Other errors
  * are those of cl_error.h. */
 int device_open(const char *which, struct device *ret, struct err *e) MUST_CHECK;
@@ -35,5 +35,8 @@ void device_close(struct device *d);
 /* Replaces the queue, which must be unused, by one that times its commands. Errors are those of cl_error.h. */
 int device_time_commands(struct device *d, struct err *e) MUST_CHECK;
 
-/* Writes one line for each device to `out`: number, name, driver, memory. -ENODEV: there is no device. */
-int device_list(FILE *out, struct err *e) MUST_CHECK;
+/* Returns the number of devices. -ENODEV: there is none. */
+int device_count(struct err *e) MUST_CHECK;
+
+/* Writes a device's line to `out`: number (below device_count), name, driver, memory. -ENODEV: it is gone. */
+int device_print(uint32_t number, FILE *out, struct err *e) MUST_CHECK;

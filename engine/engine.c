@@ -19,6 +19,8 @@
 #include "engine/profile.h"
 #include "engine/runner.h"
 #include "kernels/library.h"
+#include "kernels/peak.h"
+#include "kernels/probe.h"
 
 /* The share of a device's memory that the engine takes unless an option says how much. */
 #define DEFAULT_SHARE 0.9
@@ -31,7 +33,8 @@ struct engine {
 	struct device device;
 	struct kernels *kernels;
 	enum kernel_variant variant;
-	bool one_launch; /* a decode step can be one launch */
+	uint32_t abilities; /* of the device (kernels/probe.h) */
+	bool one_launch;    /* a decode step can be one launch */
 	struct memory_plan *plan, *cache_plan;
 	struct model model;
 	struct dump *dump;
@@ -90,7 +93,7 @@ static int prepare_cache(const char *dir, struct err *e)
 	return 0;
 }
 
-static int choose_kernels(enum engine_kernels wanted, const struct device *d,
+static int choose_kernels(enum engine_kernels wanted, const struct device *d, uint32_t abilities,
 			  enum kernel_variant *ret, struct err *e)
 {
 	static const enum kernel_variant of[] = {
@@ -100,12 +103,10 @@ static int choose_kernels(enum engine_kernels wanted, const struct device *d,
 	};
 
 	if (wanted == ENGINE_KERNELS_AUTO) {
-		*ret = kernels_supported(KERNELS_NVIDIA, d->id) ? KERNELS_NVIDIA
-		       : kernels_supported(KERNELS_X86, d->id)	? KERNELS_X86
-								: KERNELS_GENERIC;
+		*ret = kernels_best_variant(abilities);
 		return 0;
 	}
-	if (!kernels_supported(of[wanted], d->id))
+	if (!kernels_supported(of[wanted], abilities))
 		return err_set(e, ENOTSUP, "--kernels %s: %s cannot run them",
 			       kernels_variant_name(of[wanted]), d->name);
 	*ret = of[wanted];
@@ -250,7 +251,9 @@ static int open_kernels(struct engine *g, const struct engine_options *o, struct
 	if (r == 0 && o->profile)
 		r = device_time_commands(&g->device, e);
 	if (r == 0)
-		r = choose_kernels(o->kernels, &g->device, &g->variant, e);
+		r = probe_device(g->device.id, o->program_cache, false, &g->abilities, e);
+	if (r == 0)
+		r = choose_kernels(o->kernels, &g->device, g->abilities, &g->variant, e);
 	if (r < 0)
 		return r;
 	model_shape(&g->info.model, o->dtype == ENGINE_BFLOAT16, o->page_tokens,
@@ -260,7 +263,7 @@ static int open_kernels(struct engine *g, const struct engine_options *o, struct
 	ret->max_context =
 		o->max_model_len ? o->max_model_len : g->info.model.max_position_embeddings;
 	r = kernels_open(g->device.context, g->device.id, g->device.queue, ret, g->variant,
-			 o->program_cache, &o->tuning, &g->kernels, e);
+			 g->abilities, o->program_cache, &o->tuning, &g->kernels, e);
 	log_debug("kernels ready after %.0f ms", (double)(clock_now_ns() - start) / 1e6);
 	return r;
 }
@@ -346,6 +349,7 @@ static void fill_info(struct engine *g, uint64_t saved, uint64_t plain)
 	snprintf(i->device_name, sizeof(i->device_name), "%s", g->device.name);
 	snprintf(i->driver, sizeof(i->driver), "%s", g->device.driver);
 	snprintf(i->kernels, sizeof(i->kernels), "%s", kernels_variant_name(g->variant));
+	probe_names(g->abilities, i->abilities, sizeof(i->abilities));
 	clGetDeviceInfo(g->device.id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(i->compute_units),
 			&i->compute_units, NULL);
 	(void)kernels_other_bits(g->kernels, i->other_bits);
@@ -507,7 +511,55 @@ void engine_counters(const struct engine *g, struct engine_counters *ret)
 
 int engine_list_devices(FILE *out, struct err *e)
 {
-	return device_list(out, e);
+	int n = device_count(e), r = MIN(n, 0);
+
+	for (int i = 0; r == 0 && i < n; i++)
+		r = device_print((uint32_t)i, out, e);
+	return r;
+}
+
+/* Writes the lines below the name of a device. */
+static int report(const struct device *d, FILE *out, const char *program_cache, struct err *e)
+{
+	double launch_ns = 0, read = 0;
+	uint32_t abilities = 0;
+	char names[128];
+	int r = probe_device(d->id, program_cache, true, &abilities, e);
+
+	if (r < 0)
+		return r;
+	probe_names(abilities, names, sizeof(names));
+	fprintf(out, "   kernels    %s\n   abilities  %s\n",
+		kernels_variant_name(kernels_best_variant(abilities)), names);
+	fflush(out);
+	r = peak_quick(d->context, d->id, d->queue, program_cache, &launch_ns, &read, e);
+	if (r == 0)
+		fprintf(out, "   launch     %.1f us\n   reading    %.1f GB/s\n", launch_ns / 1e3,
+			read / 1e9);
+	return r;
+}
+
+int engine_report_devices(FILE *out, const char *program_cache, struct err *e)
+{
+	int r = prepare_cache(program_cache, e), n = r < 0 ? r : device_count(e), first = 0;
+
+	for (int i = 0; i < n; i++) {
+		struct device d = {0};
+		struct err why;
+		char which[16];
+
+		snprintf(which, sizeof(which), "%d", i);
+		r = device_print((uint32_t)i, out, &why);
+		fflush(out);
+		if (r == 0)
+			r = device_open(which, &d, &why);
+		if (r == 0)
+			r = report(&d, out, program_cache, &why);
+		device_close(&d);
+		if (r < 0 && !first)
+			first = err_set(e, -r, "device %d: %s", i, why.text);
+	}
+	return MIN(n, first);
 }
 
 /* ---- steps ---- */
@@ -564,7 +616,7 @@ int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks 
 		      struct err *e)
 {
 	return peaks_open(g->device.context, g->device.id, g->device.queue, g->variant,
-			  program_cache, ret, e);
+			  g->abilities, program_cache, ret, e);
 }
 
 int engine_int8_trial_open(struct engine *g, const char *program_cache, uint32_t group,

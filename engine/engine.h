@@ -63,6 +63,7 @@ struct engine_options {
 struct engine_info {
 	struct model_config model;
 	char device_name[256], driver[128], kernels[16];
+	char abilities[128]; /* names of those of the device (kernels/probe.h) */
 	uint32_t compute_units;
 	bool copies_apart; /* copies have a queue of their own */
 	/* a name of the cuts that launches take (kernels_other_bits); "": the bits are those of the default cuts */
@@ -195,3 +196,9 @@ void engine_settle_environment(const char *program_cache);
 
 /* Writes one line for each device to `out`: number, name, driver, memory. -ENODEV: there is no device. */
 int engine_list_devices(FILE *out, struct err *e) MUST_CHECK;
+
+/* Asks and measures each device, and writes lines to `out` as they become known: those of engine_list_devices, and below
+ * each the variant that ENGINE_KERNELS_AUTO takes, the device's abilities (kernels/probe.h), the time of an empty launch
+ * and the bandwidth of reading. program_cache: as in engine_options; the abilities are found out again and kept there.
+ * Goes on after a device that cannot be measured, and returns the first of such errors. */
+int engine_report_devices(FILE *out, const char *program_cache, struct err *e) MUST_CHECK;

@@ -1,4 +1,4 @@
-/* The files of the program cache: compiled programs (library.h).
+/* The files of the program cache: compiled programs (library.h), and the abilities of devices (probe.h).
  *
  * DIR/<hash>.clbin = "TIGONCL1" | u64 bytes | u64[2] FNV-1a 128 of the file's name and the content | content.
  * <hash> covers the device's name, vendor and version, the driver's version, and two texts (of a program: its whole

@@ -91,12 +91,3 @@ void int8_pack_panel(const int8_t *q, uint64_t ldq, const float *scales, uint64_
 		out += 32 + (uint64_t)MIN(padded - k, group) * 4;
 	}
 }
-
-bool int8_has_instruction(enum kernel_variant variant)
-{
-#if defined(__x86_64__)
-	return variant == KERNELS_X86 && __builtin_cpu_supports("avx512vnni");
-#else
-	return false;
-#endif
-}

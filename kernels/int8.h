@@ -71,7 +71,3 @@ void int8_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, float 
  * between K and the padded K, become zeros. Every word of out [int8_panel_words] is written. */
 void int8_pack_panel(const int8_t *q, uint64_t ldq, const float *scales, uint64_t lds,
 		     uint32_t rows, uint32_t K, uint32_t group, uint32_t *out);
-
-/* Returns whether a variant has an instruction of its own for these products: x86 does, on a processor with AVX512_VNNI
- * (vpdpbusd). Otherwise the generic kernels are used; the bits are the same. */
-bool int8_has_instruction(enum kernel_variant variant);

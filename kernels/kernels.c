@@ -4,8 +4,6 @@
  */
 #include "kernels/kernels_internal.h"
 
-#include <CL/cl_ext.h>
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +11,7 @@
 
 #include "base/log.h"
 #include "kernels/int8.h"
-#include "kernels/tensor_trial.h"
+#include "kernels/probe.h"
 
 static const struct tuning cpu_generic = {
 	.lanes = 1,
@@ -108,14 +106,6 @@ const char *kernels_variant_name(enum kernel_variant variant)
 	return names[variant];
 }
 
-static bool device_is(cl_device_id device, cl_device_info what, const char *part)
-{
-	char text[1024] = "";
-
-	clGetDeviceInfo(device, what, sizeof(text) - 1, text, NULL);
-	return strstr(text, part) != NULL;
-}
-
 static bool is_cpu(cl_device_id device)
 {
 	cl_device_type type = 0;
@@ -124,27 +114,25 @@ static bool is_cpu(cl_device_id device)
 	return type & CL_DEVICE_TYPE_CPU;
 }
 
-bool kernels_supported(enum kernel_variant variant, cl_device_id device)
-{
-	switch (variant) {
-	case KERNELS_GENERIC: return true;
-	case KERNELS_X86:
-#if defined(__x86_64__)
-		return is_cpu(device) && device_is(device, CL_DEVICE_VERSION, "PoCL") &&
-		       __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bf16");
-#else
-		return false;
-#endif
-	case KERNELS_NVIDIA: {
-		cl_uint major = 0;
+/* The abilities that a variant uses. One of `needs` is missing: the device cannot run the variant. */
+static const struct {
+	uint32_t needs, uses;
+} abilities_of[] = {
+	[KERNELS_GENERIC] = {0, ABILITY_DOT},
+	[KERNELS_X86] = {ABILITY_VDPBF16PS, ABILITY_VPDPBUSD},
+	[KERNELS_NVIDIA] = {ABILITY_MMA_BF16, ABILITY_WGMMA | ABILITY_DP4A},
+};
 
-		clGetDeviceInfo(device, CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, sizeof(major),
-				&major, NULL);
-		return !is_cpu(device) && device_is(device, CL_DEVICE_VENDOR, "NVIDIA") &&
-		       major >= 8;
-	}
-	}
-	return false;
+bool kernels_supported(enum kernel_variant variant, uint32_t abilities)
+{
+	return !(abilities_of[variant].needs & ~abilities);
+}
+
+enum kernel_variant kernels_best_variant(uint32_t abilities)
+{
+	return kernels_supported(KERNELS_NVIDIA, abilities) ? KERNELS_NVIDIA
+	       : kernels_supported(KERNELS_X86, abilities)  ? KERNELS_X86
+							    : KERNELS_GENERIC;
 }
 
 bool kernels_wide_registers(void)
@@ -238,7 +226,7 @@ static enum kernel_packing choose_packing(const struct kernels *k)
 }
 
 int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue,
-		 const struct kernel_shape *shape, enum kernel_variant variant,
+		 const struct kernel_shape *shape, enum kernel_variant variant, uint32_t abilities,
 		 const char *cache_dir, const struct tuning_options *tuning, struct kernels **ret,
 		 struct err *e)
 {
@@ -260,12 +248,13 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 	clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units, NULL);
 	k->shape = *shape;
 	k->variant = variant;
+	k->abilities = abilities & abilities_of[variant].uses;
 	k->queue = queue;
 	k->compute_units = units;
 	k->tuning = choose_tuning(device, shape, variant);
 	k->packing = choose_packing(k);
+	k->wgmma = kernels_on_tensor_cores(k) && k->abilities & ABILITY_WGMMA;
 	r = choose_cuts(k, device, tuning, e);
-	k->wgmma = r == 0 && kernels_on_tensor_cores(k) && tensor_has_wgmma(&library, queue);
 	if (r == 0)
 		r = kernels_add_programs(k, &library, false, e);
 	if (r == 0 && !shape->only)
@@ -308,11 +297,19 @@ void kernels_close(struct kernels *k)
 	free(k);
 }
 
+static enum int8_dot choose_dot(const struct kernels *k)
+{
+	if (k->tuning->lanes == 1)
+		return k->abilities & ABILITY_VPDPBUSD ? INT8_DOT_VPDPBUSD : INT8_DOT_PLAIN;
+	return k->abilities & ABILITY_DP4A  ? INT8_DOT_DP4A
+	       : k->abilities & ABILITY_DOT ? INT8_DOT_PRODUCT
+					    : INT8_DOT_PLAIN;
+}
+
 int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group, struct err *e)
 {
-	const bool instruction = int8_has_instruction(k->variant);
 	struct library library = {
-		.variant = kernels_variant_name(instruction ? k->variant : KERNELS_GENERIC),
+		.variant = kernels_variant_name(KERNELS_GENERIC),
 		.cache_dir = cache_dir,
 	};
 	const uint32_t n_programs = k->n_programs;
@@ -330,7 +327,10 @@ int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group, 
 	clGetCommandQueueInfo(k->queue, CL_QUEUE_DEVICE, sizeof(library.device), &library.device,
 			      NULL);
 	k->int8_group = group;
-	k->int8 = k->tuning->lanes > 1 ? &int8_gpu : instruction ? &int8_vpdpbusd : &int8_cpu;
+	k->int8_dot = choose_dot(k);
+	k->int8 = k->tuning->lanes > 1		     ? &int8_gpu
+		  : k->int8_dot == INT8_DOT_VPDPBUSD ? &int8_vpdpbusd
+						     : &int8_cpu;
 	r = kernels_add_programs(k, &library, true, e);
 	if (r < 0) {
 		release(k, K_QUANTIZE_ROWS, K_GEMM_INT8_ADD + 1, n_programs);

@@ -25,10 +25,10 @@ struct kernels;
 /* Opens a set. Compiles every program that the shape needs, or loads it from cache_dir (NULL: there is no cache). A
  * program that has cuts (tuning/tuning.h) is compiled for the default cut and for the cuts that the tuning tables give
  * the launches of this shape, CUTS_MAX (tuning/cuts.h) at most in all. The int8 products are left out
- * (kernels_open_int8). The queue is borrowed until kernels_close. tuning: NULL is the same as zeros; its table is
- * borrowed until the return. */
+ * (kernels_open_int8). abilities: those of the device (probe.h); the variant must be supported with them. The queue is
+ * borrowed until kernels_close. tuning: NULL is the same as zeros; its table is borrowed until the return. */
 int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue,
-		 const struct kernel_shape *shape, enum kernel_variant variant,
+		 const struct kernel_shape *shape, enum kernel_variant variant, uint32_t abilities,
 		 const char *cache_dir, const struct tuning_options *tuning, struct kernels **ret,
 		 struct err *e) MUST_CHECK;
 void kernels_close(struct kernels *k);
@@ -60,9 +60,10 @@ int kernels_profile_take(struct kernels *k, const struct kernel_timing **ret, si
 int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group,
 		      struct err *e) MUST_CHECK;
 
-/* Returns whether a variant can run on a device. generic runs on all; x86 needs PoCL's CPU device on a processor with
- * AVX512_BF16; nvidia needs an NVIDIA device of compute capability 8.0 or later. */
-bool kernels_supported(enum kernel_variant variant, cl_device_id device);
+/* Returns whether a variant can run on a device with these abilities (probe.h), and the fastest variant that can.
+ * generic runs on all devices, x86 needs vdpbf16ps, nvidia needs mma.sync of bf16. */
+bool kernels_supported(enum kernel_variant variant, uint32_t abilities);
+enum kernel_variant kernels_best_variant(uint32_t abilities);
 
 /* Whether this machine's CPU has registers of 16 floats. Otherwise tiles are smaller. */
 bool kernels_wide_registers(void);

@@ -120,12 +120,17 @@ struct tuning {
 	bool tensor;		     /* products of bf16 run on tensor cores */
 };
 
+/* The bodies of DOT_INT8 (generic/dot_int8.clh); the numbers are values of the option INT8_DOT. */
+enum int8_dot { INT8_DOT_PLAIN, INT8_DOT_PRODUCT, INT8_DOT_DP4A, INT8_DOT_VPDPBUSD };
+
 struct kernels {
 	struct kernel_shape shape;
 	const struct tuning *tuning;
 	const struct tuning_cut *int8; /* cut of the int8 products; NULL: they are not compiled */
+	enum int8_dot int8_dot;
 	uint32_t int8_group;
 	enum kernel_variant variant;
+	uint32_t abilities; /* those of the device (probe.h) that the variant uses */
 	cl_command_queue queue;
 	uint32_t compute_units;
 	enum kernel_packing packing; /* packing of matrices of elements */

@@ -9,8 +9,8 @@
 #include "base/macros.h"
 #include "kernels/cl_error.h"
 #include "kernels/huge_pages.h"
-#include "kernels/int8.h"
 #include "kernels/library.h"
+#include "kernels/probe.h"
 
 enum {
 	/* as many as registers hold, and enough that no sum waits for itself */
@@ -24,6 +24,7 @@ enum {
 	/* a CPU's number of rounds; a GPU, with far more lanes, runs 1 / 64 of them */
 	ROUNDS = 1 << 20,
 	TRIES = 5,
+	LAUNCHES = 500, /* launches that are timed together */
 };
 
 /* The most bytes of a buffer, more than most caches hold. On a GPU they are so many that the time in which a launch
@@ -37,9 +38,9 @@ enum {
 struct peaks {
 	cl_command_queue queue;
 	cl_program program;
-	/* dot, int8 and dp4a are NULL if the variant or the processor has no such instruction. */
-	cl_kernel read, copy, flops, dot, int8, dp4a;
-	cl_mem from, to, out;
+	/* dot, int8 and dp4a are NULL if the variant or the device has no such instruction. */
+	cl_kernel launch, read, copy, flops, dot, int8, dp4a;
+	cl_mem from, to, out; /* to is NULL if only reading is measured */
 	uint64_t bytes;
 	size_t lanes;
 	size_t readers, copiers, busy; /* groups that read, copy, compute */
@@ -135,39 +136,55 @@ static cl_mem buffer(struct peaks *p, cl_context context, uint64_t bytes, cl_int
 	return m;
 }
 
-/* Creates the kernels and buffers. Kernels that the variant's source does not have stay NULL. int8: whether the
- * processor has the instruction of peak_int8; if not, that kernel stays NULL too. */
-static int create(struct peaks *p, cl_context context, cl_device_id device, bool int8,
-		  struct err *e)
+/* Creates the kernels. Those that the variant's source or the device does not have stay NULL. */
+static int create_kernels(struct peaks *p, uint32_t abilities, struct err *e)
 {
 	const struct {
 		const char *name;
 		cl_kernel *kernel;
+		uint32_t needs; /* one of these abilities; 0: none */
 	} kernels[] = {
-		{"peak_read", &p->read}, {"peak_copy", &p->copy}, {"peak_flops", &p->flops},
-		{"peak_dot", &p->dot},	 {"peak_dp4a", &p->dp4a}, {"peak_int8", &p->int8},
+		{"peak_launch", &p->launch, 0},
+		{"peak_read", &p->read, 0},
+		{"peak_copy", &p->copy, 0},
+		{"peak_flops", &p->flops, 0},
+		{"peak_dot", &p->dot, 0},
+		{"peak_dp4a", &p->dp4a, ABILITY_DP4A},
+		{"peak_int8", &p->int8, ABILITY_MMA_INT8 | ABILITY_VPDPBUSD},
 	};
-	cl_ulong largest = 0;
 	cl_int code = CL_SUCCESS;
 
-	for (size_t i = 0; i < ARRAY_SIZE(kernels) - !int8 && code == CL_SUCCESS; i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(kernels) && code == CL_SUCCESS; i++) {
+		if (kernels[i].needs && !(kernels[i].needs & abilities))
+			continue;
 		*kernels[i].kernel = clCreateKernel(p->program, kernels[i].name, &code);
 		if (code == CL_INVALID_KERNEL_NAME)
 			code = CL_SUCCESS;
 	}
+	return cl_error(e, code, "the bench's yardsticks");
+}
+
+static int create_buffers(struct peaks *p, cl_context context, cl_device_id device, bool reading,
+			  struct err *e)
+{
+	cl_ulong largest = 0;
+	cl_int code = CL_SUCCESS;
+
 	clGetDeviceInfo(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(largest), &largest, NULL);
 	p->bytes = MIN(p->lanes == 1 ? CPU_BYTES : GPU_BYTES, largest / 4 / p->block * p->block);
 	if (p->lanes > 1)
 		p->copiers = CEIL_DIV(p->bytes / p->block, p->lanes);
 	p->from = buffer(p, context, p->bytes, &code);
-	p->to = buffer(p, context, p->bytes, &code);
+	if (!reading)
+		p->to = buffer(p, context, p->bytes, &code);
 	p->out = buffer(p, context, p->lanes * MAX(p->readers, p->busy) * sizeof(float), &code);
 	return cl_error(e, code, "the bench's yardsticks");
 }
 
-int peaks_open(cl_context context, cl_device_id device, cl_command_queue queue,
-	       enum kernel_variant variant, const char *cache_dir, struct peaks **ret,
-	       struct err *e)
+/* As peaks_open. reading: only launches and reading are measured. */
+static int open_peaks(cl_context context, cl_device_id device, cl_command_queue queue,
+		      enum kernel_variant variant, uint32_t abilities, const char *cache_dir,
+		      bool reading, struct peaks **ret, struct err *e)
 {
 	struct library library = {
 		.context = context,
@@ -205,7 +222,9 @@ int peaks_open(cl_context context, cl_device_id device, cl_command_queue queue,
 		 cpu ? 16 : 1, accumulators);
 	r = library_program(&library, "peak.cl", options, &p->program, e);
 	if (r == 0)
-		r = create(p, context, device, !cpu || int8_has_instruction(variant), e);
+		r = create_kernels(p, abilities, e);
+	if (r == 0)
+		r = create_buffers(p, context, device, reading, e);
 	if (r < 0) {
 		peaks_close(p);
 		return r;
@@ -214,12 +233,19 @@ int peaks_open(cl_context context, cl_device_id device, cl_command_queue queue,
 	return 0;
 }
 
+int peaks_open(cl_context context, cl_device_id device, cl_command_queue queue,
+	       enum kernel_variant variant, uint32_t abilities, const char *cache_dir,
+	       struct peaks **ret, struct err *e)
+{
+	return open_peaks(context, device, queue, variant, abilities, cache_dir, false, ret, e);
+}
+
 void peaks_close(struct peaks *p)
 {
 	if (!p)
 		return;
 
-	cl_kernel kernels[] = {p->read, p->copy, p->flops, p->dot, p->int8, p->dp4a};
+	cl_kernel kernels[] = {p->launch, p->read, p->copy, p->flops, p->dot, p->int8, p->dp4a};
 	cl_mem buffers[] = {p->from, p->to, p->out};
 
 	clFinish(p->queue);
@@ -325,4 +351,54 @@ int peaks_measure(struct peaks *p, struct peak *ret, struct err *e)
 	best.int8 = MAX(MAX(best.int8, best.dp4a), best.flops);
 	*ret = best;
 	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Times LAUNCHES empty launches, one behind the other, TRIES times. *ret is the median of the nanoseconds of one. */
+static int launches(struct peaks *p, double *ret, struct err *e)
+{
+	double ns[TRIES];
+	cl_int code = clFinish(p->queue);
+
+	for (int i = 0; code == CL_SUCCESS && i < TRIES; i++) {
+		uint64_t start = clock_now_ns();
+
+		for (int n = 0; code == CL_SUCCESS && n < LAUNCHES; n++)
+			code = clEnqueueNDRangeKernel(p->queue, p->launch, 1, NULL, &p->lanes,
+						      &p->lanes, 0, NULL, NULL);
+		if (code == CL_SUCCESS)
+			code = clFinish(p->queue);
+		ns[i] = (double)(clock_now_ns() - start) / LAUNCHES;
+	}
+	if (code != CL_SUCCESS)
+		return cl_error(e, code, "an empty launch");
+	qsort(ns, TRIES, sizeof(*ns), compare);
+	*ret = ns[TRIES / 2];
+	return 0;
+}
+
+int peak_quick(cl_context context, cl_device_id device, cl_command_queue queue,
+	       const char *cache_dir, double *ret_launch_ns, double *ret_read, struct err *e)
+{
+	struct peaks *p;
+	double launch_ns = 0, read = 0;
+	int r = open_peaks(context, device, queue, KERNELS_GENERIC, 0, cache_dir, true, &p, e);
+
+	if (r < 0)
+		return r;
+	r = launches(p, &launch_ns, e);
+	for (int i = 0; r == 0 && i < TRIES; i++)
+		r = bandwidth(p, p->read, p->out, p->readers, (double)p->bytes, &read, e);
+	peaks_close(p);
+	if (r == 0) {
+		*ret_launch_ns = launch_ns;
+		*ret_read = read;
+	}
+	return r;
 }

@@ -264,7 +264,7 @@ static void cut_options(const struct tuning_cut *c, struct buf *o)
 		c->tile_rows, c->tile_blocks, c->blocks, c->row_block, c->ahead, c->chains);
 }
 
-/* Appends the int8 group, and the option for correctly rounded division if the device has that. Otherwise a GPU divides
+/* Appends the body of DOT_INT8, the int8 group, and the option for correctly rounded division if the device has that. Otherwise a GPU divides
  * approximately, and a value halfway between two integers could be rounded to the other one. */
 static void int8_options(const struct kernels *k, struct buf *o)
 {
@@ -273,7 +273,7 @@ static void int8_options(const struct kernels *k, struct buf *o)
 
 	clGetCommandQueueInfo(k->queue, CL_QUEUE_DEVICE, sizeof(device), &device, NULL);
 	clGetDeviceInfo(device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(config), &config, NULL);
-	buf_printf(o, " -DGROUP=%u%s", k->int8_group,
+	buf_printf(o, " -DINT8_DOT=%d -DGROUP=%u%s", k->int8_dot, k->int8_group,
 		   config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT
 			   ? " -cl-fp32-correctly-rounded-divide-sqrt"
 			   : "");
@@ -294,11 +294,11 @@ static void offer_options(const struct kernels *k, const struct program *p, uint
 
 	buf_printf(
 		o,
-		"-cl-std=CL1.2 -DLANES=%u -DVEC=%u -DREGISTER_SUMS=%u -DBF16=%d -DDUMP=%d -DHIDDEN=%u -DVOCAB=%u"
+		"-cl-std=CL%s -DLANES=%u -DVEC=%u -DREGISTER_SUMS=%u -DBF16=%d -DDUMP=%d -DHIDDEN=%u -DVOCAB=%u"
 		" -DEPS=%.9ef -DPACKING=%d -DMAX_K=%u",
-		program_lanes(k, p), k->tuning->vec, k->tuning->register_sums,
-		s->bf16 && !p->floats, s->dump, s->hidden, s->vocab, (double)s->eps, k->packing,
-		largest_k(s));
+		p->int8 && k->int8_dot == INT8_DOT_PRODUCT ? "3.0" : "1.2", program_lanes(k, p),
+		k->tuning->vec, k->tuning->register_sums, s->bf16 && !p->floats, s->dump, s->hidden,
+		s->vocab, (double)s->eps, k->packing, largest_k(s));
 	mlp_options(&s->mlps[mlp], o);
 	/* Where attention_flash.cl is used, only attention_prepare of attention.cl is launched. It has no tiles. */
 	mixer_options(s,

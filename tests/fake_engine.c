@@ -179,6 +179,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	snprintf(info->device_name, sizeof(info->device_name), "no device");
 	snprintf(info->driver, sizeof(info->driver), "fake");
 	snprintf(info->kernels, sizeof(info->kernels), "no");
+	snprintf(info->abilities, sizeof(info->abilities), "none");
 	info->page_bytes = 4096ull * o->page_tokens;
 	/* A MiB, less the part that equal pieces cannot fill. */
 	if (info->n_slots)
@@ -245,6 +246,11 @@ int engine_list_devices(FILE *out, struct err *e)
 {
 	fprintf(out, "0 no device\n");
 	return 0;
+}
+
+int engine_report_devices(FILE *out, const char *program_cache, struct err *e)
+{
+	return engine_list_devices(out, e);
 }
 
 /* The token at a position of a row that was run. */

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "engine/device.h"
-#include "kernels/int8.h"
 #include "kernels/peak.h"
+#include "kernels/probe.h"
 #include "tests/tap.h"
 
 static void test_known(void)
@@ -47,7 +47,7 @@ static void test_known(void)
 
 /* Measured values have to be possible: a loop that the compiler removed, or memory that a cache holds, would give more
  * than a machine can reach. */
-static void test_possible(const struct device *d, enum kernel_variant variant)
+static void test_possible(const struct device *d, enum kernel_variant variant, uint32_t abilities)
 {
 	const char *name = kernels_variant_name(variant);
 	struct peaks *p = NULL;
@@ -57,7 +57,7 @@ static void test_possible(const struct device *d, enum kernel_variant variant)
 	double most;
 
 	clGetDeviceInfo(d->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units, NULL);
-	if (!ok(peaks_open(d->context, d->id, d->queue, variant, NULL, &p, &e) == 0 &&
+	if (!ok(peaks_open(d->context, d->id, d->queue, variant, abilities, NULL, &p, &e) == 0 &&
 			peaks_measure(p, &m, &e) == 0,
 		"%s: measures", name)) {
 		printf("# %s\n", e.text);
@@ -77,11 +77,23 @@ static void test_possible(const struct device *d, enum kernel_variant variant)
 	ok(m.int8 >= m.flops && m.int8 < (d->cpu ? 4 : 64) * most,
 	   "%s: int8 arithmetic that can be", name);
 	/* int8 must only be faster than float. A bench on an idle machine says how much faster it is. */
-	if (int8_has_instruction(variant))
+	if (variant == KERNELS_X86 && abilities & ABILITY_VPDPBUSD)
 		ok(m.int8 > m.flops, "%s: an instruction for int8", name);
 	if (variant == KERNELS_GENERIC)
 		ok(m.dot == m.flops && m.int8 == m.flops, "generic: no instruction of its own");
 	peaks_close(p);
+}
+
+static void test_quick(const struct device *d)
+{
+	double launch_ns = 0, read = 0;
+	struct err e = {0};
+
+	ok(peak_quick(d->context, d->id, d->queue, NULL, &launch_ns, &read, &e) == 0,
+	   "launches and reading alone %s", e.text);
+	printf("# launch %.2f us, read %.1f GB/s\n", launch_ns / 1e3, read / 1e9);
+	ok(launch_ns > 10 && launch_ns < 1e7, "a launch takes a time that can be");
+	ok(read > 1e8 && read < 2e13, "reading has a bandwidth that can be");
 }
 
 int main(void)
@@ -89,6 +101,7 @@ int main(void)
 	static const enum kernel_variant variants[] = {KERNELS_GENERIC, KERNELS_X86,
 						       KERNELS_NVIDIA};
 	const char *which = getenv("TIGON_TEST_DEVICE");
+	uint32_t abilities = 0;
 	struct device d;
 	struct err e;
 
@@ -97,9 +110,11 @@ int main(void)
 		printf("# %s\n", e.text);
 		return done();
 	}
+	ok(probe_device(d.id, NULL, false, &abilities, &e) == 0, "its abilities are found");
 	for (size_t i = 0; i < ARRAY_SIZE(variants); i++)
-		if (kernels_supported(variants[i], d.id))
-			test_possible(&d, variants[i]);
+		if (kernels_supported(variants[i], abilities))
+			test_possible(&d, variants[i], abilities);
+	test_quick(&d);
 	device_close(&d);
 	return done();
 }

@@ -1,5 +1,4 @@
-/* The commands of `tigon`. Each has a row in main.c, which also has the code of `devices`. Every other command has a
- * file or a folder of its own. */
+/* The commands of `tigon`. Each has a row in main.c, and a file or a folder of its own. */
 #pragma once
 
 #include <stdio.h>
@@ -28,6 +27,7 @@ int bench_kernels(int argc, char **argv, struct err *e);
 int bench_serve(int argc, char **argv, struct err *e);
 int bench_steps(int argc, char **argv, struct err *e);
 int cli_cache(int argc, char **argv, struct err *e);
+int cli_devices(int argc, char **argv, struct err *e);
 int cli_export(int argc, char **argv, struct err *e);
 int cli_registry(int argc, char **argv, struct err *e);
 int cli_simulate(int argc, char **argv, struct err *e);

@@ -1,23 +1,9 @@
 /* tigon: the tools around tigond. Each tool is a command. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/cli/command.h"
-#include "engine/engine.h"
-
-static int list_devices(int argc, char **argv, struct err *e)
-{
-	if (argc > 1 && !strcmp(argv[1], "--help")) {
-		printf("usage: tigon devices\n");
-		return -ECANCELED;
-	}
-	if (argc > 1)
-		return err_set(e, EINVAL, "unexpected argument \"%s\"; --help lists the options",
-			       argv[1]);
-	return engine_list_devices(stdout, e);
-}
 
 static const struct command bench_parts[] = {
 	{"kernels", "each kernel of a model's steps, beside the peak of the device", bench_kernels},
@@ -31,7 +17,7 @@ static const struct command commands[] = {
 	{"bench", "measure kernels, steps, copies, or how fast a server answers",
 	 .parts = bench_parts},
 	{"cache", "show the content of a server's prefix cache, or flush it", cli_cache},
-	{"devices", "list the OpenCL devices", list_devices},
+	{"devices", "list the OpenCL devices, and measure them", cli_devices},
 	{"export", "write a model's weights as a Hugging Face checkpoint", cli_export},
 	{"registry", "tell decode workers which prefill workers there are", cli_registry},
 	{"simulate", "run the scheduler and the prefix cache on a workload without a device",

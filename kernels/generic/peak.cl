@@ -1,6 +1,7 @@
 /*
  * Measures a device's best bandwidth and arithmetic, with which `tigon bench` compares kernels of the same run.
  *
+ *     peak_launch  does nothing, so that its time is that of a launch
  *     peak_read    adds up n blocks, so that no load can be left out
  *     peak_copy    to[i] = from[i]
  *     peak_flops   `rounds` times, one fused multiply-add on each of a lane's ACCUMULATORS registers of VEC floats
@@ -34,6 +35,10 @@ typedef float4 block_t;
 #define FIRST(n)     get_global_id(0)
 #define END(n)	     (n)
 #endif
+
+__kernel GROUP_SIZE void peak_launch(void)
+{
+}
 
 __kernel GROUP_SIZE void peak_read(__global const block_t *restrict from, __global float *restrict out, ulong n)
 {

@@ -14,6 +14,7 @@
 #include "base/mix.h"
 #include "engine/device.h"
 #include "kernels/coded.h"
+#include "kernels/probe.h"
 
 enum { GUARD = 4096, BUFFERS_MAX = 128, ALLOCATIONS_MAX = 4096, LABELS_MAX = 512 };
 
@@ -34,6 +35,7 @@ struct label {
 
 static struct {
 	struct device device;
+	uint32_t abilities; /* of the device */
 	bool small;
 	uint64_t random;
 	struct area areas[BUFFERS_MAX];
@@ -148,7 +150,7 @@ static bool runs(const struct way *w)
 {
 	const char *only = getenv("TIGON_TEST_WAY");
 
-	return (!only || strstr(w->name, only)) && kernels_supported(w->variant, h.device.id) &&
+	return (!only || strstr(w->name, only)) && kernels_supported(w->variant, h.abilities) &&
 	       (h.device.cpu || (w->width != KERNEL_WIDTH_CPU && w->width != KERNEL_WIDTH_NARROW));
 }
 
@@ -178,8 +180,8 @@ struct kernels *set_open(const struct way *w, struct kernel_shape shape)
 	/* Nobody runs the GPU's width on a CPU, and PoCL takes long to optimise it. */
 	shape.unoptimised = harness_emulates(w) && !h.small;
 	shape.only = kernel_test.programs;
-	if (kernels_open(h.device.context, h.device.id, h.device.queue, &shape, w->variant, NULL,
-			 NULL, &k, &e) < 0) {
+	if (kernels_open(h.device.context, h.device.id, h.device.queue, &shape, w->variant,
+			 h.abilities, NULL, NULL, &k, &e) < 0) {
 		failed("%s", e.text);
 		ok_way(w, "the kernels open");
 		return NULL;
@@ -225,6 +227,7 @@ int main(void)
 	h.small = small && !strcmp(small, "1");
 	if (device_open(which, &h.device, &e) < 0)
 		return skip_all(e.text);
+	must(probe_device(h.device.id, NULL, false, &h.abilities, &e) == 0, e.text);
 	printf("# %s\n", h.device.name);
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
 		if (runs(&ways[i]) && (kernel_test.packings || !ways[i].plain))

@@ -1,11 +1,8 @@
 /*
- * A trial of wgmma. It shows whether the device has wgmma, and whether wgmma adds as mma.sync does, bit for bit. 128
- * lanes multiply 64 columns by 32 tokens over 64 terms, once by wgmma and once by mma.sync, with random numbers of very
- * different sizes.
+ * Probe (kernels/probe.h): wgmma, and that it adds as mma.sync does, bit for bit. 128 lanes multiply 64 columns by 32
+ * tokens over 64 terms, once by wgmma and once by mma.sync, with random numbers of very different sizes.
  *
- *     differ   [1] uint, 0 at first; the number of sums that differ, or that are 0, is added to it
- *
- * Local size 128; one group.
+ *     out[i] = 16, the number of sums of lane i that are equal and not 0, for i < 128
  */
 #include "tensor.clh"
 #include "wgmma.clh"
@@ -28,13 +25,14 @@ static inline uint random_pair(uint i)
 	return random_element(2 * i) | random_element(2 * i + 1) << 16;
 }
 
-__kernel __attribute__((reqd_work_group_size(128, 1, 1))) void tensor_trial(__global uint *differ)
+__kernel __attribute__((reqd_work_group_size(128, 1, 1))) void probe(__global const uint *in, __global uint *out)
 {
 	__local uint4 tokens_[32 * WGMMA_ROW_BYTES / 16] __attribute__((aligned(1024)));
 	__local uint *tokens = (__local uint *)tokens_;
 	const uint memory = (uint)(ulong)tokens_, lane = THREAD % 32;
 	uint4 weights[4];
 	float d[16], acc[4][4];
+	uint equal = 0;
 
 	/* A chunk has four pairs of terms (WGMMA_CHUNK): pair p of a token goes into its chunk p / 4. */
 	for (uint i = THREAD; i < 32 * 32; i += 128)
@@ -67,6 +65,6 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void tensor_trial(__gl
 		}
 #pragma unroll
 	for (uint i = 0; i < 16; i++)
-		if (as_uint(d[i]) != as_uint(acc[i / 4][i % 4]) || d[i] == 0)
-			atomic_inc(differ);
+		equal += as_uint(d[i]) == as_uint(acc[i / 4][i % 4]) && d[i] != 0;
+	out[THREAD] = equal;
 }
