@@ -182,6 +182,7 @@ static int choose_cuts(struct kernels *k, cl_device_id id, const struct tuning_o
 			    .tables = {given ? given->table : NULL, own},
 			    .any_bits = given && given->any_bits,
 			    .products = !kernels_on_tensor_cores(k),
+			    .attention = !kernels_has_flash(k),
 			    .decode_step =
 				    kernels_has_decode_step(k) && !kernels_decode_resident(k),
 		    });

@@ -60,6 +60,9 @@ int kernels_profile_take(struct kernels *k, const struct kernel_timing **ret, si
 int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group,
 		      struct err *e) MUST_CHECK;
 
+/* Returns whether any launches of this set have cuts, which tuning tables can give. On tensor cores none have. */
+bool kernels_has_cuts(const struct kernels *k);
+
 /* Returns whether a variant can run on a device with these abilities (probe.h), and the fastest variant that can.
  * generic runs on all devices, x86 needs vdpbf16ps, nvidia needs mma.sync of bf16. */
 bool kernels_supported(enum kernel_variant variant, uint32_t abilities);

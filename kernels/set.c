@@ -150,6 +150,11 @@ bool kernels_has_tensor_delta(const struct kernels *k)
 	       s->value_dim <= 128;
 }
 
+bool kernels_has_cuts(const struct kernels *k)
+{
+	return k->cuts.n_places;
+}
+
 bool kernels_tuned(const struct kernels *k, const struct tuning_place *p)
 {
 	return cuts_find(&k->cuts, p) != 0;

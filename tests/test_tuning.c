@@ -323,6 +323,7 @@ static struct cuts choose(const char *text, bool any_bits)
 					  .tables = {NULL, t},
 					  .any_bits = any_bits,
 					  .products = true,
+					  .attention = true,
 					  .decode_step = true});
 	tuning_free(t);
 	return c;
@@ -379,6 +380,20 @@ TEST(cuts)
 	   "of more cuts than there is room for the last take the default");
 }
 
+/* On tensor cores nothing has cuts: products, attention, and a decode step that runs in resident groups. */
+TEST(no_cuts)
+{
+	struct tuning_device device = {.name = "a gpu", .units = 132, .bf16 = true};
+	struct cuts c;
+
+	cuts_choose(&c, &shape, built_in, &(struct cuts_source){.device = &device});
+	is_int(c.n_places, 0, "a set on tensor cores has no place in a table");
+	is_int(c.given.sizes, 0, "so none of its sizes takes a row");
+	cuts_choose(&c, &shape, built_in,
+		    &(struct cuts_source){.device = &device, .attention = true});
+	is_int(c.n_places, 1, "attention of other heads may have cuts alone");
+}
+
 /* Checks what tuning_use_text says of the table in `text`, as if a user had given it: it is searched first, and then
  * one that has a row for every product. */
 static void says(const char *text, bool any_bits, const char *want)
@@ -395,6 +410,7 @@ static void says(const char *text, bool any_bits, const char *want)
 					  .tables = {t, own},
 					  .any_bits = any_bits,
 					  .products = true,
+					  .attention = true,
 					  .decode_step = true});
 	tuning_use_text(&c.given, "t.tsv", said, sizeof(said));
 	is_str(said, want, "what it says");

@@ -135,7 +135,7 @@ void cuts_choose(struct cuts *c, const struct kernel_shape *s,
 		add(c, source, cuts_experts(s, i, false, 1));
 		add(c, source, cuts_experts(s, i, true, 1));
 	}
-	if (s->heads)
+	if (source->attention && s->heads)
 		add(c, source, cuts_attention(s, 1));
 	if (source->decode_step)
 		add(c, source, cuts_decode_step(s, 1));

@@ -1,5 +1,5 @@
 /* The cut that each launch of a set of kernels uses. When the set is opened, the launches that have cuts (attention,
- * the decode step and, unless tensor cores run them, experts and all products but the router's) are looked up in the
+ * the decode step, experts and all products but the router's, unless tensor cores run them) are looked up in the
  * tuning tables (tuning.h), for each bucket of M, the number of rows or tokens. A program is compiled once for each of
  * its cuts, and a launch names its cut by number. Cut 0 is the default one. Outside kernels/ only tests include this
  * header. */
@@ -37,8 +37,9 @@ struct cuts_source {
 	/* the given table (NULL: none), and the built-in one, which is used where the given one has no row */
 	const struct tuning_table *tables[2];
 	bool any_bits;
-	bool products;	  /* products use cuts: they do not run on tensor cores */
-	bool decode_step; /* a decode step is one launch */
+	bool products,
+		attention; /* products and attention use cuts: they do not run on tensor cores */
+	bool decode_step;  /* a decode step is one launch */
 };
 
 /* Fills c: looks up every launch of a shape that has cuts, in all buckets of M. c->given says how much of tables[0] is

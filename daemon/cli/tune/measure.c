@@ -293,6 +293,7 @@ static void force(const struct tune_options *o, const struct tuning_cut *cut,
 	}
 }
 
+/* Opens the engine, and all that measures it unless no launch of the model has a cut. */
 static int open_all(struct measuring *m, struct err *e)
 {
 	struct tuning_row rows[FORCED_ROWS];
@@ -317,11 +318,10 @@ static int open_all(struct measuring *m, struct err *e)
 	o->tuning.table = &table;
 	r = engine_open(o, &m->engine, e);
 	o->tuning.table = NULL;
-	if (r == 0)
-		r = load_open(m->engine, o, pages, &m->load, e);
-	if (r < 0)
+	if (r < 0 || !kernels_has_cuts(engine_kernels(m->engine)))
 		return r;
-	if (is_default(m)) {
+	r = load_open(m->engine, o, pages, &m->load, e);
+	if (r == 0 && is_default(m)) {
 		r = engine_peaks_open(m->engine, o->program_cache, &m->peaks, e);
 		(void)engine_peak_known(m->engine, &m->known);
 	}
@@ -329,6 +329,16 @@ static int open_all(struct measuring *m, struct err *e)
 		return r;
 	m->series = calloc(SERIES_MAX, sizeof(*m->series));
 	return m->series ? 0 : err_no_memory(e);
+}
+
+/* Prints a table without rows, which says why it has none. */
+static void print_nothing(const struct measuring *m)
+{
+	tuning_write_head(stdout);
+	printf(MEASURE_NOTHING
+	       "the %s kernels run this model's products on tensor cores, and these have no "
+	       "cuts\n" MEASURE_END "\n",
+	       engine_info(m->engine)->kernels);
 }
 
 static void print_all(struct measuring *m)
@@ -361,6 +371,20 @@ static void print_all(struct measuring *m)
 	printf(MEASURE_END "\n");
 }
 
+static int measure_open(struct measuring *m, struct err *e)
+{
+	int r = look_at_peaks(m, e);
+
+	m->until = clock_now_ns() + m->options->seconds * 1000000000ull;
+	if (r == 0)
+		r = measure_all(m, e);
+	if (r == 0)
+		r = look_at_peaks(m, e);
+	if (r == 0)
+		print_all(m);
+	return r;
+}
+
 int tune_measure(struct tune_options *o, struct err *e)
 {
 	struct measuring m = {.options = o};
@@ -369,15 +393,10 @@ int tune_measure(struct tune_options *o, struct err *e)
 	/* Linux sends this process SIGTERM when its parent ends. */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	r = open_all(&m, e);
-	if (r == 0)
-		r = look_at_peaks(&m, e);
-	m.until = clock_now_ns() + o->seconds * 1000000000ull;
-	if (r == 0)
-		r = measure_all(&m, e);
-	if (r == 0)
-		r = look_at_peaks(&m, e);
-	if (r == 0)
-		print_all(&m);
+	if (r == 0 && !m.load)
+		print_nothing(&m);
+	else if (r == 0)
+		r = measure_open(&m, e);
 	peaks_close(m.peaks);
 	load_close(m.load);
 	engine_close(m.engine);

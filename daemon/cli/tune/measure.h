@@ -20,5 +20,8 @@
 /* The last line of the output. If it is missing, the output is not complete. */
 #define MEASURE_END "# end"
 
+/* The beginning of a line that says why no launch of the model has a cut; then the table has no rows. */
+#define MEASURE_NOTHING "# nothing to tune: "
+
 /* Measures the cut o->measure and prints the result as a table to standard output. */
 int tune_measure(struct tune_options *o, struct err *e) MUST_CHECK;

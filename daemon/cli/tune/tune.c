@@ -132,6 +132,14 @@ static void take_warnings(struct tuning_run *t, const char *out)
 	}
 }
 
+/* -ENOTSUP: a finished child found no launch that has a cut. */
+static int look_for_nothing(const struct buf *out, struct err *e)
+{
+	const char *line = strstr(buf_str(out), MEASURE_NOTHING);
+
+	return line ? err_set(e, ENOTSUP, "%.*s", (int)strcspn(line + 2, "\n"), line + 2) : 0;
+}
+
 static int measure(struct tuning_run *t, const char *cut, uint32_t seconds,
 		   struct tuning_table **ret, struct err *e)
 {
@@ -152,6 +160,8 @@ static int measure(struct tuning_run *t, const char *cut, uint32_t seconds,
 	argv[n] = NULL;
 	buf_init(&out, OUTPUT_MAX);
 	r = child_run(argv, t->options->limit, &out, e);
+	if (r == 0)
+		r = look_for_nothing(&out, e);
 	if (r == 0)
 		r = read_table(&out, ret, e);
 	if (r == 0)
@@ -233,7 +243,8 @@ static int measure_noise(struct tuning_run *t, uint32_t seconds, struct err *e)
 	int r = measure(t, "-", seconds, &table, e);
 
 	if (r < 0) {
-		err_prefix(e, "the default cuts cannot be measured");
+		if (r != -ENOTSUP)
+			err_prefix(e, "the default cuts cannot be measured");
 		return r;
 	}
 	t->places = calloc(table->n + 1, sizeof(*t->places));
