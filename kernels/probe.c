@@ -202,13 +202,13 @@ static const struct probe {
 	const char *name;			   /* in messages and in tigon devices */
 	bool (*worth_asking)(cl_device_id device); /* NULL: all devices are asked */
 	const char *variant, *file, *options;	   /* as for library_program */
-	size_t lanes;				   /* of the group; 0: as common.clh has them */
+	size_t lanes; /* of the group; then the width is a GPU's; 0: the device's width */
 	void (*answer)(const uint32_t in[IN], uint32_t out[OUT]);
 } probes[] = {
 	{ABILITY_PLAIN, "plain", NULL, "generic", "probes/dot_int8.cl", STD_12 " -DINT8_DOT=0", 0,
 	 answer_dot_int8},
 	{ABILITY_DOT, "integer dot product", lists_dot, "generic", "probes/dot_int8.cl",
-	 "-cl-std=CL3.0 -DINT8_DOT=1", 0, answer_dot_int8},
+	 "-cl-std=CL3.0 -DINT8_DOT=1", 64, answer_dot_int8},
 	{ABILITY_PTX, "PTX", makes_ptx, "nvidia", "probes/ptx.cl", STD_12, 64, answer_ptx},
 	{ABILITY_DP4A, "dp4a", makes_ptx, "nvidia", "probes/dot_int8.cl", STD_12 " -DINT8_DOT=2", 0,
 	 answer_dot_int8},
@@ -292,7 +292,8 @@ static int run(const struct asking *a, cl_program program, size_t lanes, const u
 /* Returns 0 if the device gives the right answer, else a negative code with the reason. */
 static int ask(const struct asking *a, const struct probe *p, struct err *e)
 {
-	const size_t width = is_cpu(a->device) ? 1 : 64, lanes = p->lanes ? p->lanes : width;
+	const size_t width = !p->lanes && is_cpu(a->device) ? 1 : 64;
+	const size_t lanes = p->lanes ? p->lanes : width;
 	struct library library = {.context = a->context,
 				  .device = a->device,
 				  .variant = p->variant};
