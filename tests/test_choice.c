@@ -256,7 +256,8 @@ TEST(every_token)
 		ok(token.draw.token == end_token && token.cut == strlen("<|im_end|>"),
 		   "the end token without its text");
 		ok(stream || (!first.cut && first.draw.token == ids.v[0]), "in their order");
-		ok(choice_bytes(&c) == c.content.cap + c.piece.cap + c.ready.bytes.cap +
+		ok(choice_bytes(&c) == c.content.cap + c.piece.cap +
+					       c.runs.cap * sizeof(*c.runs.v) + c.ready.bytes.cap +
 					       c.cap * (sizeof(*c.tokens) + sizeof(*c.places)) &&
 			   c.content.cap > c.content.len && c.ready.bytes.cap > c.ready.bytes.len,
 		   "the memory of the results is counted, also where they have room for more");

@@ -170,15 +170,16 @@ TEST(call_lists)
 	openai_calls_add(&c, "{}", 2);
 	ok(c.n == 1 && !c.v[0].begins && c.v[0].call == 1, "a cleared list goes on with its call");
 	openai_calls_release(&c);
-	openai_call_id("chatcmpl-1", 0, 0, false, a);
-	openai_call_id("chatcmpl-1", 0, 0, false, b);
+	openai_call_id("call_", "chatcmpl-1", 0, 0, false, a);
+	openai_call_id("call_", "chatcmpl-1", 0, 0, false, b);
 	ok(!strcmp(a, b) && strlen(a) == 29 && !strncmp(a, "call_", 5), "an id: %s", a);
 	for (uint32_t i = 1; i < 8; i++) {
-		openai_call_id(i & 1 ? "chatcmpl-2" : "chatcmpl-1", i >> 1 & 1, i >> 2, false, b);
+		openai_call_id("call_", i & 1 ? "chatcmpl-2" : "chatcmpl-1", i >> 1 & 1, i >> 2,
+			       false, b);
 		check(strcmp(a, b) != 0);
 	}
 	ok_all("other answers, choices and calls have other ids");
-	openai_call_id("chatcmpl-1", 0, 0, true, a);
+	openai_call_id("call_", "chatcmpl-1", 0, 0, true, a);
 	ok(strlen(a) == 9 &&
 		   strspn(a, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") == 9,
 	   "a brief id: %s", a);
@@ -192,7 +193,7 @@ static const char *take_without_ids(const struct openai_head *h)
 
 	snprintf(text, sizeof(text), "%s", take());
 	for (uint32_t k = 0; k < 2; k++) {
-		openai_call_id(h->id, 0, k, h->brief_call_ids, id);
+		openai_call_id("call_", h->id, 0, k, h->brief_call_ids, id);
 		for (char *at; (at = strstr(text, id));) {
 			memmove(at + 2, at + strlen(id), strlen(at + strlen(id)) + 1);
 			memcpy(at, "ID", 2);

@@ -33,7 +33,8 @@ struct answer {
 	/* a stream: `output` has chunks that are not written; a whole answer: `output` was begun */
 	bool writing;
 	struct openai_output output;
-	struct openai_usage so_far; /* the usage so far, for continuous_usage_stats */
+	struct openai_usage so_far;  /* the usage so far, for continuous_usage_stats */
+	struct openai_blocks blocks; /* of a stream whose shape has blocks */
 	/* of an answer that is sent whole; made by begin_body */
 	struct openai_choice *bodies; /* [call.text.n_choices] */
 	struct ids *prompts;	      /* [call.text.n_parts] borrowed ids */
@@ -151,6 +152,7 @@ struct answer *answer_new(struct call *c)
 		.n_prompt_logprobs = c->text.ask.n_prompt_logprobs,
 		.include_usage = c->text.ask.include_usage,
 		.so_far = c->text.ask.continuous_usage ? &a->so_far : NULL,
+		.blocks = &a->blocks,
 		.return_token_ids = c->text.ask.return_token_ids,
 		.tokenizer = c->server->tokenizer,
 	};
@@ -214,6 +216,8 @@ size_t answer_bytes(const struct answer *a)
 static struct openai_delta delta_of(const struct answer *a, uint32_t index)
 {
 	const struct choice *ch = &a->choices[index];
+	const struct openai_request *ask = &a->call->text.ask;
+	const struct call_part *part = &a->call->text.parts[index / a->call->text.n];
 	struct openai_delta d = {
 		.index = index,
 		.content = buf_str(&ch->content),
@@ -221,16 +225,19 @@ static struct openai_delta delta_of(const struct answer *a, uint32_t index)
 		.reasoning = buf_str(&ch->reasoning),
 		.reasoning_len = ch->reasoning.len,
 		.calls = &ch->calls,
+		.runs = &ch->runs,
 		.tokens = &ch->ready,
 		.token_ids = ch->token_ids.v,
 		.n_token_ids = ch->token_ids.len,
 		.finish_reason = ch->finish,
+		.stop = ch->stop,
+		.clamped = ask->max_tokens > part->max_tokens,
 	};
 
 	if (a->streams && a->streams[index].begun)
 		return d;
-	d.echo = a->call->text.parts[index / a->call->text.n].echo;
-	d.echo_len = a->call->text.parts[index / a->call->text.n].echo_len;
+	d.echo = part->echo;
+	d.echo_len = part->echo_len;
 	if (echoes_scores(a))
 		d.echoed = &a->scores[index / a->call->text.n].list;
 	return d;

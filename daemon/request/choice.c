@@ -34,6 +34,7 @@ void choice_release(struct choice *c)
 	detokenizer_free(c->detokenizer);
 	tools_free(c->tools);
 	openai_calls_release(&c->calls);
+	openai_runs_release(&c->runs);
 	buf_release(&c->piece);
 	buf_release(&c->content);
 	buf_release(&c->reasoning);
@@ -112,18 +113,43 @@ static void mark_content(struct choice *c, size_t begin, size_t end)
 	}
 }
 
+/* Notes the order of text that has come out of the splitter: content and reasoning had these lengths before. `inside`:
+ * the splitter was inside a think block then, so the reasoning came first. */
+static void note_order(struct choice *c, size_t content, size_t reasoning, bool inside)
+{
+	const size_t more[] = {c->reasoning.len - reasoning, c->content.len - content};
+	static const enum openai_kind kinds[] = {KIND_REASONING, KIND_CONTENT};
+
+	for (int i = 0; i < 2; i++) {
+		int k = inside ? i : !i;
+
+		if (openai_runs_add(&c->runs, kinds[k], more[k]) < 0)
+			c->content.failed = true;
+	}
+}
+
+/* Passes text on to the splitter. */
+static void split(struct choice *c, const char *text, size_t len)
+{
+	const size_t content = c->content.len, reasoning = c->reasoning.len;
+	const bool inside = c->splitter.inside;
+
+	reasoning_push(&c->splitter, text, len, &c->reasoning, &c->content);
+	note_order(c, content, reasoning, inside);
+}
+
 /* Passes text that is in no call on to the splitter. Unless U+FFFD replaced invalid ones, the text is the raw bytes
  * before `end`. */
 static void pass_text(struct choice *c, const char *text, size_t len, size_t end)
 {
 	if (!c->config->logprobs) {
-		reasoning_push(&c->splitter, text, len, &c->reasoning, &c->content);
+		split(c, text, len);
 		return;
 	}
 	for (size_t i = 0; i < len; i++) {
 		size_t before = c->content.len, at = end - MIN(len - 1 - i, end), n;
 
-		reasoning_push(&c->splitter, text + i, 1, &c->reasoning, &c->content);
+		split(c, text + i, 1);
 		c->passed = at;
 		at -= MIN((size_t)c->splitter.n_held, at);
 		n = c->content.len - before;
@@ -134,9 +160,10 @@ static void pass_text(struct choice *c, const char *text, size_t len, size_t end
 /* Makes reasoning or content of the bytes that the splitter holds back. */
 static void flush_splitter(struct choice *c)
 {
-	size_t before = c->content.len, n;
+	size_t before = c->content.len, reasoning = c->reasoning.len, n;
 
 	reasoning_finish(&c->splitter, &c->reasoning, &c->content);
+	note_order(c, before, reasoning, c->splitter.inside);
 	n = c->content.len - before;
 	if (c->config->logprobs)
 		mark_content(c, c->passed - MIN(n, c->passed), c->passed);
@@ -145,19 +172,24 @@ static void flush_splitter(struct choice *c)
 static void take_event(void *to, const struct tools_event *e)
 {
 	struct choice *c = to;
+	size_t pieces;
 
+	if (e->type == TOOLS_BEGIN)
+		flush_splitter(c); /* no tag of the splitter goes on behind a call */
+	pieces = c->calls.n;
 	switch (e->type) {
 	case TOOLS_TEXT:
 		pass_text(c, e->text, e->len, c->looked - MIN(tools_held(c->tools), c->looked));
 		break;
-	case TOOLS_BEGIN:
-		/* No tag of the splitter goes on behind a call. */
-		flush_splitter(c);
-		openai_calls_begin(&c->calls, e->text, e->len);
-		break;
+	case TOOLS_BEGIN: openai_calls_begin(&c->calls, e->text, e->len); break;
 	case TOOLS_ARGUMENTS: openai_calls_add(&c->calls, e->text, e->len); break;
-	case TOOLS_END: break;
+	case TOOLS_END:
+		if (e->cut)
+			openai_calls_cut(&c->calls);
+		break;
 	}
+	if (openai_runs_add(&c->runs, KIND_CALLS, c->calls.n - pieces) < 0)
+		c->content.failed = true;
 }
 
 /* Returns whether calls are looked for in the text that comes now. A text with a constraint is either calls or content:
@@ -186,6 +218,7 @@ static void split_piece(struct choice *c, size_t begin, size_t released)
 
 	if (!g->reasoning) {
 		buf_append(&c->content, buf_str(&c->piece), c->piece.len);
+		note_order(c, c->content.len - c->piece.len, c->reasoning.len, false);
 		if (g->logprobs)
 			mark_content(c, begin, released);
 	} else if (!g->logprobs) {
@@ -320,6 +353,7 @@ int choice_push(struct choice *c, const struct draw_result *draw, enum finish_re
 	if (c->finish) {
 		finish_split(c);
 		name_finish(c);
+		c->stop = detokenizer_stop(c->detokenizer);
 	}
 	if (c->config->logprobs && settle_tokens(c) < 0)
 		return -ENOMEM;
@@ -334,6 +368,7 @@ void choice_clear(struct choice *c)
 	buf_reset(&c->content);
 	buf_reset(&c->reasoning);
 	openai_calls_clear(&c->calls);
+	c->runs.n = 0;
 	c->token_ids.len = 0;
 	openai_tokens_clear(&c->ready);
 }
@@ -341,7 +376,8 @@ void choice_clear(struct choice *c)
 size_t choice_bytes(const struct choice *c)
 {
 	return c->content.cap + c->reasoning.cap + c->piece.cap + openai_calls_bytes(&c->calls) +
-	       c->ready.bytes.cap + c->token_ids.cap * sizeof(*c->token_ids.v) +
+	       c->runs.cap * sizeof(*c->runs.v) + c->ready.bytes.cap +
+	       c->token_ids.cap * sizeof(*c->token_ids.v) +
 	       c->cap * (sizeof(*c->tokens) + sizeof(*c->places)) +
 	       (c->tools ? tools_bytes(c->tools) : 0);
 }

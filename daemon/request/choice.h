@@ -60,9 +60,11 @@ struct choice {
 	/* Results. Texts, ids and ready tokens grow until choice_clear empties them. */
 	struct buf content, reasoning;
 	struct openai_calls calls;
+	struct openai_runs runs; /* the order of all that is in these three */
 	struct ids token_ids;
 	struct openai_tokens ready; /* tokens that can be reported now */
 	const char *finish; /* "stop", "length", "tool_calls"; NULL: the choice has not ended */
+	const char *stop;   /* the stop string that ended the choice; NULL: none did */
 	uint32_t n_drawn, n_reasoning; /* tokens drawn so far; of these, tokens of reasoning */
 
 	struct openai_token *tokens; /* [n_tokens] tokens that wait until they can be reported */

@@ -32,7 +32,8 @@ static void add_piece(struct openai_calls *c, bool begins, const char *text, siz
 		c->text.failed = true;
 		return;
 	}
-	c->v[c->n++] = (struct openai_call_piece){c->n_begun - 1, begins, len};
+	c->v[c->n++] =
+		(struct openai_call_piece){.call = c->n_begun - 1, .begins = begins, .len = len};
 	buf_append(&c->text, text, len);
 }
 
@@ -52,13 +53,23 @@ void openai_calls_add(struct openai_calls *c, const char *arguments, size_t len)
 	buf_append(&c->text, arguments, len);
 }
 
+void openai_calls_cut(struct openai_calls *c)
+{
+	size_t i = c->n;
+
+	while (i && !c->v[i - 1].begins)
+		i--;
+	if (i)
+		c->v[i - 1].cut = true;
+}
+
 size_t openai_calls_bytes(const struct openai_calls *c)
 {
 	return c->text.cap + c->cap * sizeof(*c->v);
 }
 
-void openai_call_id(const char *answer, uint32_t choice, uint32_t call, bool brief,
-		    char out[CALL_ID_MAX])
+void openai_call_id(const char *prefix, const char *answer, uint32_t choice, uint32_t call,
+		    bool brief, char out[CALL_ID_MAX])
 {
 	static const char letters[] =
 		"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -69,8 +80,8 @@ void openai_call_id(const char *answer, uint32_t choice, uint32_t call, bool bri
 		state = mix_add(state, (unsigned char)*p);
 	state = mix_add(mix_add(state, choice), call);
 	if (!brief) {
-		memcpy(out, "call_", 5);
-		out += 5;
+		memcpy(out, prefix, strlen(prefix));
+		out += strlen(prefix);
 	}
 	for (size_t i = 0; i < n; i++)
 		out[i] = letters[mix_next(&state) % (sizeof(letters) - 1)];

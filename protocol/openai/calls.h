@@ -14,6 +14,7 @@
 struct openai_call_piece {
 	uint32_t call; /* number of the call in its choice */
 	bool begins;   /* the piece is the name */
+	bool cut;      /* of a name: the call has ended before its arguments were complete */
 	size_t len;    /* bytes of its text, UTF-8 that ends with a whole character */
 };
 
@@ -36,12 +37,16 @@ void openai_calls_clear(struct openai_calls *c);
 void openai_calls_begin(struct openai_calls *c, const char *name, size_t len);
 void openai_calls_add(struct openai_calls *c, const char *arguments, size_t len);
 
+/* Notes that the last call was cut, if its name is still in the list. */
+void openai_calls_cut(struct openai_calls *c);
+
 /* Returns the bytes of memory that the list takes. */
 size_t openai_calls_bytes(const struct openai_calls *c);
 
 enum { CALL_ID_MAX = 32 };
 
-/* Writes the id of a call: "call_" and 24 letters and digits, or, with `brief`, 9 letters and digits. Mistral's
- * templates refuse any id but a brief one. `answer` is the answer's id. */
-void openai_call_id(const char *answer, uint32_t choice, uint32_t call, bool brief,
-		    char out[CALL_ID_MAX]);
+/* Writes the id of a call: `prefix`, such as "call_", of at most 7 characters, and 24 letters and digits, or, with
+ * `brief`, 9 letters and digits alone. Mistral's templates refuse any id but a brief one. `answer` is the answer's
+ * id. */
+void openai_call_id(const char *prefix, const char *answer, uint32_t choice, uint32_t call,
+		    bool brief, char out[CALL_ID_MAX]);

@@ -193,8 +193,8 @@ static void begin_call(const struct openai_output *o, const struct openai_call_p
 	if (!whole)
 		buf_printf(out, "\"index\":%" PRIu32 ",", p->call);
 	if (p->begins) {
-		openai_call_id(o->head->id, delta_of(o)->index, p->call, o->head->brief_call_ids,
-			       id);
+		openai_call_id("call_", o->head->id, delta_of(o)->index, p->call,
+			       o->head->brief_call_ids, id);
 		buf_printf(out, "\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":\"",
 			   id);
 	} else {
@@ -507,6 +507,8 @@ void openai_chunks(struct openai_output *o, const struct openai_head *h,
 
 bool openai_write(struct openai_output *o, size_t enough, struct buf *out)
 {
+	if (o->head->shape->write)
+		return o->head->shape->write(o, enough, out);
 	while (o->forms && out->len < enough) {
 		if (!parts[o->step](o, enough, out))
 			continue;

@@ -44,6 +44,7 @@
 #include "base/ids.h"
 #include "protocol/openai/calls.h"
 #include "protocol/openai/errors.h"
+#include "protocol/openai/runs.h"
 #include "protocol/openai/tokens.h"
 #include "protocol/tokenizer/tokenizer.h"
 
@@ -54,7 +55,16 @@ struct openai_usage {
 	uint32_t prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens;
 };
 
-/* Constant over one response, but for the numbers in *so_far. Borrowed strings. */
+/* The place in a stream whose text is a list of blocks (protocol/anthropic), kept from one piece to the next; all zeros
+ * at first. Only the shape's functions use the members. */
+struct openai_blocks {
+	enum openai_kind open; /* of the block that is open; KIND_NONE: none is */
+	uint32_t n;	       /* blocks that have begun */
+	const char *stop_reason,
+		*stop; /* why the message has ended; stop: as in struct openai_delta */
+};
+
+/* Constant over one response, but for *so_far and *blocks. Borrowed strings. */
 struct openai_head {
 	const struct openai_shape *shape;
 	const char *id; /* "chatcmpl-…" or "cmpl-…" */
@@ -65,9 +75,10 @@ struct openai_head {
 	/* the usage so far, which every chunk has; NULL: only the stream's last chunk has the usage, and only with
 	 * include_usage */
 	const struct openai_usage *so_far;
-	bool brief_call_ids;  /* openai_call_id */
-	uint32_t n_logprobs;  /* number of best tokens to list */
-	bool prompt_logprobs; /* list the prompt's tokens in whole bodies, in vLLM's form */
+	struct openai_blocks *blocks; /* of a stream whose shape has blocks */
+	bool brief_call_ids;	      /* openai_call_id */
+	uint32_t n_logprobs;	      /* number of best tokens to list */
+	bool prompt_logprobs;	      /* list the prompt's tokens in whole bodies, in vLLM's form */
 	uint32_t n_prompt_logprobs;
 	const struct tokenizer *tokenizer;
 };
@@ -90,6 +101,8 @@ struct openai_delta {
 	const char *reasoning; /* chat only */
 	size_t reasoning_len;
 	const struct openai_calls *calls; /* chat only; NULL: none */
+	/* the order of content, reasoning and pieces of calls, which are all in runs; read by shapes with blocks alone */
+	const struct openai_runs *runs;
 	/* for log-probabilities: the tokens of the echoed prompt, and behind them the tokens whose last byte is in this
 	 * piece; NULL: none */
 	const struct openai_tokens *echoed, *tokens;
@@ -99,6 +112,9 @@ struct openai_delta {
 	struct openai_cursor *cursor;
 	const char
 		*finish_reason; /* "stop", "length", "tool_calls"; NULL: the choice has not ended */
+	const char *stop;	/* the stop string that ended the choice; NULL: none did */
+	/* fewer tokens than max_tokens fitted behind the prompt, so that "length" is the end of the room */
+	bool clamped;
 };
 
 /* One choice of a whole body. Borrowed. */
@@ -125,6 +141,8 @@ struct openai_output {
 	size_t choice, step; /* the choice and the part (response.c: parts) that are written now */
 	size_t item, at;     /* the place in that part */
 	struct openai_cursor cursor; /* in the list of tokens that is written */
+	size_t behind[KIND_CALLS];   /* of blocks: the bytes of each text that are written */
+	bool call_cut;		     /* of blocks: the call that is written was cut */
 };
 
 /* Sets *o, so that openai_write writes a whole body of n choices. Choice k belongs to prompt k / (n / n_prompts).

@@ -1,4 +1,4 @@
-/* The differences between chat and completions, for the files of this directory. */
+/* The differences between the shapes of answers, for the files of this directory and of protocol/anthropic. */
 #pragma once
 
 #include "protocol/openai/response.h"
@@ -29,6 +29,8 @@ struct openai_list {
 };
 
 struct openai_shape {
+	/* Writes all by itself, as openai_write does; the members below are not used then. NULL: response.c writes. */
+	bool (*write)(struct openai_output *o, size_t enough, struct buf *out);
 	const char *body, *chunk; /* values of "object", such as "chat.completion" */
 	bool opens; /* in streams a choice has a first chunk even if no token ids are wanted */
 	/* True: prompt_token_ids (in a body and in a first chunk) and prompt_logprobs (in a body) stand only beside the

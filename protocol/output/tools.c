@@ -93,7 +93,7 @@ void tools_free(struct tools *t)
 
 static void give(struct tools *t, enum tools_event_type type, const char *text, size_t len)
 {
-	const struct tools_event e = {type, text, len};
+	const struct tools_event e = {.type = type, .text = text, .len = len};
 
 	t->take(t->to, &e);
 }
@@ -159,13 +159,20 @@ struct buf *tools_arguments_out(struct tools *t)
 	return &t->out;
 }
 
-void tools_end(struct tools *t)
+static void end(struct tools *t, bool cut)
 {
+	const struct tools_event e = {.type = TOOLS_END, .text = "", .cut = cut};
+
 	flush(t);
 	t->open = false;
-	t->trim = true;
+	t->trim = !cut;
 	t->over = t->one;
-	give(t, TOOLS_END, "", 0);
+	t->take(t->to, &e);
+}
+
+void tools_end(struct tools *t)
+{
+	end(t, false);
 }
 
 void tools_end_members(struct tools *t)
@@ -179,8 +186,7 @@ static void cut(struct tools *t)
 	if (t->format->cut)
 		t->format->cut(t);
 	t->cut = true;
-	tools_end(t);
-	t->trim = false;
+	end(t, true);
 }
 
 const struct tool *tools_find(const struct tools *t, const char *name, size_t len)

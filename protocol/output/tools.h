@@ -5,7 +5,7 @@
  *     TOOLS_TEXT       text that belongs to no call
  *     TOOLS_BEGIN      a call begins; the event has its name, which is the name of one of the request's tools
  *     TOOLS_ARGUMENTS  the next bytes of the call's arguments
- *     TOOLS_END        the call has ended
+ *     TOOLS_END        the call has ended; the event says whether it was cut (below)
  *
  * Where the pieces are cut makes no difference: the events are the same, if neighbours of the same kind are joined. The
  * arguments of a call that is complete are the text of a JSON object. No event ends within a character or within an
@@ -100,6 +100,7 @@ struct tools_event {
 	enum tools_event_type type;
 	const char *text; /* [len] text, name or arguments; borrowed until the function returns */
 	size_t len;
+	bool cut; /* of TOOLS_END */
 };
 
 typedef void tools_take_event(void *to, const struct tools_event *e);

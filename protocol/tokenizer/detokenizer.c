@@ -164,3 +164,9 @@ size_t detokenizer_released(const struct detokenizer *d)
 {
 	return d->released;
 }
+
+const char *detokenizer_stop(const struct detokenizer *d)
+{
+	/* No byte has moved the states on since a string was found. */
+	return d->stopped ? stops_found(d->stops, d->states) : NULL;
+}

@@ -40,3 +40,6 @@ int detokenizer_finish(struct detokenizer *d, struct buf *out) MUST_CHECK;
  * count as none). With this number the caller sends each token's log-probabilities with the chunk that completes the
  * token. */
 size_t detokenizer_released(const struct detokenizer *d);
+
+/* Returns the stop string that was found, a copy that lives as long as the stops; NULL: none was. */
+const char *detokenizer_stop(const struct detokenizer *d);

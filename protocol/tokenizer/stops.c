@@ -85,3 +85,13 @@ size_t stops_step(const struct stops *s, size_t *states, char byte)
 	}
 	return longest;
 }
+
+const char *stops_found(const struct stops *s, const size_t *states)
+{
+	const struct stop *found = NULL;
+
+	for (size_t i = 0; i < s->n; i++)
+		if (states[i] == s->v[i].len && (!found || s->v[i].len > found->len))
+			found = &s->v[i];
+	return found ? found->text : NULL;
+}

@@ -19,3 +19,6 @@ size_t stops_n(const struct stops *s);
 /* Moves all states on by one byte of the text. Returns the length of the longest string that this byte completes, 0: it
  * completes none. */
 size_t stops_step(const struct stops *s, size_t *states, char byte);
+
+/* Returns the string whose length stops_step has just returned; NULL: it has returned 0. Valid until stops_free. */
+const char *stops_found(const struct stops *s, const size_t *states);
