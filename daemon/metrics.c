@@ -267,6 +267,10 @@ static const struct row rows[] = {
 	 "Requests, and prompts for decode workers, that failed because the model computed NaN or "
 	 "infinite numbers.",
 	 LIVE(not_finite)},
+	{"billing_lines_dropped_total", "counter",
+	 "Requests whose system prompt began with an agent's line of billing data, which changes "
+	 "each time: it was left out, so that the prompt can be found in the prefix cache.",
+	 LIVE(billing_lines)},
 	{"body_bytes", "gauge", "Memory of request bodies of more than 64 KiB, in bytes.",
 	 LIVE(body_bytes)},
 	{"answer_unread_bytes", "gauge",

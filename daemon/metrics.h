@@ -93,6 +93,8 @@ struct metrics {
 	_Atomic uint64_t generation_tokens;
 	/* calls, and prompts for decode workers, that failed because logits were not finite */
 	_Atomic uint64_t not_finite;
+	_Atomic uint64_t
+		billing_lines; /* requests with a billing line (openai/request.h), which was dropped */
 	_Atomic uint64_t body_bytes;   /* large request bodies in memory (server_count_body) */
 	_Atomic uint64_t unread_bytes; /* memory of answers that clients have not read yet */
 	_Atomic uint64_t unread;       /* answers that were ended because clients read too slowly */

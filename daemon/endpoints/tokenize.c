@@ -19,7 +19,7 @@ static int tokenize(struct call *c, struct buf *out, struct err *e)
 		r = prepare_encode(c, ask.prompt, ask.prompt_len, ask.add_special_tokens, SIZE_MAX,
 				   &ids, e);
 	else if (!r)
-		r = prepare_chat_prompt(c, ask.context, SIZE_MAX, &ids, e);
+		r = prepare_chat_prompt(c, ask.context, NULL, 0, SIZE_MAX, &ids, e);
 	if (!r)
 		r = openai_body_tokenize(s->tokenizer, &ids, s->info.max_model_len,
 					 ask.return_token_strs, &pace, out, e);

@@ -111,14 +111,17 @@ int prepare_render(const struct call *c, const json_t *context, struct buf *out,
 	return r < 0 ? -e->code : 0;
 }
 
-int prepare_chat_prompt(const struct call *c, const json_t *context, size_t max_ids,
-			struct ids *out, struct err *e)
+int prepare_chat_prompt(const struct call *c, const json_t *context, const char *prefill,
+			size_t prefill_len, size_t max_ids, struct ids *out, struct err *e)
 {
 	struct buf text;
 	int r;
 
 	buf_init(&text, SIZE_MAX / 2);
 	r = prepare_render(c, context, &text, e);
+	buf_append(&text, prefill, prefill_len);
+	if (!r && text.failed)
+		r = err_no_memory(e);
 	if (!r)
 		r = prepare_encode(c, buf_str(&text), text.len, false, max_ids, out, e);
 	buf_release(&text);
@@ -162,15 +165,16 @@ static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
 }
 
 /* Checks that the prompt and the tokens to generate fit, and sets p->max_tokens: as requested, or as many as fit if the
- * request has no number. With --clamp-max-tokens a prompt fits if there is room for one token behind it, and
- * p->max_tokens is at most as many as fit. */
+ * request has no number. With --clamp-max-tokens, or if the request says so (clamp), a prompt fits if there is room for
+ * one token behind it, and p->max_tokens is at most as many as fit. */
 static int fit_part(struct call *c, struct call_part *p, struct err *e)
 {
 	const struct server *s = c->server;
 	const struct openai_request *ask = &c->text.ask;
 	const char *source = ask->source;
 	unsigned long long n = p->prompt.len, context = s->info.max_model_len, room;
-	unsigned long long more = s->options.clamp_max_tokens ? 1 : MAX(ask->max_tokens, 1u);
+	bool clamp = s->options.clamp_max_tokens || ask->clamp;
+	unsigned long long more = clamp ? 1 : MAX(ask->max_tokens, 1u);
 	unsigned long long pages = pages_beside(s, c->text.n) * s->options.page_size;
 
 	if (!n)
@@ -317,7 +321,8 @@ static int make_part(struct call *c, uint32_t i, struct err *e)
 	int r;
 
 	if (ask->context)
-		r = prepare_chat_prompt(c, ask->context, most, &p->prompt, e);
+		r = prepare_chat_prompt(c, ask->context, ask->prefill, ask->prefill_len, most,
+					&p->prompt, e);
 	else
 		r = encode_prompt(c, &ask->prompts[i], ask->add_special_tokens, most, &p->prompt,
 				  e);
@@ -435,6 +440,8 @@ int prepare_call(struct call *c, struct err *e)
 	if (r < 0)
 		return r;
 	c->text.asked = true;
+	if (c->text.ask.billing)
+		atomic_fetch_add(&c->server->metrics.billing_lines, 1);
 	r = prepare_model(c->server, c->text.ask.model, e);
 	if (!r)
 		r = check_one_call(c, e);

@@ -63,7 +63,8 @@ int prepare_encode(const struct call *c, const char *text, size_t len, bool add_
 int prepare_render(const struct call *c, const json_t *context, struct buf *out,
 		   struct err *e) MUST_CHECK;
 
-/* Appends the prompt of a chat as token ids: the rendered template, tokenized. max_ids and -EOVERFLOW as in
- * prepare_encode. */
-int prepare_chat_prompt(const struct call *c, const json_t *context, size_t max_ids,
-			struct ids *out, struct err *e) MUST_CHECK;
+/* Appends the prompt of a chat as token ids: the rendered template, with `prefill` [prefill_len] behind it (NULL and 0:
+ * nothing), tokenized. max_ids and -EOVERFLOW as in prepare_encode. */
+int prepare_chat_prompt(const struct call *c, const json_t *context, const char *prefill,
+			size_t prefill_len, size_t max_ids, struct ids *out,
+			struct err *e) MUST_CHECK;

@@ -28,16 +28,43 @@ static int set_new(json_t *object, const char *name, json_t *value, struct err *
 	return json_object_set_new_nocheck(object, name, value) < 0 ? err_no_memory(e) : 0;
 }
 
+/* Returns the bytes of the billing line with which a system prompt begins, 0: it has none. An agent puts a line such as
+ * "x-anthropic-billing-header: cc_version=2.1; cch=0a1b2;" there, and it is another one with each request. So no prompt
+ * would begin like the one before. */
+static size_t billing_line(const char *text, size_t len)
+{
+	static const char begins[] = "x-anthropic-billing-header:";
+	const char *end;
+
+	if (len < sizeof(begins) - 1 || memcmp(text, begins, sizeof(begins) - 1) != 0)
+		return 0;
+	end = memchr(text, '\n', len);
+	return end ? (size_t)(end - text) + 1 : len;
+}
+
 /* The texts of a message. */
 struct texts {
 	struct buf content, thinking;
+	const char *role;
+	bool billing; /* a billing line was left out */
 };
 
-/* Adds the text of one part of a content array to *out. assistant: it is an assistant's message, which may have refusal
- * and thinking parts too. */
-static int part_text(const json_t *part, const char *where, bool assistant, struct texts *out,
-		     struct err *e)
+/* Adds text to the content. Each text of a system message may begin with a billing line. */
+static void add_text(struct texts *out, const json_t *string)
 {
+	const char *text = json_string_value(string);
+	size_t len = json_string_length(string);
+	size_t skip = strcmp(out->role, "system") ? 0 : billing_line(text, len);
+
+	out->billing |= skip > 0;
+	buf_append(&out->content, text + skip, len - skip);
+}
+
+/* Adds the text of one part of a content array to *out. An assistant's message may have refusal and thinking parts
+ * too. */
+static int part_text(const json_t *part, const char *where, struct texts *out, struct err *e)
+{
+	const bool assistant = !strcmp(out->role, "assistant");
 	const json_t *type = field_get(part, "type"), *text = NULL;
 	const char *name = json_string_value(type);
 	char path[ERR_PARAM_MAX];
@@ -59,8 +86,10 @@ static int part_text(const json_t *part, const char *where, bool assistant, stru
 		return r;
 	if (!text)
 		return field_wrong(e, path, name, NULL, "a string");
-	buf_append(strcmp(name, "thinking") ? &out->content : &out->thinking,
-		   json_string_value(text), json_string_length(text));
+	if (strcmp(name, "thinking"))
+		add_text(out, text);
+	else
+		buf_append(&out->thinking, json_string_value(text), json_string_length(text));
 	return 0;
 }
 
@@ -71,38 +100,38 @@ static json_t *text_string(const struct buf *text)
 }
 
 /* Makes one string of a message's content, new. The content is a string, an array of parts, null or absent. *thinking:
- * the texts of thinking parts, new; NULL: there are none. */
-static int content_string(const json_t *message, const char *where, bool assistant, json_t **ret,
-			  json_t **thinking, struct err *e)
+ * the texts of thinking parts, new; NULL: there are none. *billing: a billing line was left out; else unchanged. */
+static int content_string(const json_t *message, const char *where, const char *role, json_t **ret,
+			  json_t **thinking, bool *billing, struct err *e)
 {
-	json_t *content = field_get(message, "content");
+	const json_t *content = field_get(message, "content");
+	struct texts texts = {.role = role};
 	char path[ERR_PARAM_MAX];
-	struct texts texts;
 	int r = 0;
 
 	*thinking = NULL;
-	if (json_is_string(content)) {
-		*ret = json_incref(content);
-		return 0;
-	}
-	if (content && !json_is_array(content))
+	if (content && !json_is_string(content) && !json_is_array(content))
 		return field_wrong(e, where, "content", content,
 				   "a string, null or an array of text parts");
 	buf_init(&texts.content, TEXT_MAX);
 	buf_init(&texts.thinking, TEXT_MAX);
+	if (json_is_string(content) && !strcmp(role, "system"))
+		add_text(&texts, content);
 	for (size_t i = 0; r == 0 && i < json_array_size(content); i++) {
 		field_path(path, "%scontent[%zu]", where, i);
-		r = part_text(json_array_get(content, i), path, assistant, &texts, e);
+		r = part_text(json_array_get(content, i), path, &texts, e);
 	}
 	if (r == 0) {
 		bool thinks = texts.thinking.len || texts.thinking.failed;
 
-		*ret = text_string(&texts.content);
+		*ret = json_is_string(content) && !texts.billing ? json_incref((json_t *)content)
+								 : text_string(&texts.content);
 		if (thinks)
 			*thinking = text_string(&texts.thinking);
 		if (!*ret || (thinks && !*thinking))
 			r = err_no_memory(e);
 	}
+	*billing |= texts.billing;
 	buf_release(&texts.content);
 	buf_release(&texts.thinking);
 	return r;
@@ -112,6 +141,7 @@ static int content_string(const json_t *message, const char *where, bool assista
 struct reading {
 	struct buf system; /* the texts of system messages, which become one message */
 	bool any_system;
+	bool billing;  /* a billing line was dropped from one of them */
 	size_t values; /* values that the JSON texts of all arguments together may still have */
 };
 
@@ -267,10 +297,12 @@ static int one_message(struct reading *rd, const json_t *message, size_t index, 
 				   "one of system, developer, user, assistant, tool and function");
 	if (!strcmp(name, "function"))
 		name = "tool";
-	r = content_string(message, where, !strcmp(name, "assistant"), &content, &thinking, e);
+	if (!strcmp(name, "developer"))
+		name = "system";
+	r = content_string(message, where, name, &content, &thinking, &rd->billing, e);
 	if (r < 0)
 		return r;
-	if (!strcmp(name, "system") || !strcmp(name, "developer")) {
+	if (!strcmp(name, "system")) {
 		rd->any_system = true;
 		if (rd->system.len && json_string_length(content))
 			buf_puts(&rd->system, "\n\n");
@@ -290,7 +322,7 @@ static int one_message(struct reading *rd, const json_t *message, size_t index, 
 	return r;
 }
 
-static int put_messages(const json_t *body, json_t *context, struct err *e)
+static int put_messages(const json_t *body, json_t *context, bool *billing, struct err *e)
 {
 	const json_t *messages = field_get(body, "messages");
 	struct reading rd = {.values = FIELDS_VALUES_MAX};
@@ -315,6 +347,7 @@ static int put_messages(const json_t *body, json_t *context, struct err *e)
 			r = err_no_memory(e);
 	}
 	buf_release(&rd.system);
+	*billing = rd.billing;
 	return r;
 }
 
@@ -375,7 +408,7 @@ static int parse_thinking(const json_t *body, json_t *context, bool *thinking, s
 	return set_new(context, "enable_thinking", json_boolean(*thinking), e);
 }
 
-int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e)
+int chat_context(const json_t *body, json_t **ret, bool *thinking, bool *billing, struct err *e)
 {
 	json_t *context CLEANUP_JSON = json_object();
 	bool prompt = true, think = false;
@@ -387,7 +420,7 @@ int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e
 	if (r == 0)
 		r = parse_thinking(body, context, &think, e);
 	if (r == 0)
-		r = put_messages(body, context, e);
+		r = put_messages(body, context, billing, e);
 	if (r == 0)
 		r = tools_context(body, context, e);
 	/* transformers too defines `documents` in every call, by default as None */
@@ -423,12 +456,11 @@ static int chat_logprobs(const json_t *body, struct openai_request *r, struct er
 	return 0;
 }
 
-static int chat_prompt(const json_t *body, const struct pace *pace,
-		       const struct openai_limits *limits, struct arena *arena,
-		       struct openai_request *r, struct err *e)
+int chat_prompt(const json_t *body, const struct pace *pace, const struct openai_limits *limits,
+		struct arena *arena, struct openai_request *r, struct err *e)
 {
 	bool parallel = true;
-	int ret = chat_context(body, &r->context, &r->thinking, e);
+	int ret = chat_context(body, &r->context, &r->thinking, &r->billing, e);
 
 	if (ret == 0)
 		ret = tools_list(r->context, pace, arena, &r->tools, e);
@@ -446,6 +478,7 @@ int openai_parse_chat(const char *body, size_t len, const struct pace *pace,
 		.source = "messages",
 		.least_tokens = 1,
 		.max_tokens = "max_completion_tokens",
+		.stop = "stop",
 		.logprobs = chat_logprobs,
 		.prompts = chat_prompt,
 	};

@@ -111,6 +111,7 @@ int openai_parse_completion(const char *body, size_t len, const struct pace *pac
 	static const struct request_kind kind = {
 		.source = "prompt",
 		.echo = true, /* so least_tokens is 0 (parse_echo) */
+		.stop = "stop",
 		.logprobs = completion_logprobs,
 		.prompts = completion_prompts,
 	};

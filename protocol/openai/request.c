@@ -183,23 +183,32 @@ static int parse_object(const json_t *body, const struct pace *pace,
 	return ret < 0 ? ret : constraint_parse(body, limits, arena, r, e);
 }
 
+int request_read(const json_t *body, const struct pace *pace, const struct request_kind *kind,
+		 const struct openai_limits *limits, struct arena *arena,
+		 struct openai_request *ret, struct err *e)
+{
+	struct openai_request request = {.source = kind->source};
+	int r = parse_object(body, pace, kind, limits, arena, &request, e);
+
+	if (r < 0)
+		openai_request_release(&request);
+	else
+		*ret = request;
+	return r;
+}
+
 int request_parse(const char *text, size_t len, const struct pace *pace,
 		  const struct request_kind *kind, const struct openai_limits *limits,
 		  struct arena *arena, struct openai_request *ret, struct err *e)
 {
-	struct openai_request request = {.source = kind->source};
 	json_t *body;
 	int r;
 
 	r = fields_load(text, len, pace, &body, e);
 	if (r < 0)
 		return r;
-	r = parse_object(body, pace, kind, limits, arena, &request, e);
+	r = request_read(body, pace, kind, limits, arena, ret, e);
 	json_decref(body);
-	if (r < 0)
-		openai_request_release(&request);
-	else
-		*ret = request;
 	return r;
 }
 

@@ -7,7 +7,8 @@
  * Chat messages are normalised to the form that templates expect:
  *  - `developer` means system. The texts of all system messages, joined by "\n\n" and without the empty ones, become
  *    one system message, the first of all messages: some of Qwen's templates raise an exception at a system message
- *    further on;
+ *    further on. A line with which one of them begins, and which has an agent's billing data, is dropped: it changes
+ *    with each request, so it would keep every prompt from being found in the prefix cache;
  *  - `function`, the older name of a tool's role, means tool;
  *  - null or absent content becomes "";
  *  - an array of text parts becomes one string, their texts one after another: some templates (Qwen3-Next) drop an
@@ -83,6 +84,10 @@ struct openai_request {
 	/* thinking and add_generation_prompt are on. The prompt then counts as ending inside an open <think> block,
 	 * because templates end it so. */
 	bool thinking;
+	bool billing; /* the system prompt began with a billing line (above) */
+	/* text in the arena with which the answer begins: it is the prompt's end; NULL: none. Chat does not fill it. */
+	const char *prefill;
+	size_t prefill_len;
 	/* in the arena: the tools that the model may call; tool_choice "none" removes them */
 	struct tool_list tools;
 	enum openai_tool_choice tool_choice;
@@ -94,8 +99,8 @@ struct openai_request {
 	size_t n_prompts;
 	json_t *texts; /* the JSON that has the prompts' texts; owned; NULL: the prompts are ids */
 	bool echo;     /* the answer, and its log-probabilities, begin with the prompt */
-	/* the body has max_tokens 0, which needs echo. The member max_tokens is then 1, and the token drawn is not
-	 * shown. */
+	/* the body has max_tokens 0, which needs echo in completions. The member max_tokens is then 1, and the token
+	 * drawn is not shown. */
 	bool prompt_only;
 	/* add special tokens around prompts that are texts; true by default */
 	bool add_special_tokens;
@@ -108,6 +113,7 @@ struct openai_request {
 	uint32_t n_prompt_logprobs;
 	bool has_seed;
 	uint32_t max_tokens; /* 0: absent, as many as fit into the context and the KV cache */
+	bool clamp;	     /* if fewer than max_tokens fit, as many as fit are enough */
 	uint32_t min_tokens, n;
 	bool ignore_eos;
 	struct ids stop_token_ids;    /* owned */

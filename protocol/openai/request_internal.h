@@ -1,5 +1,6 @@
-/* Declares the functions that read members of a request, for the files of this directory. `body` is the JSON object of
- * the body. Each function fills its members of *r (or *ret), and returns the errors of openai_parse_chat. */
+/* Declares the functions that read members of a request, for the files of this directory and of protocol/anthropic.
+ * `body` is the JSON object of the body. Each function fills its members of *r (or *ret), and returns the errors of
+ * openai_parse_chat. */
 #pragma once
 
 #include "protocol/openai/request.h"
@@ -11,6 +12,7 @@ struct request_kind {
 	int64_t least_tokens; /* the smallest max_tokens */
 	/* another name for the member max_tokens, whose value it overrides; NULL: there is none */
 	const char *max_tokens;
+	const char *stop; /* the name of the member with stop strings */
 	int (*logprobs)(const json_t *body, struct openai_request *r, struct err *e);
 	int (*prompts)(const json_t *body, const struct pace *pace,
 		       const struct openai_limits *limits, struct arena *arena,
@@ -21,6 +23,11 @@ struct request_kind {
 int request_parse(const char *text, size_t len, const struct pace *pace,
 		  const struct request_kind *kind, const struct openai_limits *limits,
 		  struct arena *arena, struct openai_request *ret, struct err *e) MUST_CHECK;
+
+/* request.c: the same of a body that is parsed already. */
+int request_read(const json_t *body, const struct pace *pace, const struct request_kind *kind,
+		 const struct openai_limits *limits, struct arena *arena,
+		 struct openai_request *ret, struct err *e) MUST_CHECK;
 
 /* sampling.c: reads the members that say how tokens are drawn, how many, and when to stop. */
 int sampling_parse(const json_t *body, const struct request_kind *kind,
@@ -35,9 +42,14 @@ int tools_choice(const json_t *body, struct openai_request *r, struct err *e) MU
 int constraint_parse(const json_t *body, const struct openai_limits *limits, struct arena *arena,
 		     struct openai_request *r, struct err *e) MUST_CHECK;
 
-/* chat.c: makes a template's context of messages, tools and template arguments. *ret, which the caller owns, and
- * *thinking are for the members context and thinking of struct openai_request. */
-int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e) MUST_CHECK;
+/* chat.c: makes a template's context of messages, tools and template arguments. *ret, which the caller owns, *thinking
+ * and *billing are for the members context, thinking and billing of struct openai_request. */
+int chat_context(const json_t *body, json_t **ret, bool *thinking, bool *billing,
+		 struct err *e) MUST_CHECK;
+
+/* chat.c: fills the members of a request that are about its messages and tools. For struct request_kind. */
+int chat_prompt(const json_t *body, const struct pace *pace, const struct openai_limits *limits,
+		struct arena *arena, struct openai_request *r, struct err *e) MUST_CHECK;
 
 /* tools.c: checks tools and tool_choice, and sets the context's member "tools"; null: there are none. */
 int tools_context(const json_t *body, json_t *context, struct err *e) MUST_CHECK;

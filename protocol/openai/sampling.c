@@ -75,26 +75,25 @@ static int parse_prompt_logprobs(const json_t *body, struct openai_request *r, s
 	return 0;
 }
 
-static int parse_stops(const json_t *body, struct arena *arena, struct openai_request *r,
-		       struct err *e)
+static int parse_stops(const json_t *body, const char *member, struct arena *arena,
+		       struct openai_request *r, struct err *e)
 {
-	const json_t *stop = field_get(body, "stop");
+	const json_t *stop = field_get(body, member);
 	bool one = json_is_string(stop);
 	size_t n = one ? 1 : json_array_size(stop);
 
 	if (!stop)
 		return 0;
 	if (!one && !json_is_array(stop))
-		return field_wrong(e, "", "stop", stop, "a string or an array of up to 64 strings");
+		return field_wrong(e, "", member, stop, "a string or an array of up to 64 strings");
 	if (n > STOPS_MAX)
-		return err_param(e, EINVAL, "stop", "stop has %zu strings, but may have at most %d",
-				 n, STOPS_MAX);
+		return err_param(e, EINVAL, member, "%s has %zu strings, but may have at most %d",
+				 member, n, STOPS_MAX);
 	for (size_t i = 0; i < n; i++) {
 		const json_t *v = one ? stop : json_array_get(stop, i);
-		char name[32] = "stop";
+		char name[ERR_PARAM_MAX];
 
-		if (!one)
-			snprintf(name, sizeof(name), "stop[%zu]", i);
+		field_path(name, one ? "%s" : "%s[%zu]", member, i);
 		if (!json_is_string(v) || !json_string_length(v))
 			return field_wrong(e, "", name, v, "a string that is not empty");
 		if (strlen(json_string_value(v)) != json_string_length(v))
@@ -322,7 +321,7 @@ int sampling_parse(const json_t *body, const struct request_kind *kind,
 	if (ret == 0)
 		ret = parse_prompt_logprobs(body, r, e);
 	if (ret == 0)
-		ret = parse_stops(body, arena, r, e);
+		ret = parse_stops(body, kind->stop, arena, r, e);
 	if (ret == 0 && ids)
 		ret = field_ids(ids, "stop_token_ids", limits->vocab_size, STOP_TOKEN_IDS_MAX,
 				&r->stop_token_ids, e);

@@ -14,7 +14,7 @@ static int tokenize_object(const json_t *body, struct arena *arena, struct opena
 			   struct err *e)
 {
 	const json_t *prompt = NULL;
-	bool thinking;
+	bool thinking, billing;
 	int r;
 
 	r = request_model(body, arena, &t->model, e);
@@ -30,7 +30,7 @@ static int tokenize_object(const json_t *body, struct arena *arena, struct opena
 		return err_param(e, EINVAL, "prompt",
 				 "prompt is missing: there must be a prompt or messages");
 	if (!prompt)
-		return chat_context(body, &t->context, &thinking, e);
+		return chat_context(body, &t->context, &thinking, &billing, e);
 	if (field_get(body, "messages"))
 		return err_param(e, EINVAL, "messages",
 				 "messages is given, but not allowed together with prompt");
