@@ -7,6 +7,8 @@
 #define ENDPOINTS(row) \
 	row(chat) \
 	row(completions) \
+	row(messages) \
+	row(count_tokens) \
 	row(apply_template) \
 	row(tokenize) \
 	row(detokenize) \

@@ -66,6 +66,12 @@ static inline const char *exchange_header(struct MHD_Connection *mc, const char 
 	return MHD_lookup_connection_value(mc, MHD_HEADER_KIND, name);
 }
 
+/* Returns the dialect of the request's answer. */
+static inline const struct dialect *exchange_dialect(const struct exchange *x)
+{
+	return x->endpoint && x->endpoint->dialect ? x->endpoint->dialect : &dialect_openai;
+}
+
 /* Returns the methods of an endpoint for the header Allow: "GET, HEAD, OPTIONS". */
 static inline const char *exchange_methods(const struct endpoint *e)
 {

@@ -238,6 +238,8 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, struct
 	if (x->framing.cut_line)
 		method = path = "-";
 	x->endpoint = endpoints_find(path, &rest);
+	if (x->endpoint && x->endpoint->anthropic && exchange_header(mc, "anthropic-version"))
+		x->endpoint = x->endpoint->anthropic;
 	x->access.begun_ns = clock_now_ns();
 	describe_peer(mc, x->access.peer, sizeof(x->access.peer));
 	access_request(&x->access, method, path);

@@ -57,10 +57,15 @@ static void list_headers(const struct exchange *x, unsigned status, struct heade
 	h->n = 0;
 	if (has_cors(x)) {
 		add(h, "Access-Control-Allow-Origin", "*");
-		add(h, "Access-Control-Expose-Headers", "X-Request-Id, X-Tigon-Cache");
+		add(h, "Access-Control-Expose-Headers", "X-Request-Id, X-Tigon-Cache, request-id");
 	}
-	if (x->access.id[0] || x->call)
-		add(h, "X-Request-Id", x->access.id[0] ? x->access.id : x->call->id);
+	if (x->access.id[0] || x->call) {
+		const char *id = x->access.id[0] ? x->access.id : x->call->id;
+
+		add(h, "X-Request-Id", id);
+		if (exchange_dialect(x)->id_header)
+			add(h, exchange_dialect(x)->id_header, id);
+	}
 	if (x->call && call_describe_hit(x->call, h->hit, sizeof(h->hit)))
 		add(h, "X-Tigon-Cache", h->hit);
 	if (x->close || ends)
@@ -165,7 +170,7 @@ enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const 
 	int status;
 
 	buf_init(&body, 64 << 10);
-	status = openai_error(e, &body);
+	status = exchange_dialect(x)->error(e, &body);
 	if (!body.failed) /* else send_whole sends another error */
 		note_error(x, e);
 	return send_whole(mc, x, (unsigned)status, type_json, &body);
@@ -182,7 +187,7 @@ bool send_within_body(struct MHD_Connection *mc, struct exchange *x, const struc
 	x->close = true;
 	buf_init(&body, WITHIN_BODY);
 	buf_init(&out, WITHIN_BODY);
-	status = openai_error(e, &body);
+	status = exchange_dialect(x)->error(e, &body);
 	buf_printf(&out, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n", status,
 		   MHD_get_reason_phrase_for((unsigned)status), type_json, body.len);
 	list_headers(x, (unsigned)status, &h);
@@ -334,10 +339,10 @@ static void extend_stream(struct exchange *x)
 	struct err failure = x->news.failure;
 	int r;
 
-	/* The comment never stands within a chunk: news are taken only when all chunks of the earlier ones are
+	/* The sign of life never stands within a chunk: news are taken only when all chunks of the earlier ones are
 	 * written. */
 	if (x->news.comment_due)
-		openai_stream_comment(&x->out);
+		exchange_dialect(x)->idle(&x->out);
 	x->news.comment_due = false;
 	r = feed(x, &x->out);
 	if (r > 0)
@@ -351,7 +356,7 @@ static void extend_stream(struct exchange *x)
 		x->over = true;
 	} else if (failure.code) {
 		note_error(x, &failure);
-		openai_stream_error(&failure, &x->out);
+		exchange_dialect(x)->stream_error(&failure, &x->out);
 		x->over = true;
 	}
 }

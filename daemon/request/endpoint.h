@@ -8,6 +8,7 @@
  *     parse   http ─> text ─> engine ─> http   makes prompts from the body; drawn tokens become the answer */
 #pragma once
 
+#include "daemon/request/dialect.h"
 #include "daemon/server.h"
 #include "protocol/openai/response.h"
 
@@ -27,6 +28,9 @@ struct endpoint {
 	bool while_loading; /* answered in every state, also before the model is loaded */
 	const char *type;   /* with get: the answer's Content-Type; NULL: JSON */
 	const char *id;	    /* prefix of a call's id, "chatcmpl-"; NULL with get */
+	const struct dialect *dialect; /* NULL: dialect_openai */
+	/* the endpoint that answers a request with the header anthropic-version in this one's place; NULL: none does */
+	const struct endpoint *anthropic;
 	/* The most bytes of a body, for an endpoint whose bodies are short; --max-body is a limit as well. 0:
 	 * --max-body is the only limit. */
 	uint64_t most_body;

@@ -19,8 +19,8 @@ print(f"# CHAOS_SEED={SEED}")
 s = Server("--max-num-seqs", "16", "--max-queued-requests", "40", "--max-body", "200000",
            env={"FAKE_STEP_US": "300", "FAKE_PAGES": "130", "FAKE_SLOTS": "40"})
 end = time.time() + SECONDS
-PATHS = ("/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize", "/apply-template", "/v1/models", "/metrics", "/x",
-         "/cache", "/cache/flush")
+PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/tokenize", "/detokenize",
+         "/apply-template", "/v1/models", "/metrics", "/x", "/cache", "/cache/flush")
 
 
 def random_body(r):

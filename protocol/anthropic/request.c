@@ -1,0 +1,396 @@
+#include "protocol/anthropic/request.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/problem.h"
+#include "protocol/anthropic/messages.h"
+#include "protocol/openai/fields.h"
+#include "protocol/openai/request_internal.h"
+
+static void decref(json_t **v)
+{
+	json_decref(*v);
+}
+
+#define CLEANUP_JSON CLEANUP(decref)
+
+/* Members that mean the same in a body of chat. */
+static const char *const taken[] = {
+	"model",
+	"max_tokens",
+	"stream",
+	"stop_sequences",
+	"temperature",
+	"top_p",
+	"top_k",
+	/* not of this API */
+	"allowed_token_ids",
+	"bad_words",
+	"cache_prompt",
+	"cache_salt",
+	"frequency_penalty",
+	"grammar",
+	"guided_choice",
+	"guided_grammar",
+	"guided_json",
+	"guided_regex",
+	"ignore_eos",
+	"logit_bias",
+	"min_p",
+	"min_tokens",
+	"presence_penalty",
+	"priority",
+	"repetition_penalty",
+	"response_format",
+	"seed",
+	"stop_token_ids",
+	"structured_outputs",
+};
+
+/* Parameters of this API that would change the answer and are not supported, unless they ask for nothing. */
+static const char *const refused[] = {"container", "mcp_servers"};
+
+/* Sets a member and takes the reference. NULL: its allocation has failed. */
+static int set_new(json_t *object, const char *name, json_t *value, struct err *e)
+{
+	return json_object_set_new_nocheck(object, name, value) < 0 ? err_no_memory(e) : 0;
+}
+
+static int set(json_t *object, const char *name, json_t *value, struct err *e)
+{
+	return set_new(object, name, json_incref(value), e);
+}
+
+/* ---- tools ---- */
+
+/* Appends a tool as a chat has it. Tools with another type than "custom" are those that the API's own servers know. */
+static int add_tool(const json_t *tool, size_t index, json_t *list, struct err *e)
+{
+	const json_t *type = NULL, *name = NULL, *description = NULL;
+	json_t *schema = field_get(tool, "input_schema"), *out;
+	char where[ERR_PARAM_MAX];
+	int r;
+
+	field_path(where, "tools[%zu]", index);
+	if (!json_is_object(tool))
+		return field_wrong(e, where, "", tool, "an object with name and input_schema");
+	field_path(where, "tools[%zu].", index);
+	r = field_string(tool, where, "type", &type, e);
+	if (r == 0 && type && strcmp(json_string_value(type), "custom"))
+		return field_wrong(e, where, "type", type,
+				   "\"custom\": this server has no tools of its own");
+	if (r == 0)
+		r = field_string(tool, where, "name", &name, e);
+	if (r == 0)
+		r = field_string(tool, where, "description", &description, e);
+	if (r < 0)
+		return r;
+	if (!name || !json_string_length(name) ||
+	    strlen(json_string_value(name)) != json_string_length(name))
+		return field_wrong(e, where, "name", name,
+				   "a string that is not empty and has no NUL");
+	if (!json_is_object(schema))
+		return field_wrong(e, where, "input_schema", schema, "an object");
+	out = json_pack("{s:s, s:{s:O, s:O*, s:O}}", "type", "function", "function", "name", name,
+			"description", description, "parameters", schema);
+	return json_array_append_new(list, out) < 0 ? err_no_memory(e) : 0;
+}
+
+static int add_tools(const json_t *body, json_t *chat, struct err *e)
+{
+	const json_t *tools = field_get(body, "tools");
+	json_t *list;
+	int r;
+
+	if (!tools)
+		return 0;
+	if (!json_is_array(tools))
+		return field_wrong(e, "", "tools", tools, "an array");
+	list = json_array();
+	r = set_new(chat, "tools", list, e);
+	for (size_t i = 0; r == 0 && i < json_array_size(tools); i++)
+		r = add_tool(json_array_get(tools, i), i, list, e);
+	return r;
+}
+
+static bool has_tool(const json_t *chat, const json_t *name)
+{
+	const json_t *tools = json_object_get(chat, "tools");
+
+	for (size_t i = 0; i < json_array_size(tools); i++)
+		if (json_equal(json_object_get(json_object_get(json_array_get(tools, i),
+							       "function"),
+					       "name"),
+			       name))
+			return true;
+	return false;
+}
+
+/* Makes a chat's tool_choice of {"type":"tool","name":…}. */
+static int choose_tool(const json_t *choice, json_t *chat, struct err *e)
+{
+	const json_t *name = NULL;
+	int r = field_string(choice, "tool_choice.", "name", &name, e);
+
+	if (r < 0)
+		return r;
+	if (!name || !has_tool(chat, name))
+		return field_wrong(e, "tool_choice.", "name", name, "the name of one of the tools");
+	return set_new(chat, "tool_choice",
+		       json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name),
+		       e);
+}
+
+static int add_tool_choice(const json_t *body, json_t *chat, struct err *e)
+{
+	static const struct {
+		const char *type, *chat; /* chat NULL: it needs the tool's name */
+	} choices[] = {{"auto", "auto"}, {"any", "required"}, {"none", "none"}, {"tool", NULL}};
+	const json_t *choice = field_get(body, "tool_choice"), *type;
+	const char *name;
+	bool alone = false;
+	int r;
+
+	if (!choice)
+		return 0;
+	if (!json_is_object(choice))
+		return field_wrong(e, "", "tool_choice", choice, "an object with a type");
+	r = field_bool(choice, "tool_choice.", "disable_parallel_tool_use", &alone, e);
+	if (r == 0 && alone)
+		r = set_new(chat, "parallel_tool_calls", json_false(), e);
+	if (r < 0)
+		return r;
+	type = field_get(choice, "type");
+	name = json_string_value(type);
+	for (size_t i = 0; name && i < ARRAY_SIZE(choices); i++) {
+		if (strcmp(name, choices[i].type))
+			continue;
+		return choices[i].chat
+			       ? set_new(chat, "tool_choice", json_string(choices[i].chat), e)
+			       : choose_tool(choice, chat, e);
+	}
+	return field_wrong(e, "tool_choice.", "type", type,
+			   "\"auto\", \"any\", \"tool\" or \"none\"");
+}
+
+/* ---- thinking, and arguments of the template ---- */
+
+static int add_thinking(const json_t *body, json_t *chat, struct err *e)
+{
+	const json_t *thinking = field_get(body, "thinking"), *type = field_get(thinking, "type");
+	static const char *const types[] = {"disabled", "enabled", "adaptive", "between_tools"};
+	const char *name = json_string_value(type);
+	int64_t budget = 0;
+	size_t i = 0;
+	int r;
+
+	if (!thinking)
+		return 0;
+	if (!json_is_object(thinking))
+		return field_wrong(e, "", "thinking", thinking, "an object with a type");
+	while (name && i < ARRAY_SIZE(types) && strcmp(name, types[i]) != 0)
+		i++;
+	if (!name || i == ARRAY_SIZE(types))
+		return field_wrong(e, "thinking.", "type", type,
+				   "\"enabled\", \"disabled\", \"adaptive\" or \"between_tools\"");
+	r = field_int(thinking, "thinking.", "budget_tokens", 1, INT32_MAX, &budget, e);
+	return r < 0 ? r : set_new(chat, "enable_thinking", json_boolean(i > 0), e);
+}
+
+/* Without `thinking` it is off, so that an effort, which turns thinking on in chat, does not. */
+static int add_effort(const json_t *config, json_t *chat, struct err *e)
+{
+	const json_t *effort = NULL;
+	int r = field_string(config, "output_config.", "effort", &effort, e);
+
+	if (r < 0 || !effort)
+		return r;
+	if (!json_object_get(chat, "enable_thinking"))
+		r = set_new(chat, "enable_thinking", json_false(), e);
+	return r < 0 ? r : set(chat, "reasoning_effort", (json_t *)effort, e);
+}
+
+/* Makes response_format of a format that an answer is to have. */
+static int add_format(const json_t *object, const char *where, const char *name, json_t *chat,
+		      struct err *e)
+{
+	const json_t *format = field_get(object, name);
+	json_t *schema = field_get(format, "schema");
+	const char *type = json_string_value(field_get(format, "type"));
+	char path[ERR_PARAM_MAX];
+
+	if (!format)
+		return 0;
+	field_path(path, "%s%s.", where, name);
+	if (!json_is_object(format))
+		return field_wrong(e, where, name, format, "an object with type and schema");
+	if (!type || strcmp(type, "json_schema"))
+		return field_wrong(e, path, "type", field_get(format, "type"), "\"json_schema\"");
+	if (!schema)
+		return field_wrong(e, path, "schema", NULL, "a JSON schema");
+	return set_new(chat, "response_format",
+		       json_pack("{s:s, s:{s:s, s:O}}", "type", "json_schema", "json_schema",
+				 "name", "output", "schema", schema),
+		       e);
+}
+
+static int add_output(const json_t *body, json_t *chat, struct err *e)
+{
+	const json_t *config = field_get(body, "output_config");
+	int r = add_format(body, "", "output_format", chat, e);
+
+	if (r < 0 || !config)
+		return r;
+	if (!json_is_object(config))
+		return field_wrong(e, "", "output_config", config, "an object");
+	r = add_format(config, "output_config.", "format", chat, e);
+	return r < 0 ? r : add_effort(config, chat, e);
+}
+
+static int add_template_arguments(const json_t *body, json_t *chat, struct err *e)
+{
+	const json_t *given = field_get(body, "chat_template_kwargs");
+	json_t *arguments CLEANUP_JSON = NULL;
+
+	if (given && !json_is_object(given))
+		return field_wrong(e, "", "chat_template_kwargs", given, "an object");
+	arguments = given ? json_copy((json_t *)given) : json_object();
+	if (!arguments ||
+	    (!json_object_get(arguments, "preserve_thinking") &&
+	     json_object_set_new_nocheck(arguments, "preserve_thinking", json_true())))
+		return err_no_memory(e);
+	return set(chat, "chat_template_kwargs", arguments, e);
+}
+
+/* ---- bodies ---- */
+
+static int check_metadata(const json_t *body, struct err *e)
+{
+	const json_t *metadata = field_get(body, "metadata"), *user = NULL;
+
+	if (!metadata)
+		return 0;
+	if (!json_is_object(metadata))
+		return field_wrong(e, "", "metadata", metadata, "an object");
+	return field_string(metadata, "metadata.", "user_id", &user, e);
+}
+
+static int check_refused(const json_t *body, struct err *e)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
+		const json_t *v = field_get(body, refused[i]);
+
+		if (v && !field_asks_nothing(v))
+			return err_param(e, PROBLEM_UNSUPPORTED, refused[i],
+					 "%s is not supported by this server", refused[i]);
+	}
+	return check_metadata(body, e);
+}
+
+/* Makes the members of a chat's body. */
+static int convert(const json_t *body, json_t *chat, json_t **ret_prefill, struct err *e)
+{
+	int r = check_refused(body, e);
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(taken); i++) {
+		json_t *v = field_get(body, taken[i]);
+
+		if (v)
+			r = set(chat, taken[i], v, e);
+	}
+	if (r == 0)
+		r = add_tools(body, chat, e);
+	if (r == 0)
+		r = add_tool_choice(body, chat, e);
+	if (r == 0)
+		r = add_thinking(body, chat, e);
+	if (r == 0)
+		r = add_output(body, chat, e);
+	if (r == 0)
+		r = add_template_arguments(body, chat, e);
+	return r < 0 ? r : messages_convert(body, chat, ret_prefill, e);
+}
+
+/* Log-probabilities have no place in this shape. */
+static int no_logprobs(const json_t *body, struct openai_request *r, struct err *e)
+{
+	r->sampling.want_logprobs = false;
+	r->sampling.n_logprobs = 0;
+	return 0;
+}
+
+static int set_prefill(const json_t *text, struct arena *arena, struct openai_request *r,
+		       struct err *e)
+{
+	if (!text || !json_string_length(text))
+		return 0;
+	if (r->thinking)
+		return err_param(e, EINVAL, "thinking",
+				 "thinking is on, but the last message is the assistant's, with "
+				 "which the answer would begin");
+	r->prefill_len = json_string_length(text);
+	r->prefill = arena_strndup(arena, json_string_value(text), r->prefill_len);
+	return r->prefill ? 0 : err_no_memory(e);
+}
+
+static int parse(const json_t *body, const struct pace *pace, const struct openai_limits *limits,
+		 struct arena *arena, struct openai_request *ret, struct err *e)
+{
+	static const struct request_kind kind = {
+		.source = "messages",
+		.stop = "stop_sequences",
+		.logprobs = no_logprobs,
+		.prompts = chat_prompt,
+	};
+	json_t *chat CLEANUP_JSON = json_object(), *prefill CLEANUP_JSON = NULL;
+	struct openai_request request;
+	int r;
+
+	if (!chat)
+		return err_no_memory(e);
+	r = convert(body, chat, &prefill, e);
+	if (r == 0)
+		r = request_read(chat, pace, &kind, limits, arena, &request, e);
+	if (r < 0)
+		return r;
+	r = set_prefill(prefill, arena, &request, e);
+	if (r < 0) {
+		openai_request_release(&request);
+		return r;
+	}
+	/* max_tokens 0 asks for the prompt alone, which is in the cache then. */
+	if (field_get(body, "max_tokens") && !request.max_tokens) {
+		request.prompt_only = true;
+		request.max_tokens = 1;
+		request.min_tokens = 0;
+	}
+	request.clamp = true;
+	request.include_usage = request.continuous_usage = request.stream;
+	*ret = request;
+	return 0;
+}
+
+int anthropic_parse_messages(const char *text, size_t len, const struct pace *pace,
+			     const struct openai_limits *limits, struct arena *arena,
+			     struct openai_request *ret, struct err *e)
+{
+	json_t *body CLEANUP_JSON = NULL;
+	int r = fields_load(text, len, pace, &body, e);
+
+	if (r < 0)
+		return r;
+	if (!field_get(body, "max_tokens"))
+		return field_wrong(e, "", "max_tokens", NULL, "a whole number");
+	return parse(body, pace, limits, arena, ret, e);
+}
+
+int anthropic_parse_count(const char *text, size_t len, const struct pace *pace,
+			  const struct openai_limits *limits, struct arena *arena,
+			  struct openai_request *ret, struct err *e)
+{
+	json_t *body CLEANUP_JSON = NULL;
+	int r = fields_load(text, len, pace, &body, e);
+
+	return r < 0 ? r : parse(body, pace, limits, arena, ret, e);
+}
