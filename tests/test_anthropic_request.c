@@ -10,7 +10,7 @@
 #include "tests/quoted.h"
 #include "tests/tap.h"
 
-static const struct openai_limits limits = {
+static struct openai_limits limits = {
 	.vocab_size = 1000,
 	.max_choices = 8,
 	.defaults = {.temperature = 0.75f,
@@ -254,23 +254,23 @@ TEST(tools)
 		snprintf(b, sizeof(b), of_chat, choices[i][1]);
 		same_chat(a, b, i ? choices[i][0] : "tools");
 	}
-	/* What is demanded goes the way of a chat's tool_choice, which takes it or not. */
-	for (int named = 0; named < 2; named++) {
-		int got, want;
-
-		snprintf(a, sizeof(a), body, "");
-		snprintf(b, sizeof(b), "{'max_tokens':9,'tool_choice':%s,%s}",
-			 named ? "{'type':'tool','name':'f'}" : "{'type':'any'}", a);
-		got = parse(b);
-		snprintf(a, sizeof(a), of_chat, "");
-		snprintf(b, sizeof(b), "{'tool_choice':%s,%s}",
-			 named ? "{'type':'function','function':{'name':'f'}}" : "'required'", a);
-		openai_request_release(&chat);
-		want = openai_parse_chat(quoted(b), strlen(b), NULL, &limits, &arena, &chat, &err);
-		is_int(got, want, "a call that is demanded%s", named ? ", by name" : "");
-		if (want < 0)
-			chat = (struct openai_request){0};
-	}
+	snprintf(a, sizeof(a), body, "'tool_choice':{'type':'any'},");
+	snprintf(b, sizeof(b), of_chat, "'tool_choice':'required',");
+	same_chat(a, b, "any");
+	ok(r.tool_choice == TOOL_CHOICE_REQUIRED && r.grammar && !r.only_tool && !r.one_call,
+	   "demands calls");
+	snprintf(a, sizeof(a), body, "'tool_choice':{'type':'tool','name':'g'},");
+	snprintf(b, sizeof(b), of_chat,
+		 "'tool_choice':{'type':'function','function':{'name':'g'}},");
+	same_chat(a, b, "a tool");
+	ok(r.grammar && r.only_tool && !strcmp(r.only_tool, "g") && r.one_call,
+	   "demands one call of it");
+	same_chat(
+		"'tools':[{'name':'f','strict':true,'input_schema':{'type':'object'}}]," HI,
+		"'tools':[{'type':'function','function':{'name':'f','parameters':{'type':'object'},"
+		"'strict':true}}]," HI,
+		"a strict tool");
+	ok(r.grammar && r.tool_choice == TOOL_CHOICE_AUTO, "has a grammar");
 }
 
 TEST(thinking)
@@ -525,6 +525,7 @@ TEST(models)
 int main(void)
 {
 	arena_init(&arena, 64 << 20);
+	limits.tools = tools_detect("<tool_call> tojson");
 	run_tests();
 	openai_request_release(&r);
 	openai_request_release(&chat);

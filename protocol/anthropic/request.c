@@ -70,6 +70,7 @@ static int add_tool(const json_t *tool, size_t index, json_t *list, struct err *
 	const json_t *type = NULL, *name = NULL, *description = NULL;
 	json_t *schema = field_get(tool, "input_schema"), *out;
 	char where[ERR_PARAM_MAX];
+	bool strict = false;
 	int r;
 
 	field_path(where, "tools[%zu]", index);
@@ -84,6 +85,8 @@ static int add_tool(const json_t *tool, size_t index, json_t *list, struct err *
 		r = field_string(tool, where, "name", &name, e);
 	if (r == 0)
 		r = field_string(tool, where, "description", &description, e);
+	if (r == 0)
+		r = field_bool(tool, where, "strict", &strict, e);
 	if (r < 0)
 		return r;
 	if (!name || !json_string_length(name) ||
@@ -94,6 +97,11 @@ static int add_tool(const json_t *tool, size_t index, json_t *list, struct err *
 		return field_wrong(e, where, "input_schema", schema, "an object");
 	out = json_pack("{s:s, s:{s:O, s:O*, s:O}}", "type", "function", "function", "name", name,
 			"description", description, "parameters", schema);
+	if (out && strict &&
+	    json_object_set_nocheck(json_object_get(out, "function"), "strict", json_true()) < 0) {
+		json_decref(out);
+		out = NULL;
+	}
 	return json_array_append_new(list, out) < 0 ? err_no_memory(e) : 0;
 }
 

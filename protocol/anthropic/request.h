@@ -9,8 +9,8 @@
  *    tool_use a call. What redacted_thinking has cannot be read, and is left out.
  *  - Blocks of other types (image, document, ...) are refused by name, as are tools that a server would have to run.
  *  - A last message of the assistant is no turn: the answer goes on with its text. It needs thinking to be off.
- *  - A tool's input_schema becomes the parameters of a function; tool_choice "any" becomes "required", and
- *    disable_parallel_tool_use turns parallel_tool_calls off.
+ *  - A tool's input_schema becomes the parameters of a function, and `strict` stays; tool_choice "any" becomes
+ *    "required", "tool" the function's name, and disable_parallel_tool_use turns parallel_tool_calls off.
  *  - thinking of the types "enabled", "adaptive" and "between_tools" turns the template's enable_thinking on; "disabled",
  *    and no `thinking`, turn it off. budget_tokens is checked and bounds nothing: max_tokens is the only bound.
  *    output_config.effort is the template's reasoning_effort, and turns nothing on.

@@ -174,6 +174,10 @@ m = whole("two", tool_choice={"type": "auto", "disable_parallel_tool_use": True}
 same((blocks(m), m["stop_reason"]), ([text("I look."), BOW_USE], "tool_use"), "disable_parallel_tool_use: one call")
 m = whole("two", tool_choice={"type": "none"})
 same((blocks(m), m["stop_reason"]), ([text(SAYS["two"][0])], "end_turn"), "tool_choice none: no calls")
+for choice, names in ({"type": "any"}, {"look_up", "now"}), ({"type": "tool", "name": "now"}, {"now"}):
+    m = whole("plain", tool_choice=choice, max_tokens=300)
+    uses = [b for b in m["content"] if b["type"] == "tool_use"]
+    ok(uses and {b["name"] for b in uses} <= names and m["stop_reason"] in ("tool_use", "max_tokens"), f"tool_choice {choice}", m)
 m = whole("one", max_tokens=18)
 same((blocks(m), m["stop_reason"]), ([use("look_up")], "max_tokens"), "a call that is cut has no input")
 m = whole("plain", max_tokens=10**6)
