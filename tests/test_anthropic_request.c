@@ -201,8 +201,8 @@ TEST(prefill)
 TEST(billing)
 {
 	static const char *const systems[] = {
-		"[{'type':'text','text':'x-anthropic-billing-header: cc_version=2.1; cch=0a1b2;'},"
-		"{'type':'text','text':'You are an agent.'}]",
+		("[{'type':'text','text':'x-anthropic-billing-header: cc_version=2.1; cch=0a1b2;'},"
+		 "{'type':'text','text':'You are an agent.'}]"),
 		"'x-anthropic-billing-header: cch=ffff;\\nYou are an agent.'",
 		"[{'type':'text','text':'x-anthropic-billing-header: cch=1;\\nYou are an agent.'}]",
 	};

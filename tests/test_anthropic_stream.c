@@ -217,8 +217,8 @@ static const char *const pieces[] = {
 	"\xf0\x9f\x8e\xbb \"quoted\" \\ back",
 	"<think>\nHm, ",
 	"</think>\n\n",
-	"<tool_call>\n{\"name\": \"look_up\", \"arguments\": {\"word\": \"b\\u00e9 \\\"w\\n\", "
-	"\"n\": [1, 2]}}\n</tool_call>\n",
+	("<tool_call>\n{\"name\": \"look_up\", \"arguments\": {\"word\": \"b\\u00e9 \\\"w\\n\", "
+	 "\"n\": [1, 2]}}\n</tool_call>\n"),
 	"<tool_call>\n{\"name\": \"n\\\"ow\", \"arguments\": {}}\n</tool_call>",
 	"<tool_call>\n{\"name\": \"look_up\", \"arguments\": {\"word\": oh}}\n</tool_call>",
 	"<tool_call>\n{\"name\": \"fly\", \"arguments\": {}}\n</tool_call>",
