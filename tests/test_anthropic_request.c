@@ -217,6 +217,12 @@ TEST(billing)
 			       "content")),
 		       "You are an agent.", "and left out");
 	}
+	same_chat("'system':'x-anthropic-billing-header: a'," HI,
+		  "'messages':[{'role':'system','content':'x-anthropic-billing-header: b'},"
+		  "{'role':'user','content':'hi'}]",
+		  "a billing line alone");
+	is_int((long long)json_array_size(json_object_get(r.context, "messages")), 1,
+	       "is no system message");
 	parse_with("'system':'The header x-anthropic-billing-header: is one.'");
 	ok(!r.billing, "a text that only mentions it is whole");
 	parse("{'max_tokens':9,'messages':[{'role':'user',"

@@ -286,6 +286,7 @@ static int one_message(struct reading *rd, const json_t *message, size_t index, 
 	json_t *out CLEANUP_JSON = NULL;
 	const char *name = json_string_value(role);
 	char where[ERR_PARAM_MAX];
+	bool billing = false;
 	int r;
 
 	field_path(where, "messages[%zu]", index);
@@ -299,11 +300,13 @@ static int one_message(struct reading *rd, const json_t *message, size_t index, 
 		name = "tool";
 	if (!strcmp(name, "developer"))
 		name = "system";
-	r = content_string(message, where, name, &content, &thinking, &rd->billing, e);
+	r = content_string(message, where, name, &content, &thinking, &billing, e);
 	if (r < 0)
 		return r;
+	rd->billing |= billing;
 	if (!strcmp(name, "system")) {
-		rd->any_system = true;
+		/* a message that had the billing line alone is none */
+		rd->any_system |= !billing || json_string_length(content);
 		if (rd->system.len && json_string_length(content))
 			buf_puts(&rd->system, "\n\n");
 		buf_append(&rd->system, json_string_value(content), json_string_length(content));
