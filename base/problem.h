@@ -20,10 +20,12 @@ enum problem {
 	PROBLEM_HOST,		/* the Host header names another server, or is missing */
 	PROBLEM_UNKNOWN_MODEL,
 	PROBLEM_UNKNOWN_PATH,
-	PROBLEM_UNKNOWN_REQUEST, /* no request has the id */
-	PROBLEM_METHOD,		 /* the path exists, but not for this method */
+	PROBLEM_UNKNOWN_REQUEST,  /* no request has the id */
+	PROBLEM_UNKNOWN_RESPONSE, /* the client has no response of the id that is kept */
+	PROBLEM_UNKNOWN_PREVIOUS, /* the same, as previous_response_id */
+	PROBLEM_METHOD,		  /* the path exists, but not for this method */
 	PROBLEM_REQUESTS_RUNNING,
-	PROBLEM_ABORTED, /* the operator has ended the request: /abort */
+	PROBLEM_ABORTED, /* the operator (/abort) or its client (cancel) has ended the request */
 	PROBLEM_BODY_TOO_LARGE,
 	PROBLEM_MEDIA_TYPE, /* the headers say that the body is not JSON, or that it is compressed */
 	PROBLEM_HEADERS_TOO_LARGE,

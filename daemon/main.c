@@ -29,6 +29,7 @@
 #include "daemon/steps/loop.h"
 #include "daemon/preflight.h"
 #include "daemon/program_cache.h"
+#include "daemon/request/responses.h"
 #include "daemon/request/text.h"
 #include "daemon/threads.h"
 #include "daemon/transfer/port.h"
@@ -294,6 +295,7 @@ static void stop(struct server *s, struct http **h, struct watch *w)
 	text_free(s->text);
 	atomic_store(&guard.busy, "engine");
 	loop_free(s->loop);
+	responses_close(s);
 	atomic_store(&guard.busy, NULL);
 	atomic_store(&guard.until_ns, clock_now_ns() + exit_ns);
 	lifecycle_notify(s->lifecycle);
@@ -304,8 +306,10 @@ static int start_and_serve(struct server *s, struct http_listener *l, const uint
 {
 	struct http *http[LISTENERS] = {NULL};
 	struct watch *watch = NULL;
-	int r = watch_start(&watch, s, e);
+	int r = responses_open(s, e);
 
+	if (!r)
+		r = watch_start(&watch, s, e);
 	if (!r)
 		r = loop_start(s, e);
 	if (!r)

@@ -97,8 +97,10 @@ struct metrics {
 		billing_lines; /* requests with a billing line (openai/request.h), which was dropped */
 	_Atomic uint64_t body_bytes;   /* large request bodies in memory (server_count_body) */
 	_Atomic uint64_t unread_bytes; /* memory of answers that clients have not read yet */
-	_Atomic uint64_t unread;       /* answers that were ended because clients read too slowly */
-	_Atomic uint64_t malformed;    /* requests that libmicrohttpd refused by itself */
+	/* responses that clients may ask for again, and their bytes (daemon/request/responses.h) */
+	_Atomic uint64_t stored_responses, stored_response_bytes;
+	_Atomic uint64_t unread;    /* answers that were ended because clients read too slowly */
+	_Atomic uint64_t malformed; /* requests that libmicrohttpd refused by itself */
 	struct transfer_counters transfer;
 	/* long prompts that were computed here because no prefill worker took prompts or handing them over failed */
 	_Atomic uint64_t prompts_missed;

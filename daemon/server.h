@@ -19,6 +19,7 @@
 struct call;
 struct lifecycle;
 struct loop;
+struct responses;
 struct text;
 struct token_trie;
 struct transfer_keys;
@@ -60,6 +61,8 @@ struct server {
 	 * loop_start */
 	struct queue inbox;
 	struct text *text;
+	/* responses that clients may ask for again (daemon/request/responses.h), with a lock of its own */
+	struct responses *responses;
 
 	/* the text thread that loads the tokenizer; owned */
 	struct tokenizer *tokenizer;

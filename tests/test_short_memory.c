@@ -28,6 +28,8 @@
 #include "protocol/grammar/token_mask.h"
 #include "protocol/output/steering.h"
 #include "protocol/output/tools_grammar.h"
+#include "protocol/responses/answer.h"
+#include "protocol/responses/store.h"
 #include "tests/model_text.h"
 #include "tests/scheduler_world.h"
 #include "tests/scratch.h"
@@ -423,6 +425,99 @@ TEST(call)
 
 	ok_all("%lu allocations of a call: its tokens are there, up to the one that failed", n);
 	ok(n >= 5, "are some");
+}
+
+/* ---- responses ---- */
+
+static void attempt_store(void *arg, unsigned long n)
+{
+	const struct response_text text = {"\"x\"", 3};
+	struct response_record r = {
+		.id = "a", .owner = 1, .input = text, .output = text, .head = text, .tail = text};
+	struct response_store *s = response_store_new(1 << 20, 1000);
+	struct response_turn *t;
+	struct buf out;
+	bool kept;
+
+	check(s && response_store_put(s, &r, 0));
+	buf_init(&out, 1000);
+	t = response_store_turn(s, "a", 1, 0);
+	short_from(n);
+	r.id = "b";
+	r.previous = t;
+	kept = response_store_put(s, &r, 0);
+	if (kept)
+		response_turn_items(t, true, &out);
+	check(!(kept && !out.failed) == short_end());
+	check(response_store_count(s) == 1u + kept);
+	buf_reset(&out);
+	check(response_store_get(s, "b", 1, 0, &out) == kept);
+	response_turn_drop(s, t);
+	check(response_store_delete(s, "a", 1, 0) && response_store_delete(s, "b", 1, 0) == kept);
+	check(!response_store_bytes(s));
+	response_store_free(s);
+	buf_release(&out);
+}
+
+/* Lets an answer of a text and a call be streamed. */
+static void attempt_answer(void *arg, unsigned long n)
+{
+	const struct openai_head h = {.id = "resp_1", .model = "m"};
+	const struct responses_head head = {.fields = "\"a\":1", .fields_len = 5, .stream = true};
+	const struct openai_usage u = {1, 1, 0, 0};
+	struct openai_delta d = {.content = "text", .content_len = 4, .finish_reason = "stop"};
+	struct responses_answer *a;
+	struct openai_calls calls;
+	struct buf out;
+	int r;
+
+	buf_init(&out, 1 << 16);
+	check(!buf_reserve(&out, 1 << 15));
+	openai_calls_init(&calls, 1000);
+	openai_calls_begin(&calls, "f", 1);
+	openai_calls_add(&calls, "{}", 2);
+	d.calls = &calls;
+	short_from(n);
+	a = responses_answer_new(&h, &head);
+	r = a ? 0 : -ENOMEM;
+	if (!r)
+		check(responses_answer_write(a, SIZE_MAX, &out));
+	if (!r)
+		r = responses_answer_take(a, &d);
+	if (!r) {
+		check(responses_answer_write(a, SIZE_MAX, &out));
+		r = responses_answer_end(a, &u);
+	}
+	check(r == (short_end() ? -ENOMEM : 0));
+	/* What a failure has left half done is not written, but the failure is, with the next number. */
+	if (a && r) {
+		char number[32];
+		struct err e;
+		int written = 0;
+
+		for (const char *p = buf_str(&out); (p = strstr(p, "event: ")); p++)
+			written++;
+		snprintf(number, sizeof(number), "\"sequence_number\":%d,", written);
+		err_no_memory(&e);
+		buf_reset(&out);
+		check(!responses_answer_fail(a, &e));
+		check(responses_answer_write(a, SIZE_MAX, &out));
+		check(!strncmp(buf_str(&out), "event: error\n", 13));
+		check(strstr(buf_str(&out), number));
+		check(strstr(buf_str(&out), "event: response.failed\n"));
+	}
+	responses_answer_free(a);
+	openai_calls_release(&calls);
+	buf_release(&out);
+}
+
+TEST(responses)
+{
+	unsigned long n = each_allocation(attempt_store, NULL), m;
+
+	m = each_allocation(attempt_answer, NULL);
+	ok_all("%lu allocations of a store and %lu of an answer: each failure is told", n, m);
+	ok(n >= 3 && m >= 8, "are some");
 }
 
 /* ---- tool calls ---- */

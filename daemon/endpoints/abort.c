@@ -9,7 +9,8 @@
 #include "daemon/request/call.h"
 #include "protocol/openai/writer.h"
 
-static int ask(const char *const *values, void **ret_own, struct err *e)
+static int ask(struct server *s, const char *name, const char *const *values, void **ret_own,
+	       struct err *e)
 {
 	if (!values[0])
 		return err_param(e, EINVAL, "id", "the query has to name a request: ?id=ID");

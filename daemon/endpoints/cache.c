@@ -51,7 +51,8 @@ static void release(void *own)
 	free(t);
 }
 
-static int ask(const char *const *values, void **ret_own, struct err *e)
+static int ask(struct server *s, const char *name, const char *const *values, void **ret_own,
+	       struct err *e)
 {
 	const char *limit = values[0], *tokens = values[1];
 	uint64_t n = LIMIT;

@@ -9,6 +9,10 @@
 	row(completions) \
 	row(messages) \
 	row(count_tokens) \
+	row(responses) \
+	row(response_input_items) \
+	row(response_cancel) \
+	row(response) \
 	row(apply_template) \
 	row(tokenize) \
 	row(detokenize) \
@@ -33,14 +37,19 @@ ENDPOINTS(DECLARE)
 
 static const struct endpoint *const endpoints[] = {ENDPOINTS(ADDRESS)};
 
-/* Returns whether `path` is `own`, the path of an endpoint. With `named`: returns whether `path` begins with `own` and
- * goes on. *ret_rest: the rest of `path` behind `own`. */
-static bool is_path(const char *path, const char *own, bool named, const char **ret_rest)
+/* Returns whether `path` is `own`, the path of endpoint e. If e is named: returns whether `path` begins with `own`, and a
+ * name and e->behind follow. *ret_rest: the rest of `path` behind `own`. */
+static bool is_path(const char *path, const char *own, const struct endpoint *e,
+		    const char **ret_rest)
 {
-	size_t len = strlen(own);
+	const char *behind = e->behind ? e->behind : "";
+	size_t len = strlen(own), rest, n = strlen(behind);
 
 	*ret_rest = path + MIN(len, strlen(path));
-	return named ? !strncmp(path, own, len) && path[len] : !strcmp(path, own);
+	if (!e->named)
+		return !strcmp(path, own);
+	rest = strlen(*ret_rest);
+	return !strncmp(path, own, len) && rest > n && !strcmp(*ret_rest + rest - n, behind);
 }
 
 const struct endpoint *endpoints_find(const char *path, const char **ret_rest)
@@ -52,8 +61,8 @@ const struct endpoint *endpoints_find(const char *path, const char **ret_rest)
 		const struct endpoint *e = endpoints[i];
 		bool versioned = !strncmp(e->path, version, skip);
 
-		if (is_path(path, e->path, e->named, ret_rest) ||
-		    (versioned && is_path(path, e->path + skip, e->named, ret_rest)))
+		if (is_path(path, e->path, e, ret_rest) ||
+		    (versioned && is_path(path, e->path + skip, e, ret_rest)))
 			return e;
 	}
 	return NULL;

@@ -57,6 +57,7 @@ struct exchange {
 	bool feeding;	       /* `tokens` and `news` are not used up, so no others are taken */
 	struct buf out;	       /* bytes of the answer; those from byte out_at on are not sent yet */
 	size_t out_at;
+	bool ending;  /* of a stream: all tokens are used, and out has the beginning of its end */
 	bool over;    /* out has the rest of the answer */
 	bool streams; /* the answer is sent as a stream */
 };
@@ -69,13 +70,15 @@ static inline const char *exchange_header(struct MHD_Connection *mc, const char 
 /* Returns the dialect of the request's answer. */
 static inline const struct dialect *exchange_dialect(const struct exchange *x)
 {
-	return x->endpoint && x->endpoint->dialect ? x->endpoint->dialect : &dialect_openai;
+	return endpoint_dialect(x->endpoint);
 }
 
 /* Returns the methods of an endpoint for the header Allow: "GET, HEAD, OPTIONS". */
 static inline const char *exchange_methods(const struct endpoint *e)
 {
-	return e->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
+	if (e->post)
+		return "POST, OPTIONS";
+	return e->remove ? "GET, HEAD, DELETE, OPTIONS" : "GET, HEAD, OPTIONS";
 }
 
 /* receive.c. exchange_begin is called when the headers have arrived, and checks them. exchange_receive takes some bytes of

@@ -36,7 +36,7 @@ enum {
 
 static bool has_body(const struct endpoint *e)
 {
-	return e->reply || e->parse;
+	return e->parse || (e->reply && e->post);
 }
 
 /* Returns the most bytes that the body of a request may have. A request that needs no body may have a small one,
@@ -53,6 +53,8 @@ static uint64_t most_body(const struct exchange *x)
 
 static bool has_method(const struct endpoint *e, const char *method)
 {
+	if (e->removes)
+		return !strcmp(method, "DELETE");
 	return e->post ? !strcmp(method, "POST")
 		       : !strcmp(method, "GET") || !strcmp(method, "HEAD");
 }
@@ -179,10 +181,23 @@ static int check_body(struct MHD_Connection *mc, const struct exchange *x, struc
 	return call_check_queue(x->http->server, x->owner, e);
 }
 
-static int ask(struct MHD_Connection *mc, struct exchange *x, struct err *e)
+/* Makes the name that is in the rest of a path, behind the endpoint's own path: new, "" if the endpoint is not `named`. */
+static int name_in_path(const struct endpoint *p, const char *rest, char **ret, struct err *e)
 {
-	char *values[ENDPOINT_ARGUMENTS] = {NULL};
-	int r = 0;
+	size_t len = p->named ? strlen(rest) - (p->behind ? strlen(p->behind) : 0) : 0;
+
+	*ret = strndup(rest, len);
+	if (!*ret)
+		return err_no_memory(e);
+	path_decode(*ret);
+	return 0;
+}
+
+/* rest: of the path, behind the endpoint's own path. */
+static int ask(struct MHD_Connection *mc, struct exchange *x, const char *rest, struct err *e)
+{
+	char *values[ENDPOINT_ARGUMENTS] = {NULL}, *name = NULL;
+	int r = name_in_path(x->endpoint, rest, &name, e);
 
 	for (size_t i = 0; !r && i < ENDPOINT_ARGUMENTS && x->endpoint->arguments[i]; i++) {
 		const char *value = MHD_lookup_connection_value(mc, MHD_GET_ARGUMENT_KIND,
@@ -195,7 +210,9 @@ static int ask(struct MHD_Connection *mc, struct exchange *x, struct err *e)
 			r = err_no_memory(e);
 	}
 	if (!r)
-		r = x->endpoint->ask((const char *const *)values, &x->own, e);
+		r = x->endpoint->ask(x->http->server, name, (const char *const *)values, &x->own,
+				     e);
+	free(name);
 	for (size_t i = 0; i < ENDPOINT_ARGUMENTS; i++)
 		free(values[i]);
 	return r;
@@ -240,6 +257,8 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, struct
 	x->endpoint = endpoints_find(path, &rest);
 	if (x->endpoint && x->endpoint->anthropic && exchange_header(mc, "anthropic-version"))
 		x->endpoint = x->endpoint->anthropic;
+	if (x->endpoint && x->endpoint->remove && !strcmp(method, "DELETE"))
+		x->endpoint = x->endpoint->remove;
 	x->access.begun_ns = clock_now_ns();
 	describe_peer(mc, x->access.peer, sizeof(x->access.peer));
 	access_request(&x->access, method, path);
@@ -271,7 +290,7 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, struct
 	if (!r)
 		r = check_endpoint(mc, x, path, method, &x->error);
 	if (!r && x->endpoint->ask)
-		r = ask(mc, x, &x->error);
+		r = ask(mc, x, rest, &x->error);
 	if (!r && has_body(x->endpoint))
 		r = check_body(mc, x, &x->error);
 	/* Usually the error is sent when the body has been read. It is sent now if the client waits for "100
@@ -393,10 +412,9 @@ static int get_answer(const struct exchange *x, const char *path, struct buf *ou
 	int r;
 
 	endpoints_find(path, &rest);
-	name = strdup(rest);
-	if (!name)
-		return err_no_memory(e);
-	path_decode(name);
+	r = name_in_path(x->endpoint, rest, &name, e);
+	if (r < 0)
+		return r;
 	r = x->endpoint->get(x->http->server, name, out, e);
 	free(name);
 	return r;

@@ -331,6 +331,16 @@ static void extend_body(struct exchange *x, size_t enough)
 	x->out.failed |= r < 0;
 }
 
+/* Appends to x->out some of the end of a complete stream. */
+static void end_stream(struct exchange *x)
+{
+	int r = answer_end_stream(x->answer, &x->out);
+
+	x->ending = r > 0;
+	x->over = r <= 0;
+	x->out.failed |= r < 0;
+}
+
 /* Appends to x->out the stream's next bytes: a comment if one is due, and the text of some tokens. When all tokens that
  * were taken are used, also appends the end of the stream if all choices have ended, or an error if the call has failed
  * or ended too early. Appends an error at once if memory is short. Sets x->over with the end or the error. */
@@ -352,11 +362,10 @@ static void extend_stream(struct exchange *x)
 	else if (x->news.stage == CALL_ENDED && !failure.code)
 		err_set(&failure, PROBLEM_INTERNAL, "the answer ended too early");
 	if (!r && answer_complete(x->answer)) {
-		answer_end_stream(x->answer, &x->out);
-		x->over = true;
+		end_stream(x);
 	} else if (failure.code) {
 		note_error(x, &failure);
-		exchange_dialect(x)->stream_error(&failure, &x->out);
+		x->out.failed |= answer_fail_stream(x->answer, &failure, &x->out) < 0;
 		x->over = true;
 	}
 }
@@ -399,7 +408,10 @@ static ssize_t read_answer(void *cls, uint64_t pos, char *to, size_t max)
 			return MHD_CONTENT_READER_END_OF_STREAM;
 		if (x->over || call_left(x->call))
 			return end_connection(x, to);
-		if (x->streams) {
+		if (x->ending) {
+			end_stream(x);
+			keep(x);
+		} else if (x->streams) {
 			call_waits(x->call, false);
 			if (!take_news(x))
 				return 0;

@@ -18,6 +18,8 @@ struct answer {
 	struct choice_config config;
 	struct stops *stops;	/* of all choices; NULL: none */
 	struct choice *choices; /* [call.text.n_choices] */
+	void *writer;		/* endpoint->writer's object; NULL: the endpoint has none */
+	bool ended;		/* the writer was told of the end */
 	struct {
 		bool begun; /* the choice's first chunks were written */
 		struct openai_cursor cursor;
@@ -30,7 +32,7 @@ struct answer {
 	} * scores;
 	uint32_t n_open;    /* choices that have not ended */
 	uint32_t next, end; /* of a stream: choices next .. end - 1 may have something to write */
-	/* a stream: `output` has chunks that are not written; a whole answer: `output` was begun */
+	/* a stream: `output` or the writer has text that is not written; a whole answer: `output` was begun */
 	bool writing;
 	struct openai_output output;
 	struct openai_usage so_far;  /* the usage so far, for continuous_usage_stats */
@@ -171,7 +173,10 @@ struct answer *answer_new(struct call *c)
 		.token_ids = c->text.ask.return_token_ids,
 		.every_token = c->text.ask.echo,
 	};
-	if ((c->text.ask.n_stops && !a->stops) || make_choices(a) < 0) {
+	if (c->endpoint->writer)
+		a->writer = c->endpoint->writer->begin(c, &a->head);
+	if ((c->text.ask.n_stops && !a->stops) || make_choices(a) < 0 ||
+	    (c->endpoint->writer && !a->writer)) {
 		answer_free(a);
 		return NULL;
 	}
@@ -186,6 +191,8 @@ void answer_free(struct answer *a)
 		choice_release(&a->choices[i]);
 	for (uint32_t i = 0; a->scores && i < a->call->text.n_parts; i++)
 		openai_tokens_release(&a->scores[i].list);
+	if (a->writer)
+		a->call->endpoint->writer->release(a->writer);
 	stops_free(a->stops);
 	free(a->scores);
 	free(a->bodies);
@@ -202,7 +209,7 @@ bool answer_complete(const struct answer *a)
 
 size_t answer_bytes(const struct answer *a)
 {
-	size_t n = 0;
+	size_t n = a->writer ? a->call->endpoint->writer->bytes(a->writer) : 0;
 
 	for (uint32_t i = 0; i < a->call->text.n_choices; i++)
 		n += choice_bytes(&a->choices[i]);
@@ -300,6 +307,27 @@ static bool write_news(struct answer *a, struct buf *out)
 	return true;
 }
 
+/* Hands the news of the one choice to the writer, unless that was done before, and writes what waits there. out NULL: the
+ * answer is sent whole, and nothing is written. 1: `out` is full before all is written; 0; -ENOMEM. */
+static int tell_writer(struct answer *a, struct buf *out)
+{
+	const struct answer_writer *w = a->call->endpoint->writer;
+
+	for (; a->next < a->end; a->next++) {
+		const struct openai_delta d = delta_of(a, a->next);
+		const bool news = has_news(a, a->next);
+
+		if (!a->writing && news && w->take(a->writer, &d) < 0)
+			return -ENOMEM;
+		a->writing = out && !w->write(a->writer, ENOUGH, out);
+		if (a->writing)
+			return 1;
+		if (news)
+			choice_clear(&a->choices[a->next]);
+	}
+	return 0;
+}
+
 /* Takes a drawn token of a choice. With prompt_only (max_tokens is 0) the token is not shown, and the choice ends. */
 static int take_token(struct answer *a, uint32_t index, const struct draw_result *draw,
 		      enum finish_reason finish)
@@ -350,8 +378,10 @@ int answer_feed(struct answer *a, const struct buf *tokens, size_t *at, struct b
 	uint32_t of;
 
 	for (uint32_t n = 0;; n++) {
-		if (out && !write_news(a, out))
-			return out->failed ? -ENOMEM : 1;
+		int r = a->writer ? tell_writer(a, out) : out && !write_news(a, out);
+
+		if (r)
+			return r < 0 || out->failed ? -ENOMEM : 1;
 		if (n == RECORDS)
 			return 1;
 		if (!call_record(tokens, at, &of, &finish, &draw))
@@ -361,11 +391,44 @@ int answer_feed(struct answer *a, const struct buf *tokens, size_t *at, struct b
 	}
 }
 
-void answer_end_stream(const struct answer *a, struct buf *out)
+/* Tells the writer that the answer is complete, unless it knows, and appends some of what waits there. 1: there is more;
+ * 0; -ENOMEM. */
+static int end_writer(struct answer *a, size_t enough, struct buf *out)
+{
+	const struct answer_writer *w = a->call->endpoint->writer;
+	struct openai_usage u = usage(a);
+
+	if (!a->ended && w->end(a->writer, &u) < 0)
+		return -ENOMEM;
+	a->ended = true;
+	if (!w->write(a->writer, enough, out))
+		return 1;
+	return out->failed ? -ENOMEM : 0;
+}
+
+int answer_end_stream(struct answer *a, struct buf *out)
 {
 	struct openai_usage u = usage(a);
 
+	if (a->writer)
+		return end_writer(a, ENOUGH, out);
 	a->call->endpoint->end(&a->head, &u, out);
+	return 0;
+}
+
+int answer_fail_stream(struct answer *a, const struct err *e, struct buf *out)
+{
+	const struct endpoint *endpoint = a->call->endpoint;
+	const struct answer_writer *w = endpoint->writer;
+
+	if (!a->writer) {
+		endpoint_dialect(endpoint)->stream_error(e, out);
+		return 0;
+	}
+	if (w->fail(a->writer, e) < 0)
+		return -ENOMEM;
+	w->write(a->writer, SIZE_MAX, out);
+	return 0;
 }
 
 /* Begins the body: gives all choices to a->output, so that openai_write can write it. */
@@ -393,6 +456,8 @@ static int begin_body(struct answer *a)
 
 int answer_write(struct answer *a, size_t enough, struct buf *out)
 {
+	if (a->writer)
+		return end_writer(a, enough, out);
 	if (!a->writing && begin_body(a) < 0)
 		return -ENOMEM;
 	if (!openai_write(&a->output, enough, out))

@@ -31,8 +31,12 @@ bool answer_complete(const struct answer *a);
 /* Returns how many bytes of memory the answer's texts, ids and log-probabilities take. */
 size_t answer_bytes(const struct answer *a);
 
-/* Appends the end of a complete stream. */
-void answer_end_stream(const struct answer *a, struct buf *out);
+/* Appends some of the end of a complete stream, some 16 KiB at most. 1: there is more of it, so call the function again;
+ * 0: the rest is written; -ENOMEM. */
+int answer_end_stream(struct answer *a, struct buf *out) MUST_CHECK;
+
+/* Appends the end of a stream that has failed. -ENOMEM. */
+int answer_fail_stream(struct answer *a, const struct err *e, struct buf *out) MUST_CHECK;
 
 /* Appends some of the body of a complete answer that is not a stream, until out has `enough` bytes or more. 1: there
  * is more to write, so call the function again; 0: the rest is written; -ENOMEM. */

@@ -20,7 +20,8 @@
  *  - text.node and text.round are guarded by the lock of struct text (text.c).
  *  - http writes http.access when the request is completed, and owns http.kept throughout.
  *  - The engine thread owns text.parts[].run, text.choices and text.steering.
- *  - A visit may write to *http.own and http.own_bytes. Afterwards http owns *http.own.
+ *  - A visit may write to *http.own and http.own_bytes. Afterwards http owns *http.own. endpoint->recall may write to
+ *    *http.own, too.
  *  - A text thread sets the pointer shared.stop_wanted before call_submit, without the lock.
  * `engine` is the engine thread's. The members of `report` are atomic. `shared` is guarded by its lock.
  *

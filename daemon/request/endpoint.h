@@ -13,13 +13,19 @@
 #include "protocol/openai/response.h"
 
 struct call;
+struct answer_writer;
 
-enum { ENDPOINT_ARGUMENTS = 2 };
+enum { ENDPOINT_ARGUMENTS = 3 };
 
 struct endpoint {
 	const char *path;
 	bool named; /* a name follows the path */
-	bool post;  /* the method is POST, else GET (and HEAD) */
+	const char *
+		behind; /* with named: the path goes on behind the name, "/cancel"; NULL: it ends there */
+	bool post; /* the method is POST, else GET (and HEAD), or DELETE */
+	/* the endpoint of DELETE at the same path, which is in no table; NULL: none */
+	const struct endpoint *remove;
+	bool removes; /* this is such an endpoint */
 	/* for the operator: only at --admin-port; without this option only at a loopback address */
 	bool admin;
 	bool guarded; /* most requests of web pages are refused (guard.c); no CORS headers are sent */
@@ -40,13 +46,15 @@ struct endpoint {
 	/* http: appends the answer to out. `rest` is the rest of the request's path, behind `path`. */
 	int (*get)(struct server *s, const char *rest, struct buf *out, struct err *e);
 
-	/* text: makes the answer to the call's body and appends it to out. */
+	/* text: makes the answer to the call's body and appends it to out. With GET and DELETE there is no body. */
 	int (*reply)(struct call *c, struct buf *out, struct err *e);
 
 	/* http: `arguments` are names of arguments of the query. `ask` gets their values (borrowed, NULL: absent) and
-	 * makes the object call.http.own from them. `ask` NULL: the endpoint has neither arguments nor an object. */
+	 * the name in the path ("" unless `named`), and makes the object call.http.own from them. `ask` NULL: the
+	 * endpoint has neither arguments nor an object. */
 	const char *arguments[ENDPOINT_ARGUMENTS];
-	int (*ask)(const char *const *values, void **ret_own, struct err *e);
+	int (*ask)(struct server *s, const char *name, const char *const *values, void **ret_own,
+		   struct err *e);
 	/* engine: reads or changes data of the engine thread, then calls call_reply or call_fail. */
 	void (*visit)(struct call *c, struct loop *l);
 	/* http, after call_reply: makes some of the answer's body from call.http.own and appends it, until out has
@@ -59,6 +67,11 @@ struct endpoint {
 	int (*parse)(const char *body, size_t len, const struct pace *pace,
 		     const struct openai_limits *limits, struct arena *arena,
 		     struct openai_request *ret, struct err *e);
+	/* text: openai_limits.recall of `parse`, with the call as its argument, which may keep something in
+	 * *call.http.own; NULL: there is none. */
+	int (*recall)(void *call, const char *id, struct buf *out, struct err *e);
+	/* Writes an answer that is no list of choices; then none of the members below is used. NULL: they are. */
+	const struct answer_writer *writer;
 	/* The members below are set if `parse` is. With them the http thread turns tokens into the answer, see
 	 * protocol/openai/response.h. */
 	const struct openai_shape *shape;
@@ -72,4 +85,31 @@ struct endpoint {
 		      size_t n_prompts, const struct openai_usage *u);
 	/* Appends the end of a stream. */
 	void (*end)(const struct openai_head *h, const struct openai_usage *u, struct buf *out);
+};
+
+/* Returns the dialect of an endpoint; NULL: of a path that is no endpoint's. */
+static inline const struct dialect *endpoint_dialect(const struct endpoint *e)
+{
+	return e && e->dialect ? e->dialect : &dialect_openai;
+}
+
+/* Makes the answer of a call with one choice on the wire, for an API whose answers are no list of choices. answer.h drives
+ * it, on the http thread. Functions that return int return 0 or -ENOMEM. */
+struct answer_writer {
+	/* Makes the writer's object, before the first token. All arguments are borrowed until it is freed. NULL: out of
+	 * memory. */
+	void *(*begin)(struct call *c, const struct openai_head *h);
+	/* Takes a piece of the choice, the last one with a finish reason. Of a stream, its text then waits to be
+	 * written: `write` is called until it returns true before the next piece comes. What *d points to is borrowed
+	 * until then. */
+	int (*take)(void *writer, const struct openai_delta *d);
+	/* The choice has ended: the rest of the stream, or the body, waits to be written. */
+	int (*end)(void *writer, const struct openai_usage *u);
+	/* The stream ends with an error: drops text that waits, and lets the error wait to be written. */
+	int (*fail)(void *writer, const struct err *e);
+	/* Appends some of what waits, until out has `enough` bytes or some kilobytes more. True: all is written. */
+	bool (*write)(void *writer, size_t enough, struct buf *out);
+	/* Returns the bytes of memory that the object takes. */
+	size_t (*bytes)(const void *writer);
+	void (*release)(void *writer);
 };

@@ -310,29 +310,43 @@ static int make_echo(struct call *c, struct openai_prompt *prompt, struct call_p
 	return p->echo ? 0 : err_no_memory(e);
 }
 
+/* Makes the ids of part i. */
+static int encode_part(struct call *c, uint32_t i, struct err *e)
+{
+	const struct openai_request *ask = &c->text.ask;
+	struct ids *out = &c->text.parts[i].prompt;
+	/* A prompt of at most twice the context is tokenized to its end, so that the error can say its length. */
+	const size_t context = c->server->info.max_model_len, most = 2 * context;
+	int r;
+
+	if (ask->context)
+		r = prepare_chat_prompt(c, ask->context, ask->prefill, ask->prefill_len, most, out,
+					e);
+	else
+		r = encode_prompt(c, &ask->prompts[i], ask->add_special_tokens, most, out, e);
+	if (r == -EOVERFLOW)
+		return err_param(
+			e, PROBLEM_CONTEXT_LENGTH, ask->source,
+			"this server's context is %zu tokens, and more than %zu are in the %s",
+			context, most, ask->source);
+	return r;
+}
+
 /* Fills part i: the prompt's ids, the number of tokens to generate, the ends of turns, the keys of pages, the
  * echo, and the seed. */
 static int make_part(struct call *c, uint32_t i, struct err *e)
 {
 	const struct openai_request *ask = &c->text.ask;
 	struct call_part *p = &c->text.parts[i];
-	/* A prompt of at most twice the context is tokenized to its end, so that the error can say its length. */
-	const size_t context = c->server->info.max_model_len, most = 2 * context;
 	int r;
 
-	if (ask->context)
-		r = prepare_chat_prompt(c, ask->context, ask->prefill, ask->prefill_len, most,
-					&p->prompt, e);
-	else
-		r = encode_prompt(c, &ask->prompts[i], ask->add_special_tokens, most, &p->prompt,
-				  e);
-	if (r == -EOVERFLOW)
-		r = err_param(
-			e, PROBLEM_CONTEXT_LENGTH, ask->source,
-			"this server's context is %zu tokens, and more than %zu are in the %s",
-			context, most, ask->source);
-	if (!r)
-		r = fit_part(c, p, e);
+	do {
+		p->prompt.len = 0;
+		r = encode_part(c, i, e);
+		if (!r)
+			r = fit_part(c, p, e);
+	} while (r == -PROBLEM_CONTEXT_LENGTH && ask->truncate &&
+		 openai_drop_messages(ask->context));
 	if (!r)
 		r = find_turns(c, p, e);
 	if (!r)
@@ -435,6 +449,8 @@ int prepare_call(struct call *c, struct err *e)
 	int r;
 
 	limits.tools = c->server->tools;
+	limits.recall = c->endpoint->recall;
+	limits.recall_arg = c;
 	r = c->endpoint->parse(body, c->text.body.len, &pace, &limits, &c->text.arena, &c->text.ask,
 			       e);
 	if (r < 0)

@@ -440,6 +440,47 @@ int chat_context(const json_t *body, json_t **ret, bool *thinking, bool *billing
 	return 0;
 }
 
+static bool has_role(const json_t *message, const char *role)
+{
+	return !strcmp(json_string_value(json_object_get(message, "role")), role);
+}
+
+/* Returns the first message from `from` on that has this role; n: there is none. */
+static size_t next_of_role(const json_t *messages, size_t from, const char *role)
+{
+	while (from < json_array_size(messages) && !has_role(json_array_get(messages, from), role))
+		from++;
+	return from;
+}
+
+bool openai_drop_messages(json_t *context)
+{
+	json_t *messages = json_object_get(context, "messages"), *kept;
+	size_t n = json_array_size(messages), begin, last = n, end;
+
+	begin = has_role(json_array_get(messages, 0), "system");
+	while (last > begin && !has_role(json_array_get(messages, last - 1), "user"))
+		last--;
+	if (last > begin + 1) {
+		end = MIN(begin + MAX((n - begin) / 8, (size_t)1), last - 1);
+		end = next_of_role(messages, end, "user");
+	} else {
+		/* One message of the user is left, which templates need. */
+		begin = MAX(begin, last);
+		end = next_of_role(messages, begin + MAX((n - begin) / 8, (size_t)1), "assistant");
+	}
+	if (end >= n)
+		return false;
+	kept = json_array();
+	for (size_t i = 0; i < n; i++)
+		if ((i < begin || i >= end) &&
+		    json_array_append(kept, json_array_get(messages, i)) < 0) {
+			json_decref(kept);
+			return false;
+		}
+	return json_object_set_new(context, "messages", kept) == 0;
+}
+
 /* Reads logprobs, which in chat turns log-probabilities on, and top_logprobs, the number of best tokens to list. */
 static int chat_logprobs(const json_t *body, struct openai_request *r, struct err *e)
 {

@@ -1,5 +1,5 @@
-/* Reads the parameters that restrict the text of an answer: OpenAI's response_format, vLLM's structured_outputs and
- * guided_*, SGLang's regex, ebnf and json_schema, llama.cpp's grammar. Makes the grammar of the answer, with the calls
+/* Reads the parameters that restrict the text of an answer: OpenAI's response_format (in responses
+ * text.format), vLLM's structured_outputs and guided_*, SGLang's regex, ebnf and json_schema, llama.cpp's grammar. Makes the grammar of the answer, with the calls
  * that it may have. */
 #include <errno.h>
 #include <stdio.h>
@@ -197,6 +197,40 @@ static int response_format(const json_t *body, struct found *f, struct err *e)
 	return note(f, "", "response_format", compile_object, NULL, e);
 }
 
+/* Reads text.format of responses: as response_format, but the schema's name, the schema and strict stand beside the
+ * type. */
+static int text_format(const json_t *body, struct found *f, struct err *e)
+{
+	const char *const where = "text.format.";
+	const json_t *format = field_get(field_get(body, "text"), "format"), *type, *name = NULL,
+		     *schema;
+	const char *kind;
+	bool strict;
+	int r;
+
+	if (!format)
+		return 0;
+	if (!json_is_object(format))
+		return field_wrong(e, "text.", "format", format, "an object with a type");
+	type = field_get(format, "type");
+	kind = json_string_value(type);
+	if (kind && !strcmp(kind, "text"))
+		return 0;
+	if (kind && !strcmp(kind, "json_object"))
+		return note(f, "text.", "format", compile_object, NULL, e);
+	if (!kind || strcmp(kind, "json_schema"))
+		return field_wrong(e, where, "type", type, FORMAT_WANT);
+	r = field_string(format, where, "name", &name, e);
+	if (r == 0)
+		r = field_bool(format, where, "strict", &strict, e);
+	if (r < 0)
+		return r;
+	schema = field_get(format, "schema");
+	if (!schema)
+		return field_wrong(e, where, "schema", NULL, "a JSON schema");
+	return note(f, where, "schema", compile_schema, schema, e);
+}
+
 /* Names the parameter in the error of a front end. A grammar beyond the limits is the request's fault. */
 static int name_error(const char *param, struct err *e)
 {
@@ -317,11 +351,12 @@ static int compile_found(const struct found *f, const struct openai_limits *limi
 	return ret;
 }
 
-int constraint_parse(const json_t *body, const struct openai_limits *limits, struct arena *arena,
+int constraint_parse(const json_t *body, const struct request_kind *kind,
+		     const struct openai_limits *limits, struct arena *arena,
 		     struct openai_request *r, struct err *e)
 {
 	struct found f = {0};
-	int ret = response_format(body, &f, e);
+	int ret = kind->text_format ? text_format(body, &f, e) : response_format(body, &f, e);
 
 	if (ret == 0)
 		ret = structured_outputs(body, &f, e);

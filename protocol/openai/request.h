@@ -41,7 +41,9 @@
 #include "protocol/output/tools.h"
 #include "scheduler/plan.h"
 
+struct buf;
 struct grammar;
+struct responses_request;
 
 enum {
 	STOPS_MAX = 64,
@@ -56,12 +58,16 @@ enum {
 	PROMPTS_MAX = 1024, /* prompts of one completion request */
 };
 
-/* Limits of the server that apply to a body. */
+/* What the server adds to a body: limits, defaults, and what it knows of earlier responses. */
 struct openai_limits {
 	uint32_t vocab_size;
 	uint32_t max_choices;	  /* largest n */
 	struct sampling defaults; /* for absent parameters: the model's generation_config.json */
 	const struct tools_format *tools; /* of the model's calls; NULL: it is not known */
+	/* responses: appends the items of an earlier response's conversation as JSON, with commas between.
+	 * -PROBLEM_UNKNOWN_PREVIOUS; -ENOMEM. NULL: there are no earlier responses. */
+	int (*recall)(void *arg, const char *id, struct buf *out, struct err *e);
+	void *recall_arg;
 };
 
 enum openai_tool_choice { TOOL_CHOICE_AUTO, TOOL_CHOICE_NONE, TOOL_CHOICE_REQUIRED };
@@ -94,6 +100,10 @@ struct openai_request {
 	const char *only_tool; /* the tool that tool_choice names, one of `tools`; NULL: any */
 	/* parallel_tool_calls is false, or tool_choice names a tool: the answer ends with its first call */
 	bool one_call;
+	/* oldest messages may be left out until the prompt fits (openai_drop_messages) */
+	bool truncate;
+	/* in the arena: what responses adds (protocol/responses/request.h); NULL: another API */
+	const struct responses_request *responses;
 	/* completions */
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
 	size_t n_prompts;
@@ -166,6 +176,11 @@ int openai_parse_chat(const char *body, size_t len, const struct pace *pace,
 int openai_parse_completion(const char *body, size_t len, const struct pace *pace,
 			    const struct openai_limits *limits, struct arena *arena,
 			    struct openai_request *ret, struct err *e) MUST_CHECK;
+
+/* Leaves out the oldest messages of a chat's context but for the system's: an eighth of them or more, up to the next
+ * message of the user. If one message of the user is left, leaves out the oldest answers behind it, each with the outputs of
+ * its calls. False: nothing can be left out. */
+bool openai_drop_messages(json_t *context);
 
 /* Frees what is owned. A second call does nothing. */
 void openai_request_release(struct openai_request *r);

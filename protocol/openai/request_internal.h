@@ -1,4 +1,5 @@
-/* Declares the functions that read members of a request, for the files of this directory and of protocol/anthropic.
+/* Declares the functions that read members of a request, for the files of this directory, of protocol/anthropic and of
+ * protocol/responses.
  * `body` is the JSON object of the body. Each function fills its members of *r (or *ret), and returns the errors of
  * openai_parse_chat. */
 #pragma once
@@ -13,6 +14,7 @@ struct request_kind {
 	/* another name for the member max_tokens, whose value it overrides; NULL: there is none */
 	const char *max_tokens;
 	const char *stop; /* the name of the member with stop strings */
+	bool text_format; /* text.format takes the place of response_format */
 	int (*logprobs)(const json_t *body, struct openai_request *r, struct err *e);
 	int (*prompts)(const json_t *body, const struct pace *pace,
 		       const struct openai_limits *limits, struct arena *arena,
@@ -39,7 +41,8 @@ int tools_choice(const json_t *body, struct openai_request *r, struct err *e) MU
 
 /* constraint.c: reads the parameters that restrict the answer's text, and fills in grammar, constraint and no_calls. To
  * be called when the other members are filled in. */
-int constraint_parse(const json_t *body, const struct openai_limits *limits, struct arena *arena,
+int constraint_parse(const json_t *body, const struct request_kind *kind,
+		     const struct openai_limits *limits, struct arena *arena,
 		     struct openai_request *r, struct err *e) MUST_CHECK;
 
 /* chat.c: makes a template's context of messages, tools and template arguments. *ret, which the caller owns, *thinking

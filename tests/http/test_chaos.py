@@ -19,8 +19,9 @@ print(f"# CHAOS_SEED={SEED}")
 s = Server("--max-num-seqs", "16", "--max-queued-requests", "40", "--max-body", "200000",
            env={"FAKE_STEP_US": "300", "FAKE_PAGES": "130", "FAKE_SLOTS": "40"})
 end = time.time() + SECONDS
-PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/tokenize", "/detokenize",
-         "/apply-template", "/v1/models", "/metrics", "/x", "/cache", "/cache/flush")
+PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/responses",
+         "/v1/responses/x/cancel", "/tokenize", "/detokenize", "/apply-template", "/v1/models", "/metrics", "/x", "/cache",
+         "/cache/flush")
 
 
 def random_body(r):
@@ -34,6 +35,10 @@ def random_body(r):
         body["stream_options"] = {"include_usage": True}
     if r.random() < 0.5:
         body["messages"] = [{"role": "user", "content": r.choice(("", f"{r.random()} ")) + "word " * r.choice((1, 50, 2000))}]
+    elif r.random() < 0.4:
+        body["input"] = r.choice(("x", "word " * 2000, [{"role": "user", "content": "a"}, {"type": "reasoning", "summary": []}]))
+        body.update(n=1, store=r.random() < 0.5)
+        body.pop("return_token_ids")
     else:
         body["prompt"] = r.choice(("violin", ["a", "b", "c"], [5, 6, 7], "long " * 3000))
     if r.random() < 0.1:

@@ -1,0 +1,25 @@
+/* A page of the items that a response was made of: the answer of GET /v1/responses/{id}/input_items. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+enum { RESPONSES_PAGE = 20, RESPONSES_PAGE_MAX = 100 };
+
+struct responses_page {
+	uint64_t limit;	   /* the most items of the page */
+	const char *after; /* the id of the item before the page; NULL: the page is the first one */
+	bool rising;	   /* the oldest item comes first; else the newest */
+};
+
+/* Appends a page of `items`, JSON with commas between. Each item gets the form that OpenAI gives it: a type, content as
+ * parts, and an id, "item_N" with its place in the conversation if it has none. -EINVAL: no item has the id `after`;
+ * -ENOMEM. */
+int responses_list(const struct buf *items, const struct responses_page *page, struct buf *out,
+		   struct err *e) MUST_CHECK;
+
+/* Appends the answer of DELETE /v1/responses/{id}. */
+void responses_body_deleted(const char *id, struct buf *out);

@@ -1,0 +1,567 @@
+#include "protocol/responses/request.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/problem.h"
+#include "protocol/openai/fields.h"
+#include "protocol/openai/request_internal.h"
+
+enum { METADATA_MAX = 16, METADATA_KEY_MAX = 64, METADATA_VALUE_MAX = 512 };
+
+static void decref(json_t **v)
+{
+	json_decref(*v);
+}
+
+#define CLEANUP_JSON CLEANUP(decref)
+
+/* Sets a member to `value`, and takes over the reference to it. */
+static int set_new(json_t *object, const char *name, json_t *value, struct err *e)
+{
+	return json_object_set_new_nocheck(object, name, value) < 0 ? err_no_memory(e) : 0;
+}
+
+/* ---- parameters that are refused, or have no effect but to be repeated ---- */
+
+static int check_refused(const json_t *body, struct err *e)
+{
+	static const char *const refused[] = {"background", "conversation", "prompt",
+					      "return_token_ids", "prompt_logprobs"};
+	static const char *const moved[][2] = {{"response_format", "text.format"},
+					       {"messages", "input"},
+					       {"reasoning_effort", "reasoning.effort"}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
+		const json_t *v = field_get(body, refused[i]);
+
+		if (v && !json_is_false(v))
+			return err_param(e, PROBLEM_UNSUPPORTED, refused[i],
+					 "%s is not supported by this server in responses",
+					 refused[i]);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(moved); i++)
+		if (field_get(body, moved[i][0]))
+			return err_param(e, PROBLEM_UNSUPPORTED, moved[i][0],
+					 "%s is a parameter of chat: in responses it is %s",
+					 moved[i][0], moved[i][1]);
+	return 0;
+}
+
+static int check_strings(const json_t *body, struct err *e)
+{
+	static const char *const names[] = {"instructions",	"previous_response_id",
+					    "prompt_cache_key", "safety_identifier",
+					    "service_tier",	"user"};
+	const json_t *v;
+	int r = 0;
+
+	for (size_t i = 0; !r && i < ARRAY_SIZE(names); i++)
+		r = field_string(body, "", names[i], &v, e);
+	return r;
+}
+
+static int check_metadata(const json_t *body, struct err *e)
+{
+	json_t *map = field_get(body, "metadata"), *v;
+	const char *name;
+
+	if (map && !json_is_object(map))
+		return field_wrong(e, "", "metadata", map, "an object of strings");
+	if (json_object_size(map) > METADATA_MAX)
+		return err_param(e, EINVAL, "metadata",
+				 "metadata has %zu members, but may have at most %d",
+				 json_object_size(map), METADATA_MAX);
+	json_object_foreach(map, name, v)
+	{
+		if (!json_is_string(v))
+			return field_wrong(e, "", "metadata", v, "an object of strings");
+		if (strlen(name) > METADATA_KEY_MAX || json_string_length(v) > METADATA_VALUE_MAX)
+			return err_param(e, EINVAL, "metadata",
+					 "the member \"%.20s\" of metadata is too long: a name may "
+					 "have %d bytes and a value %d",
+					 name, METADATA_KEY_MAX, METADATA_VALUE_MAX);
+	}
+	return 0;
+}
+
+/* Reads a member that is one of some words. *ret: its number in `words`, unchanged if the member is absent. */
+static int word(const json_t *object, const char *where, const char *name, const char *const *words,
+		const char *want, size_t *ret, struct err *e)
+{
+	const json_t *v = field_get(object, name);
+
+	if (!v)
+		return 0;
+	for (size_t i = 0; words[i]; i++)
+		if (json_is_string(v) && !strcmp(words[i], json_string_value(v))) {
+			*ret = i;
+			return 0;
+		}
+	return field_wrong(e, where, name, v, want);
+}
+
+static int check_text(const json_t *body, struct err *e)
+{
+	static const char *const words[] = {"low", "medium", "high", NULL};
+	const json_t *text = field_get(body, "text");
+	size_t verbosity;
+
+	/* constraint.c reads its format. */
+	if (text && !json_is_object(text))
+		return field_wrong(e, "", "text", text, "an object");
+	return word(text, "text.", "verbosity", words, "low, medium or high", &verbosity, e);
+}
+
+/* include: *logprobs and *encrypted are set if it has the names of these. */
+static int parse_include(const json_t *body, bool *logprobs, bool *encrypted, struct err *e)
+{
+	const json_t *list = field_get(body, "include");
+
+	*logprobs = *encrypted = false;
+	if (list && !json_is_array(list))
+		return field_wrong(e, "", "include", list, "an array of strings");
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *name = json_string_value(json_array_get(list, i));
+
+		if (!name)
+			return field_wrong(e, "", "include", json_array_get(list, i),
+					   "an array of strings");
+		*logprobs |= !strcmp(name, "message.output_text.logprobs");
+		*encrypted |= !strcmp(name, "reasoning.encrypted_content");
+	}
+	return 0;
+}
+
+static int responses_logprobs(const json_t *body, struct openai_request *r, struct err *e)
+{
+	int64_t top = 0;
+	bool encrypted;
+	int ret = parse_include(body, &r->sampling.want_logprobs, &encrypted, e);
+
+	if (ret == 0)
+		ret = field_int(body, "", "top_logprobs", 0, TOP_LOGPROBS_MAX, &top, e);
+	if (ret < 0)
+		return ret;
+	if (top && !r->sampling.want_logprobs)
+		return err_param(e, EINVAL, "top_logprobs",
+				 "top_logprobs is %" PRId64
+				 ", but only allowed when include has message.output_text.logprobs",
+				 top);
+	r->sampling.n_logprobs = (uint8_t)top;
+	return 0;
+}
+
+/* ---- tools ---- */
+
+/* Makes a tool of chat, new: {"type", "function": {name, description, parameters, strict}}. */
+static int one_tool(const json_t *tool, size_t index, json_t **ret, struct err *e)
+{
+	static const char *const members[] = {"name", "description", "parameters", "strict"};
+	const json_t *type = field_get(tool, "type"), *name = NULL, *v;
+	const char *text = json_string_value(type);
+	json_t *function CLEANUP_JSON = NULL;
+	char where[ERR_PARAM_MAX];
+	bool strict;
+	int r;
+
+	field_path(where, "tools[%zu]", index);
+	if (!json_is_object(tool))
+		return field_wrong(e, where, "", tool, "an object with type and name");
+	if (text && strcmp(text, "function"))
+		return err_param(e, PROBLEM_UNSUPPORTED, where,
+				 "%s is of type \"%.40s\", and this server takes functions alone",
+				 where, text);
+	field_path(where, "tools[%zu].", index);
+	if (!text)
+		return field_wrong(e, where, "type", type, "\"function\"");
+	r = field_string(tool, where, "name", &name, e);
+	if (r == 0 && (!json_string_length(name) ||
+		       strlen(json_string_value(name)) != json_string_length(name)))
+		r = field_wrong(e, where, "name", name,
+				"a string that is not empty and has no NUL");
+	if (r == 0)
+		r = field_string(tool, where, "description", &v, e);
+	if (r == 0)
+		r = field_bool(tool, where, "strict", &strict, e);
+	if (r < 0)
+		return r;
+	v = field_get(tool, "parameters");
+	if (v && !json_is_object(v))
+		return field_wrong(e, where, "parameters", v, "an object");
+	function = json_object();
+	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
+		json_t *member = field_get(tool, members[i]);
+
+		if (member && set_new(function, members[i], json_incref(member), e) < 0)
+			return -ENOMEM;
+	}
+	*ret = json_pack("{s:s, s:O}", "type", "function", "function", function);
+	return *ret ? 0 : err_no_memory(e);
+}
+
+/* Returns whether a list of {"type":"function","name"} has this name. */
+static bool lists_name(const json_t *list, const char *name)
+{
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *other =
+			json_string_value(json_object_get(json_array_get(list, i), "name"));
+
+		if (other && !strcmp(other, name))
+			return true;
+	}
+	return false;
+}
+
+/* Makes chat's tool_choice, new, or NULL. *ret_allowed: the list of tools that may be called, borrowed; NULL: all. */
+static int tool_choice(const json_t *body, json_t **ret, const json_t **ret_allowed, struct err *e)
+{
+	static const char want[] = "\"none\", \"auto\", \"required\", a function or allowed_tools";
+	static const char *const modes[] = {"auto", "required", NULL};
+	json_t *choice = field_get(body, "tool_choice");
+	const char *type = json_string_value(json_object_get(choice, "type"));
+	const json_t *name;
+	size_t mode = 0;
+	int r;
+
+	*ret_allowed = NULL;
+	if (!choice || json_is_string(choice)) {
+		*ret = json_incref(choice);
+		return 0;
+	}
+	if (!type)
+		return field_wrong(e, "", "tool_choice", choice, want);
+	if (!strcmp(type, "function")) {
+		name = field_get(choice, "name");
+		if (!json_is_string(name))
+			return field_wrong(e, "tool_choice.", "name", name, "a string");
+		*ret = json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name);
+		return *ret ? 0 : err_no_memory(e);
+	}
+	if (strcmp(type, "allowed_tools"))
+		return err_param(e, PROBLEM_UNSUPPORTED, "tool_choice",
+				 "tool_choice is of type \"%.40s\", and this server has functions "
+				 "alone",
+				 type);
+	r = word(choice, "tool_choice.", "mode", modes, "auto or required", &mode, e);
+	if (r < 0)
+		return r;
+	*ret_allowed = field_get(choice, "tools");
+	if (!json_is_array(*ret_allowed))
+		return field_wrong(e, "tool_choice.", "tools", *ret_allowed, "an array of tools");
+	*ret = json_string(modes[mode]);
+	return *ret ? 0 : err_no_memory(e);
+}
+
+static int put_tools(const json_t *body, json_t *chat, struct err *e)
+{
+	const json_t *tools = field_get(body, "tools"), *allowed;
+	json_t *choice = NULL, *list;
+	int r = tool_choice(body, &choice, &allowed, e);
+
+	if (r < 0)
+		return r;
+	if (choice && set_new(chat, "tool_choice", choice, e) < 0)
+		return -ENOMEM;
+	if (tools && !json_is_array(tools))
+		return field_wrong(e, "", "tools", tools, "an array");
+	list = json_array();
+	r = set_new(chat, "tools", list, e);
+	for (size_t i = 0; !r && i < json_array_size(tools); i++) {
+		json_t *tool = NULL;
+
+		r = one_tool(json_array_get(tools, i), i, &tool, e);
+		if (!r && allowed &&
+		    !lists_name(allowed, json_string_value(json_object_get(json_array_get(tools, i),
+									   "name"))))
+			json_decref(tool);
+		else if (!r && json_array_append_new(list, tool) < 0)
+			r = err_no_memory(e);
+	}
+	return r;
+}
+
+/* ---- messages ---- */
+
+/* Parses the items of the earlier response, new. */
+static int recall(const json_t *body, const struct openai_limits *limits, const struct pace *pace,
+		  json_t **ret, struct err *e)
+{
+	const char *id = json_string_value(field_get(body, "previous_response_id"));
+	size_t values = FIELDS_VALUES_MAX;
+	json_error_t error;
+	struct buf text;
+	int r;
+
+	if (!id)
+		return 0;
+	if (!limits->recall)
+		return err_param(e, PROBLEM_UNKNOWN_PREVIOUS, "previous_response_id",
+				 "this server keeps no responses");
+	buf_init(&text, SIZE_MAX / 2);
+	buf_putc(&text, '[');
+	r = limits->recall(limits->recall_arg, id, &text, e);
+	buf_putc(&text, ']');
+	if (!r && text.failed)
+		r = err_no_memory(e);
+	if (!r && (r = fields_check_bounds(buf_str(&text), text.len, pace, &values, e)) == -EINVAL)
+		err_param(e, EINVAL, "previous_response_id",
+			  "the conversation of previous_response_id has more than %d values",
+			  FIELDS_VALUES_MAX);
+	if (!r) {
+		*ret = fields_parse(buf_str(&text), text.len, JSON_ALLOW_NUL, pace, &error);
+		if (!*ret)
+			r = pace_gives_up(pace) ? err_set(e, ECANCELED, "the items are not read")
+						: err_no_memory(e);
+	}
+	buf_release(&text);
+	return r;
+}
+
+/* Makes the list of the request's own items, new: a text is a message of the user. */
+static int own_items(const json_t *body, json_t **ret, struct err *e)
+{
+	json_t *input = field_get(body, "input");
+
+	if (json_is_array(input))
+		*ret = json_incref(input);
+	else if (json_is_string(input))
+		*ret = json_pack("[{s:s, s:s, s:[{s:s, s:O}]}]", "type", "message", "role", "user",
+				 "content", "type", "input_text", "text", input);
+	else if (!input && field_get(body, "previous_response_id"))
+		*ret = json_array();
+	else
+		return field_wrong(e, "", "input", input, "a string or an array of items");
+	return *ret ? 0 : err_no_memory(e);
+}
+
+static int put_messages(const json_t *body, const json_t *before, const json_t *own, json_t *chat,
+			struct err *e)
+{
+	const json_t *instructions = field_get(body, "instructions");
+	json_t *messages = json_array(), *items CLEANUP_JSON = NULL, *system;
+	int r = set_new(chat, "messages", messages, e);
+
+	if (!r && instructions) {
+		system = json_pack("{s:s, s:O}", "role", "system", "content", instructions);
+		if (json_array_append_new(messages, system) < 0)
+			r = err_no_memory(e);
+	}
+	/* The assistant's items of an answer may go on in the input, so all items are read as one list. */
+	if (!r && before) {
+		json_t *each = NULL;
+
+		/* First by themselves, so that an error has the client's own numbers. */
+		each = json_array();
+		r = each ? responses_messages(own, "input", each, e) : err_no_memory(e);
+		json_decref(each);
+		items = json_copy((json_t *)before);
+		if (!r && (!items || json_array_extend(items, (json_t *)own) < 0))
+			r = err_no_memory(e);
+	}
+	if (!r)
+		r = responses_messages(before ? items : own, "input", messages, e);
+	if (!r && !json_array_size(messages))
+		return err_param(e, EINVAL, "input",
+				 "input is empty, but must have at least one item");
+	return r;
+}
+
+/* Reads reasoning, and copies members that chat has under the same names. */
+static int put_settings(const json_t *body, json_t *chat, struct err *e)
+{
+	static const char *const efforts[] = {"none", "minimal", "low", "medium",
+					      "high", "xhigh",	 "max", NULL};
+	static const char *const summaries[] = {"auto", "concise", "detailed", "none", NULL};
+	static const char *const same[] = {"enable_thinking", "chat_template_kwargs",
+					   "add_generation_prompt", "parallel_tool_calls"};
+	const json_t *reasoning = field_get(body, "reasoning");
+	size_t i = 0;
+	int r;
+
+	if (reasoning && !json_is_object(reasoning))
+		return field_wrong(e, "", "reasoning", reasoning, "an object");
+	r = word(reasoning, "reasoning.", "summary", summaries, "auto, concise or detailed", &i, e);
+	if (r == 0)
+		r = word(reasoning, "reasoning.", "effort", efforts,
+			 "one of none, minimal, low, medium, high, xhigh and max", &i, e);
+	if (r == 0 && field_get(reasoning, "effort"))
+		r = set_new(chat, "reasoning_effort", json_incref(field_get(reasoning, "effort")),
+			    e);
+	for (i = 0; !r && i < ARRAY_SIZE(same); i++)
+		if (field_get(body, same[i]))
+			r = set_new(chat, same[i], json_incref(field_get(body, same[i])), e);
+	return r;
+}
+
+/* ---- what the response repeats ---- */
+
+/* Sets a member to that of the body, or to `other`, which is taken over. */
+static int repeat(json_t *fields, const json_t *body, const char *name, json_t *other,
+		  struct err *e)
+{
+	json_t *v = field_get(body, name);
+
+	if (v) {
+		json_decref(other);
+		other = json_incref(v);
+	}
+	return set_new(fields, name, other, e);
+}
+
+/* Copies the members of an object or the items of an array as JSON, without the brackets, into the arena. */
+static int copy_inside(const json_t *v, struct arena *arena, const char **ret, size_t *ret_len,
+		       struct err *e)
+{
+	char *text = json_dumps(v, JSON_COMPACT);
+	size_t len = text ? strlen(text) : 0;
+
+	*ret = len ? arena_strndup(arena, text + 1, len - 2) : NULL;
+	*ret_len = len - 2;
+	free(text);
+	return *ret ? 0 : err_no_memory(e);
+}
+
+/* Makes a number of a float with the digits that it has, 0.7 and not 0.699999988. */
+static json_t *real_of(float v)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.7g", (double)v);
+	return json_real(strtod(text, NULL));
+}
+
+static int put_fields(const json_t *body, const struct openai_request *r, bool store,
+		      struct arena *arena, struct responses_request *ret, struct err *e)
+{
+	static const char *const nullable[] = {"instructions",
+					       "max_output_tokens",
+					       "max_tool_calls",
+					       "previous_response_id",
+					       "prompt_cache_key",
+					       "safety_identifier",
+					       "user"};
+	json_t *fields CLEANUP_JSON = json_object(), *text;
+	int x = 0;
+
+	if (!fields)
+		return err_no_memory(e);
+	for (size_t i = 0; !x && i < ARRAY_SIZE(nullable); i++)
+		x = repeat(fields, body, nullable[i], json_null(), e);
+	if (!x)
+		x = repeat(fields, body, "metadata", json_object(), e);
+	if (!x)
+		x = repeat(fields, body, "parallel_tool_calls", json_true(), e);
+	if (!x)
+		x = repeat(fields, body, "reasoning", json_pack("{s:n, s:n}", "effort", "summary"),
+			   e);
+	if (!x)
+		x = set_new(fields, "service_tier", json_string("default"), e);
+	if (!x)
+		x = set_new(fields, "store", json_boolean(store), e);
+	if (!x)
+		x = repeat(fields, body, "temperature", real_of(r->sampling.temperature), e);
+	text = json_copy(field_get(body, "text"));
+	if (!text)
+		text = json_object();
+	if (!x && !field_get(text, "format"))
+		x = set_new(text, "format", json_pack("{s:s}", "type", "text"), e);
+	if (!x)
+		x = set_new(fields, "text", json_incref(text), e);
+	json_decref(text);
+	if (!x)
+		x = repeat(fields, body, "tool_choice", json_string("auto"), e);
+	if (!x)
+		x = repeat(fields, body, "tools", json_array(), e);
+	if (!x)
+		x = set_new(fields, "top_logprobs", json_integer(r->sampling.n_logprobs), e);
+	if (!x)
+		x = repeat(fields, body, "top_p", real_of(r->sampling.top_p), e);
+	if (!x)
+		x = set_new(fields, "truncation", json_string(r->truncate ? "auto" : "disabled"),
+			    e);
+	return x ? x : copy_inside(fields, arena, &ret->fields, &ret->fields_len, e);
+}
+
+/* ---- the body ---- */
+
+/* Reads the parameters that are neither of the prompt nor of drawing. */
+static int parse_rest(const json_t *body, struct openai_request *r, struct responses_request *own,
+		      struct err *e)
+{
+	static const char *const truncations[] = {"disabled", "auto", NULL};
+	size_t truncation = 0;
+	bool logprobs;
+	int ret = check_refused(body, e);
+
+	own->store = true;
+	if (ret == 0 && r->n != 1)
+		ret = err_param(e, PROBLEM_UNSUPPORTED, "n", "n must be 1 in responses");
+	if (ret == 0)
+		ret = check_strings(body, e);
+	if (ret == 0)
+		ret = check_metadata(body, e);
+	if (ret == 0)
+		ret = check_text(body, e);
+	if (ret == 0)
+		ret = word(body, "", "truncation", truncations, "auto or disabled", &truncation, e);
+	if (ret == 0)
+		ret = field_bool(body, "", "store", &own->store, e);
+	if (ret == 0)
+		ret = parse_include(body, &logprobs, &own->encrypted, e);
+	r->truncate = truncation;
+	return ret;
+}
+
+static int responses_prompt(const json_t *body, const struct pace *pace,
+			    const struct openai_limits *limits, struct arena *arena,
+			    struct openai_request *r, struct err *e)
+{
+	struct responses_request *own = arena_alloc(arena, sizeof(*own));
+	json_t *chat CLEANUP_JSON = json_object(), *before CLEANUP_JSON = NULL,
+		     *items CLEANUP_JSON = NULL;
+	int ret;
+
+	if (!own || !chat)
+		return err_no_memory(e);
+	r->responses = own;
+	ret = parse_rest(body, r, own, e);
+	if (ret == 0)
+		ret = own_items(body, &items, e);
+	if (ret == 0)
+		ret = recall(body, limits, pace, &before, e);
+	if (ret == 0)
+		ret = put_messages(body, before, items, chat, e);
+	if (ret == 0)
+		ret = put_tools(body, chat, e);
+	if (ret == 0)
+		ret = put_settings(body, chat, e);
+	if (ret == 0)
+		ret = chat_prompt(chat, pace, limits, arena, r, e);
+	if (ret == 0)
+		ret = put_fields(body, r, own->store, arena, own, e);
+	if (ret == 0 && own->store)
+		ret = copy_inside(items, arena, &own->input, &own->input_len, e);
+	return ret;
+}
+
+int responses_parse(const char *body, size_t len, const struct pace *pace,
+		    const struct openai_limits *limits, struct arena *arena,
+		    struct openai_request *ret, struct err *e)
+{
+	static const struct request_kind kind = {
+		.source = "input",
+		.least_tokens = 1,
+		.max_tokens = "max_output_tokens",
+		.stop = "stop",
+		.text_format = true,
+		.logprobs = responses_logprobs,
+		.prompts = responses_prompt,
+	};
+
+	return request_parse(body, len, pace, &kind, limits, arena, ret, e);
+}
