@@ -856,7 +856,7 @@ static void attempt_calls(void *arg, unsigned long n)
 	int r;
 
 	short_from(n);
-	r = tools_grammar(&d, &g, &e);
+	r = tools_grammar(&d, NULL, &g, &e);
 	check(r == (short_end() ? -ENOMEM : 0));
 	check(!r || strstr(e.text, "memory"));
 	grammar_free(g);

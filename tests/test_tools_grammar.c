@@ -217,7 +217,7 @@ static bool answer_is_valid(const struct tools_demand *d, const char *text, size
 static int make(const struct tools_demand *d, struct grammar **ret, struct err *e)
 {
 	*e = (struct err){0};
-	return tools_grammar(d, ret, e);
+	return tools_grammar(d, NULL, ret, e);
 }
 
 static void walk(struct tools_demand d, const char *what)

@@ -1,6 +1,6 @@
-/* Reads the parameters that restrict the text of an answer: OpenAI's response_format (in responses
- * text.format), vLLM's structured_outputs and guided_*, SGLang's regex, ebnf and json_schema, llama.cpp's grammar. Makes the grammar of the answer, with the calls
- * that it may have. */
+/* Reads the parameters that restrict the text of an answer: OpenAI's response_format (in responses text.format), vLLM's
+ * structured_outputs and guided_*, SGLang's regex, ebnf and json_schema, llama.cpp's grammar. Makes the grammar of the
+ * answer, with the calls that it may have. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +12,14 @@
 #include "protocol/openai/request_internal.h"
 #include "protocol/output/tools_grammar.h"
 
+/* Makes the grammar of a value. Asks pace as constraint_grammar does. */
+typedef int compile_value(const json_t *value, const struct pace *pace, struct grammar **ret,
+			  struct err *e);
+
 /* A constraint as the body has it. */
 struct found {
 	char param[ERR_PARAM_MAX]; /* the parameter that has it; "": there is none */
-	int (*compile)(const json_t *value, struct grammar **ret, struct err *e);
+	compile_value *compile;
 	const json_t *value; /* borrowed; NULL: compile needs none */
 	json_t *schema; /* with compile_schema: the value, whose text was read if it is one; owned */
 };
@@ -27,32 +31,49 @@ static int wrong_type(struct err *e, const char *want)
 	return err_set(e, EINVAL, "it must be %s", want);
 }
 
-static int compile_object(const json_t *value, struct grammar **ret, struct err *e)
+static struct constraint_text text_of(const json_t *string)
+{
+	return (struct constraint_text){json_string_value(string), json_string_length(string)};
+}
+
+static int compile_object(const json_t *value, const struct pace *pace, struct grammar **ret,
+			  struct err *e)
 {
 	(void)value;
-	return constraint_json_object(ret, e);
+	return constraint_grammar(&(struct constraint){.kind = CONSTRAINT_JSON_OBJECT}, pace, ret,
+				  e);
 }
 
-static int compile_schema(const json_t *value, struct grammar **ret, struct err *e)
+static int compile_schema(const json_t *value, const struct pace *pace, struct grammar **ret,
+			  struct err *e)
 {
-	return constraint_json_schema(value, ret, e);
+	return constraint_grammar(&(struct constraint){.kind = CONSTRAINT_JSON_SCHEMA,
+						       .schema = value},
+				  pace, ret, e);
 }
 
-static int compile_regex(const json_t *value, struct grammar **ret, struct err *e)
+static int compile_regex(const json_t *value, const struct pace *pace, struct grammar **ret,
+			 struct err *e)
 {
 	if (!json_is_string(value))
 		return wrong_type(e, "a string with a regular expression");
-	return constraint_regex(json_string_value(value), json_string_length(value), ret, e);
+	return constraint_grammar(&(struct constraint){.kind = CONSTRAINT_REGEX,
+						       .text = text_of(value)},
+				  pace, ret, e);
 }
 
-static int compile_grammar(const json_t *value, struct grammar **ret, struct err *e)
+static int compile_grammar(const json_t *value, const struct pace *pace, struct grammar **ret,
+			   struct err *e)
 {
 	if (!json_is_string(value))
 		return wrong_type(e, "a string with a grammar (GBNF)");
-	return constraint_gbnf(json_string_value(value), json_string_length(value), ret, e);
+	return constraint_grammar(&(struct constraint){.kind = CONSTRAINT_GBNF,
+						       .text = text_of(value)},
+				  pace, ret, e);
 }
 
-static int compile_choice(const json_t *value, struct grammar **ret, struct err *e)
+static int compile_choice(const json_t *value, const struct pace *pace, struct grammar **ret,
+			  struct err *e)
 {
 	size_t n = json_array_size(value);
 	struct constraint_text *texts;
@@ -68,10 +89,13 @@ static int compile_choice(const json_t *value, struct grammar **ret, struct err 
 
 		if (!json_is_string(v))
 			r = wrong_type(e, "an array of strings");
-		texts[i] = (struct constraint_text){json_string_value(v), json_string_length(v)};
+		texts[i] = text_of(v);
 	}
 	if (!r)
-		r = constraint_choice(texts, n, ret, e);
+		r = constraint_grammar(&(struct constraint){.kind = CONSTRAINT_CHOICE,
+							    .texts = texts,
+							    .n_texts = n},
+				       pace, ret, e);
 	free(texts);
 	return r;
 }
@@ -79,8 +103,7 @@ static int compile_choice(const json_t *value, struct grammar **ret, struct err 
 /* ---- the parameters ---- */
 
 /* Notes a constraint. Two of them in one request are refused. */
-static int note(struct found *f, const char *where, const char *name,
-		int (*compile)(const json_t *, struct grammar **, struct err *),
+static int note(struct found *f, const char *where, const char *name, compile_value *compile,
 		const json_t *value, struct err *e)
 {
 	char param[ERR_PARAM_MAX];
@@ -98,7 +121,7 @@ static int note(struct found *f, const char *where, const char *name,
 
 struct parameter {
 	const char *name;
-	int (*compile)(const json_t *value, struct grammar **ret, struct err *e);
+	compile_value *compile;
 };
 
 static const struct parameter parameters[] = {
@@ -286,8 +309,9 @@ static bool any_strict(const json_t *tools)
 }
 
 /* Makes the grammar of an answer with calls. f: the constraint of other text; f->param "": there is none. */
-static int compile_calls(const struct found *f, const struct openai_limits *limits,
-			 struct openai_request *r, struct err *e)
+static int compile_calls(const struct found *f, const struct pace *pace,
+			 const struct openai_limits *limits, struct openai_request *r,
+			 struct err *e)
 {
 	const struct tools_demand demand = {
 		.format = limits->tools,
@@ -302,7 +326,7 @@ static int compile_calls(const struct found *f, const struct openai_limits *limi
 		.schema = f->schema,
 	};
 
-	return tools_grammar(&demand, &r->grammar, e);
+	return tools_grammar(&demand, pace, &r->grammar, e);
 }
 
 /* Checks that a demanded call can be made. */
@@ -323,8 +347,9 @@ static int check_demand(const struct found *f, const struct openai_limits *limit
 	return 0;
 }
 
-static int compile_found(const struct found *f, const struct openai_limits *limits,
-			 struct openai_request *r, struct err *e)
+static int compile_found(const struct found *f, const struct pace *pace,
+			 const struct openai_limits *limits, struct openai_request *r,
+			 struct err *e)
 {
 	bool json = f->compile == compile_object || f->compile == compile_schema;
 	bool calls = r->tools.n && limits->tools;
@@ -334,12 +359,12 @@ static int compile_found(const struct found *f, const struct openai_limits *limi
 
 	if (calls && (r->tool_choice == TOOL_CHOICE_REQUIRED || json ||
 		      (!param[0] && any_strict(json_object_get(r->context, "tools"))))) {
-		ret = compile_calls(f, limits, r, &own);
+		ret = compile_calls(f, pace, limits, r, &own);
 		if (!param[0] || strstr(own.text, " the tool "))
 			param = "tools";
 	} else if (param[0]) {
 		r->no_calls = true;
-		ret = f->compile(f->value, &r->grammar, &own);
+		ret = f->compile(f->value, pace, &r->grammar, &own);
 	} else {
 		return 0;
 	}
@@ -351,7 +376,7 @@ static int compile_found(const struct found *f, const struct openai_limits *limi
 	return ret;
 }
 
-int constraint_parse(const json_t *body, const struct request_kind *kind,
+int constraint_parse(const json_t *body, const struct pace *pace, const struct request_kind *kind,
 		     const struct openai_limits *limits, struct arena *arena,
 		     struct openai_request *r, struct err *e)
 {
@@ -376,7 +401,7 @@ int constraint_parse(const json_t *body, const struct request_kind *kind,
 	if (ret == 0)
 		ret = take_schema(&f, e);
 	if (ret == 0)
-		ret = compile_found(&f, limits, r, e);
+		ret = compile_found(&f, pace, limits, r, e);
 	json_decref(f.schema);
 	return ret;
 }

@@ -180,7 +180,7 @@ static int parse_object(const json_t *body, const struct pace *pace,
 		ret = sampling_parse(body, kind, limits, arena, r, e);
 	if (ret == 0)
 		ret = kind->prompts(body, pace, limits, arena, r, e);
-	return ret < 0 ? ret : constraint_parse(body, kind, limits, arena, r, e);
+	return ret < 0 ? ret : constraint_parse(body, pace, kind, limits, arena, r, e);
 }
 
 int request_read(const json_t *body, const struct pace *pace, const struct request_kind *kind,

@@ -41,7 +41,7 @@ int tools_choice(const json_t *body, struct openai_request *r, struct err *e) MU
 
 /* constraint.c: reads the parameters that restrict the answer's text, and fills in grammar, constraint and no_calls. To
  * be called when the other members are filled in. */
-int constraint_parse(const json_t *body, const struct request_kind *kind,
+int constraint_parse(const json_t *body, const struct pace *pace, const struct request_kind *kind,
 		     const struct openai_limits *limits, struct arena *arena,
 		     struct openai_request *r, struct err *e) MUST_CHECK;
 

@@ -389,7 +389,8 @@ static uint32_t answer(struct tools_writer *w)
 	return grammar_seq(w->b, text, grammar_repeat(w->b, calls, 0, 1));
 }
 
-int tools_grammar(const struct tools_demand *d, struct grammar **ret, struct err *e)
+int tools_grammar(const struct tools_demand *d, const struct pace *pace, struct grammar **ret,
+		  struct err *e)
 {
 	struct tools_writer w = {.demand = d, .e = e};
 	struct json_text text;
@@ -400,6 +401,7 @@ int tools_grammar(const struct tools_demand *d, struct grammar **ret, struct err
 	if (!w.b || !w.arguments) {
 		w.r = err_no_memory(e);
 	} else {
+		grammar_set_pace(w.b, pace);
 		json_text_init(&text, w.b);
 		w.text = &text;
 		root = grammar_rule(w.b, "root");

@@ -33,6 +33,7 @@ struct tools_demand {
 	const json_t *schema; /* TOOLS_OR_JSON: of the JSON; NULL: any object */
 };
 
-/* Makes a *new* grammar. Errors as in constraint.h, with sentences that name tool and keyword; -PROBLEM_UNSUPPORTED:
- * also a name or a schema that the format cannot write. */
-int tools_grammar(const struct tools_demand *d, struct grammar **ret, struct err *e) MUST_CHECK;
+/* Makes a *new* grammar. Errors and pace as in constraint.h, with sentences that name tool and keyword;
+ * -PROBLEM_UNSUPPORTED: also a name or a schema that the format cannot write. */
+int tools_grammar(const struct tools_demand *d, const struct pace *pace, struct grammar **ret,
+		  struct err *e) MUST_CHECK;
