@@ -233,6 +233,52 @@ TEST(tokens)
 	steering_free(s);
 }
 
+/* Without a grammar: allowed tokens of which nothing is left. */
+TEST(nothing_left)
+{
+	struct steering_config c = config_of(NULL);
+	int32_t a = token_of("a"), both[] = {a, ends[0]};
+	const struct steering_word word = {&a, 1};
+	const uint32_t *mask;
+	struct steering *s;
+
+	c.allowed = both;
+	c.n_allowed = 1;
+	c.words = &word;
+	c.n_words = 1;
+	s = make(&c);
+	ok(steering_mask(s, 0, &mask, NULL) == -PROBLEM_CONSTRAINT,
+	   "the only allowed token is a bad word");
+	steering_free(s);
+
+	c.n_allowed = 2;
+	c.min_tokens = 1;
+	s = make(&c);
+	ok(steering_mask(s, 0, &mask, NULL) == -PROBLEM_CONSTRAINT,
+	   "an end token alone is left, and min_tokens is not reached");
+	check(steering_take(s, 0, a, NULL) == 0);
+	ok(steering_mask(s, 0, &mask, NULL) == 0 && count(mask) == 1, "it is reached");
+	steering_free(s);
+}
+
+/* A tokenizer with more tokens than the model. */
+TEST(beyond_the_model)
+{
+	struct steering_config c = config_of(NULL);
+	int32_t a = token_of("a"), far[] = {a, (int32_t)vocab - 1};
+	const struct steering_word words[] = {{far + 1, 1}, {far, 2}};
+	struct steering *s;
+
+	c.vocab_size = 64;
+	c.words = words;
+	c.n_words = 2;
+	s = make(&c);
+	check(mask_of(s, 0) && steering_take(s, 0, a, NULL) == 0);
+	ok(mask_of(s, 0)[0] == UINT32_MAX && mask_of(s, 0)[1] == UINT32_MAX,
+	   "bad words that the model cannot write clear nothing");
+	steering_free(s);
+}
+
 TEST(failures)
 {
 	struct steering_config c = config_of(regex("yes"));

@@ -12,8 +12,13 @@ enum {
 	TEXT_MAX = 1 << 30, /* bytes of the text of a choice */
 	BLANKS_MAX = 2,	    /* line ends behind </think> */
 	LINE_ENDS_MAX = 8,  /* tokens of one or two line ends */
-	PROGRESS = 64,	    /* the fewest tokens between two new automata */
+	PROGRESS = 64,	    /* the fewest tokens of each choice between two new automata */
 };
+
+/* The work of automata, in items (automaton_work), that a request may cause on the engine thread: so much, and so much
+ * more for each token. */
+#define WORK_FIRST (UINT64_C(1) << 24)
+#define WORK_TOKEN (UINT64_C(1) << 17)
 
 static const char closing[] = "</think>";
 
@@ -36,6 +41,8 @@ struct steering {
 	struct automaton *automaton;   /* NULL: no grammar */
 	struct token_masks *masks;
 	uint32_t progress;   /* tokens since the automaton was made */
+	uint64_t n_taken;    /* tokens so far */
+	uint64_t work_gone;  /* work of the automata before this one */
 	size_t longest_word; /* tokens of the longest bad word */
 	/* [words] the tokens that may be drawn at all: those that are allowed, and no bad words of one token; NULL:
 	 * every token */
@@ -109,6 +116,12 @@ static void fill_ones(uint32_t *bits, uint32_t vocab_size)
 		bits[vocab_size / 32] = (UINT32_C(1) << vocab_size % 32) - 1;
 }
 
+/* A tokenizer may have more tokens than the model. */
+static bool drawable(const struct steering *s, int32_t id)
+{
+	return (uint32_t)id < s->config.vocab_size;
+}
+
 /* Makes the mask of the tokens that may be drawn at all, if there are others. */
 static int make_always(struct steering *s)
 {
@@ -130,7 +143,7 @@ static int make_always(struct steering *s)
 		set(s->always, c->allowed[i]);
 	s->config.allowed = NULL;
 	for (size_t i = 0; i < c->n_words; i++)
-		if (c->words[i].n == 1)
+		if (c->words[i].n == 1 && drawable(s, c->words[i].ids[0]))
 			clear(s->always, c->words[i].ids[0]);
 	return 0;
 }
@@ -168,6 +181,8 @@ static int make_automaton(struct steering *s, struct err *e)
 
 	if (r == 0)
 		r = token_masks_new(s->config.trie, a, STEERING_MASKS_BYTES, &m);
+	if (s->automaton)
+		s->work_gone += automaton_work(s->automaton);
 	token_masks_free(s->masks);
 	automaton_free(s->automaton);
 	s->automaton = a;
@@ -271,7 +286,7 @@ static int renew(struct steering *s, struct err *e)
 {
 	int r;
 
-	if (s->progress < PROGRESS)
+	if (s->progress < PROGRESS * s->config.n_choices)
 		return err_set(e, PROBLEM_CONSTRAINT,
 			       "the constraint of the answer takes too much memory");
 	r = make_automaton(s, e);
@@ -355,6 +370,7 @@ int steering_take(struct steering *s, uint32_t choice, int32_t token, struct err
 
 	c->n_tokens++;
 	s->progress++;
+	s->n_taken++;
 	remember(s, c, token);
 	if (!g->grammar || is_one_of(g->ends, g->n_ends, token) ||
 	    is_one_of(g->stops, g->n_stops, token))
@@ -401,6 +417,9 @@ static int grammar_mask(struct steering *s, struct steered *c, struct err *e)
 		if (r == 0)
 			r = token_mask(s->masks, c->state, &mask, e);
 	}
+	if (r == 0 &&
+	    s->work_gone + automaton_work(s->automaton) > WORK_FIRST + s->n_taken * WORK_TOKEN)
+		r = -E2BIG;
 	if (r == -ENOBUFS || r == -E2BIG)
 		return err_set(e, PROBLEM_CONSTRAINT,
 			       "the constraint of the answer takes too much %s",
@@ -409,7 +428,7 @@ static int grammar_mask(struct steering *s, struct steered *c, struct err *e)
 		return r;
 	memcpy(c->mask, mask.bits, words * sizeof(*c->mask));
 	memset(c->mask + words, 0, (s->words - words) * sizeof(*c->mask));
-	if (g->vocab_size % 32) /* a tokenizer may have more tokens than the model */
+	if (g->vocab_size % 32) /* not the tokens that the model does not have */
 		c->mask[s->words - 1] &= (UINT32_C(1) << g->vocab_size % 32) - 1;
 	for (size_t i = 0; i < s->n_line_ends; i++) {
 		size_t len;
@@ -442,34 +461,58 @@ static void clear_bad_words(const struct steering *s, struct steered *c)
 		const struct steering_word *w = &s->config.words[i];
 		uint32_t before = w->n - 1;
 
-		if (w->n > 1 && before <= c->n_last &&
+		if (w->n > 1 && before <= c->n_last && drawable(s, w->ids[before]) &&
 		    !memcmp(c->last + c->n_last - before, w->ids, before * sizeof(*w->ids)))
 			clear(c->mask, w->ids[before]);
 	}
 }
 
+/* Returns whether a mask leaves a token. Without a grammar the scheduler bans end tokens before min_tokens. */
+static bool leaves_any(const struct steering *s, const struct steered *c, const uint32_t *mask)
+{
+	const struct steering_config *g = &s->config;
+
+	if (g->grammar || c->n_tokens >= g->min_tokens)
+		return any(mask, s->words);
+	for (size_t i = 0; i < s->words; i++)
+		for (uint32_t left = mask[i]; left; left &= left - 1) {
+			int32_t id = (int32_t)(i * 32) + __builtin_ctz(left);
+
+			if (!is_one_of(g->ends, g->n_ends, id) &&
+			    !is_one_of(g->stops, g->n_stops, id))
+				return true;
+		}
+	return false;
+}
+
+/* Writes the mask of a choice whose mask depends on its tokens. */
+static int write_mask(struct steering *s, struct steered *c, struct err *e)
+{
+	const uint32_t *before = s->thinking ? s->thinking : s->always;
+	int r = c->begun ? grammar_mask(s, c, e) : 0;
+
+	if (r < 0)
+		return r;
+	if (!c->begun && before)
+		memcpy(c->mask, before, s->words * sizeof(*c->mask));
+	else if (!c->begun)
+		fill_ones(c->mask, s->config.vocab_size);
+	clear_bad_words(s, c);
+	return 0;
+}
+
 int steering_mask(struct steering *s, uint32_t choice, const uint32_t **ret, struct err *e)
 {
 	struct steered *c = &s->choices[choice];
-	int r = 0;
+	const uint32_t *mask = c->mask ? c->mask : s->always;
+	int r = c->mask ? write_mask(s, c, e) : 0;
 
-	if (!c->mask) {
-		*ret = s->always;
-		return 0;
-	}
-	if (c->begun)
-		r = grammar_mask(s, c, e);
-	else if (s->thinking || s->always)
-		memcpy(c->mask, s->thinking ? s->thinking : s->always, s->words * sizeof(*c->mask));
-	else
-		fill_ones(c->mask, s->config.vocab_size);
 	if (r < 0)
 		return r;
-	clear_bad_words(s, c);
-	if (!any(c->mask, s->words))
+	if (mask && !leaves_any(s, c, mask))
 		return err_set(e, PROBLEM_CONSTRAINT,
 			       "no token of the model can continue the answer: its constraint, "
-			       "allowed_token_ids and bad_words leave none");
-	*ret = c->mask;
+			       "allowed_token_ids, bad_words and min_tokens leave none");
+	*ret = mask;
 	return 0;
 }

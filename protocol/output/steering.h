@@ -61,7 +61,7 @@ struct steering_config {
 	size_t n_ends, n_stops;
 	const int32_t *barred; /* [n_barred] tokens of the trie that are not shown in this answer */
 	size_t n_barred;
-	uint32_t min_tokens; /* with a grammar */
+	uint32_t min_tokens;
 };
 
 struct steering;
