@@ -207,4 +207,37 @@ TEST(work_without_dead_states)
 	token_trie_free(t);
 }
 
+/* Each plain code point has many classes of bytes, and each of them costs much: the work ends within the code point. */
+TEST(work_of_one_code_point)
+{
+	struct token_trie *t = vocabulary();
+	struct token_masks *m = NULL;
+	struct automaton *a = NULL;
+	struct grammar *g = NULL;
+	struct token_mask mask;
+	struct err e = {0};
+	struct buf text;
+	uint64_t before;
+
+	buf_init(&text, 1 << 20);
+	buf_puts(&text, "root ::= \"\\n\" cut | any*\nany ::= ");
+	for (unsigned i = 0; i < 400; i++)
+		buf_printf(&text, "%s.{%u}", i ? " | " : "", 1 + i % 20);
+	buf_puts(&text, "\ncut ::= ");
+	for (unsigned i = 0x20; i < 0x7f; i++)
+		buf_printf(&text, "%s[\\x%02x] .{%u}", i > 0x20 ? " | " : "", i, i);
+	if (constraint_gbnf(text.data, text.len, &g, &e) < 0 ||
+	    automaton_new(g, (size_t)1 << 30, &a) < 0 || token_masks_new(t, a, 1, &m) < 0)
+		abort();
+	before = automaton_work(a);
+	is_int(token_mask(m, AUTOMATON_START, &mask, &e), -E2BIG, "the mask takes too much work");
+	ok(automaton_work(a) - before < (1 << 22) + (1 << 20), "bounded work: %lu",
+	   (unsigned long)(automaton_work(a) - before));
+	buf_release(&text);
+	token_masks_free(m);
+	automaton_free(a);
+	grammar_free(g);
+	token_trie_free(t);
+}
+
 TEST_MAIN()

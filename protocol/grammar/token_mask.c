@@ -13,7 +13,7 @@ enum {
 	OTHER = SLICES + 1, /* `chars` in the trie of other tokens: more than any slice */
 	FOLLOW_MAX =
 		8, /* states that are looked at together to find how many code points may follow */
-	WORK_MAX = 1 << 22, /* items, for one mask */
+	WORK_MAX = 1 << 22, /* items, for one mask, without its last step */
 };
 
 /* A trie in the order of its bytes: the nodes below node i are i + 1 to end - 1. */
@@ -269,20 +269,22 @@ static void add_state(struct states *s, uint32_t state)
 		s->v[s->n++] = state;
 }
 
-/* Adds the states after the bytes from lo to hi, one for each class. */
+/* Adds the states after the bytes from lo to hi, one for each class. At `most` work of the automaton there are many. */
 static void follow_bytes(struct automaton *a, const struct states *from, unsigned lo, unsigned hi,
-			 struct states *to)
+			 uint64_t most, struct states *to)
 {
 	for (uint32_t i = 0; i < from->n; i++) {
 		for (unsigned c = lo; c <= hi && !to->dead && !to->many; c++) {
 			if (c == lo || a->g->class_of[c] != a->g->class_of[c - 1])
 				add_state(to, automaton_at(a, from->v[i], (uint8_t)c));
+			to->many = to->many || a->work > most;
 		}
 	}
 }
 
 /* Adds the states after one plain code point. */
-static void follow_char(struct automaton *a, const struct states *from, struct states *to)
+static void follow_char(struct automaton *a, const struct states *from, uint64_t most,
+			struct states *to)
 {
 	static const struct {
 		uint8_t lead_lo, lead_hi, lo, hi, more;
@@ -291,18 +293,18 @@ static void follow_char(struct automaton *a, const struct states *from, struct s
 		     {0xee, 0xef, 0x80, 0xbf, 1}, {0xf0, 0xf0, 0x90, 0xbf, 2},
 		     {0xf1, 0xf3, 0x80, 0xbf, 2}, {0xf4, 0xf4, 0x80, 0x8f, 2}};
 
-	follow_bytes(a, from, 0x20, '"' - 1, to);
-	follow_bytes(a, from, '"' + 1, '\\' - 1, to);
-	follow_bytes(a, from, '\\' + 1, 0x7f, to);
-	for (size_t i = 0; i < ARRAY_SIZE(forms) && !to->dead; i++) {
+	follow_bytes(a, from, 0x20, '"' - 1, most, to);
+	follow_bytes(a, from, '"' + 1, '\\' - 1, most, to);
+	follow_bytes(a, from, '\\' + 1, 0x7f, most, to);
+	for (size_t i = 0; i < ARRAY_SIZE(forms) && !to->dead && !to->many; i++) {
 		struct states step = {0}, next = {0};
 
-		follow_bytes(a, from, forms[i].lead_lo, forms[i].lead_hi, &step);
-		follow_bytes(a, &step, forms[i].lo, forms[i].hi, &next);
+		follow_bytes(a, from, forms[i].lead_lo, forms[i].lead_hi, most, &step);
+		follow_bytes(a, &step, forms[i].lo, forms[i].hi, most, &next);
 		for (int k = 0; k < forms[i].more; k++) {
 			struct states then = {.dead = next.dead, .many = next.many};
 
-			follow_bytes(a, &next, 0x80, 0xbf, &then);
+			follow_bytes(a, &next, 0x80, 0xbf, most, &then);
 			next = then;
 		}
 		to->dead = to->dead || step.dead || next.dead;
@@ -320,8 +322,8 @@ static uint32_t plain_depth(struct automaton *a, uint32_t state, uint64_t most)
 	for (uint32_t k = 0; k < SLICES; k++) {
 		struct states next = {0};
 
-		follow_char(a, &at, &next);
-		if (next.dead || next.many || a->work > most)
+		follow_char(a, &at, most, &next);
+		if (next.dead || next.many)
 			return k;
 		if (next.n == at.n && !memcmp(next.v, at.v, at.n * sizeof(*at.v)))
 			return SLICES;
@@ -346,9 +348,9 @@ static int walk(struct token_masks *m, const struct trie *trie, uint32_t state, 
 			i = node->end;
 			continue;
 		}
-		next = automaton_at(a, m->path[node->depth - 1], node->byte);
 		if (a->work > most)
 			return -E2BIG;
+		next = automaton_at(a, m->path[node->depth - 1], node->byte);
 		if (next == AUTOMATON_DEAD) {
 			i = node->end;
 			continue;
