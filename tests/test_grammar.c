@@ -286,6 +286,7 @@ TEST(memory)
 	is_int(automaton_failed(a, &e), -ENOBUFS, "memory is bounded");
 	is_str(e.text, "the automaton of the grammar needs more than 100000 bytes",
 	       "with a sentence");
+	ok(automaton_bytes(a) <= 100000, "no array grows beyond it: %zu", automaton_bytes(a));
 	automaton_free(a);
 	grammar_free(g);
 	grammar_builder_free(b);

@@ -24,19 +24,32 @@ static void fail(struct automaton *a, int r)
 
 static size_t bytes_of(const struct automaton *a)
 {
+	size_t words = (size_t)a->items_cap + a->returns_cap + a->pending_cap + a->found_cap +
+		       a->calls_cap + a->set_cap + a->seen_cap;
+	size_t halves = (size_t)a->states_cap + a->rows_cap + a->call_next_cap + a->seen_cap / 2 +
+			a->state_index.cap + a->frame_index.cap;
+
+	/* A half for each state: masks note there where the state's mask is (token_mask.c). */
 	return (size_t)a->states_cap * sizeof(*a->states) +
-	       (size_t)a->frames_cap * sizeof(*a->frames) + a->rows_cap * sizeof(*a->rows) +
-	       (size_t)(a->items_cap + a->returns_cap) * sizeof(*a->items) +
-	       (size_t)(a->state_index.cap + a->frame_index.cap) * sizeof(uint32_t);
+	       (size_t)a->frames_cap * sizeof(*a->frames) + words * sizeof(uint64_t) +
+	       halves * sizeof(uint32_t);
 }
 
-/* As array_grow, for the arrays that stay: fails at max_bytes. */
-#define grow(a, v, cap, n)                                            \
-	(((n) <= (cap) || bytes_of(a) <= (a)->max_bytes)              \
-		 ? array_grow(v, cap, n) || (fail(a, -ENOMEM), false) \
-		 : (fail(a, -ENOBUFS), false))
+/* Returns whether max_bytes has room for so many more. */
+static bool has_room(struct automaton *a, size_t bytes)
+{
+	size_t now = bytes_of(a);
 
-#define grow_step(a, v, cap, n) (array_grow(v, cap, n) || (fail(a, -ENOMEM), false))
+	if (now <= a->max_bytes && bytes <= a->max_bytes - now)
+		return true;
+	fail(a, -ENOBUFS);
+	return false;
+}
+
+/* As array_grow, within max_bytes: an array that grows at least doubles. */
+#define grow(a, v, cap, n)                                                                        \
+	(((n) <= (cap) || has_room(a, MAX((size_t)(n) - (cap), (size_t)(cap)) * sizeof(*(v)))) && \
+	 (array_grow(v, cap, n) || (fail(a, -ENOMEM), false)))
 
 /* ---- sets of items, kept once ---- */
 
@@ -97,10 +110,10 @@ static bool index_grow(struct automaton *a, struct automaton_index *x, bool stat
 
 	if (2 * (x->n + 1) <= x->cap)
 		return true;
-	if (bytes_of(a) > a->max_bytes || cap < x->cap) {
+	if (cap < x->cap)
 		fail(a, -ENOBUFS);
+	if (a->failed || !has_room(a, (cap - x->cap) * sizeof(*v)))
 		return false;
-	}
 	v = calloc(cap, sizeof(*v));
 	if (!v) {
 		fail(a, -ENOMEM);
@@ -184,21 +197,26 @@ static uint32_t state_of(struct automaton *a, const uint64_t *v, uint32_t n, boo
 static bool seen_grow(struct automaton *a)
 {
 	uint32_t cap = a->seen_cap ? a->seen_cap * 2 : SEEN_MIN;
-	uint64_t *v = calloc(cap, sizeof(*v));
+	uint32_t *places;
+	uint64_t *v;
 
+	if (!has_room(a, (cap - a->seen_cap) * (sizeof(*v) + sizeof(*places) / 2)))
+		return false;
+	places = reallocarray(a->seen_places, cap / 2, sizeof(*places));
+	if (places)
+		a->seen_places = places;
+	v = places ? calloc(cap, sizeof(*v)) : NULL;
 	if (!v) {
 		fail(a, -ENOMEM);
 		return false;
 	}
-	for (uint32_t i = 0; i < a->seen_cap; i++) {
-		uint64_t h;
+	for (uint32_t i = 0; i < a->n_seen; i++) {
+		uint64_t key = a->seen[places[i]], h = mix64(key);
 
-		if (!a->seen[i])
-			continue;
-		h = mix64(a->seen[i]);
 		while (v[h & (cap - 1)])
 			h++;
-		v[h & (cap - 1)] = a->seen[i];
+		places[i] = (uint32_t)(h & (cap - 1));
+		v[places[i]] = key;
 	}
 	free(a->seen);
 	a->seen = v;
@@ -225,10 +243,10 @@ static void visit(struct automaton *a, uint32_t node, uint32_t frame)
 		a->over = true;
 		return;
 	}
-	if (!grow_step(a, a->pending, a->pending_cap, a->n_pending + 1))
+	if (!grow(a, a->pending, a->pending_cap, a->n_pending + 1))
 		return;
-	a->seen[h & (a->seen_cap - 1)] = key;
-	a->n_seen++;
+	a->seen_places[a->n_seen] = (uint32_t)(h & (a->seen_cap - 1));
+	a->seen[a->seen_places[a->n_seen++]] = key;
 	a->pending[a->n_pending++] = pair(node, frame);
 }
 
@@ -240,8 +258,8 @@ static void note_call(struct automaton *a, uint32_t rule, uint64_t place)
 		a->over = true;
 		return;
 	}
-	if (!grow_step(a, a->calls, a->calls_cap, a->n_calls + 1) ||
-	    !grow_step(a, a->call_next, a->call_next_cap, a->n_calls + 1))
+	if (!grow(a, a->calls, a->calls_cap, a->n_calls + 1) ||
+	    !grow(a, a->call_next, a->call_next_cap, a->n_calls + 1))
 		return;
 	a->calls[a->n_calls] = place;
 	a->call_next[a->n_calls] = a->rule_calls[rule];
@@ -277,7 +295,7 @@ static void close_items(struct automaton *a, bool fresh)
 		switch (node->kind) {
 		case NODE_ACCEPT: a->accepts = true; break;
 		case NODE_BYTES:
-			if (grow_step(a, a->found, a->found_cap, a->n_found + 1))
+			if (grow(a, a->found, a->found_cap, a->n_found + 1))
 				a->found[a->n_found++] = item;
 			break;
 		case NODE_FORK:
@@ -310,7 +328,7 @@ static void enter_rules(struct automaton *a)
 			a->waiting[w] &= a->waiting[w] - 1;
 			a->n_set = 0;
 			for (uint32_t i = a->rule_calls[rule]; i; i = a->call_next[i - 1]) {
-				if (!grow_step(a, a->set, a->set_cap, a->n_set + 1))
+				if (!grow(a, a->set, a->set_cap, a->n_set + 1))
 					return;
 				a->set[a->n_set++] = a->calls[i - 1];
 			}
@@ -327,8 +345,8 @@ static void enter_rules(struct automaton *a)
 
 static void clear_step(struct automaton *a)
 {
-	if (a->n_seen)
-		memset(a->seen, 0, a->seen_cap * sizeof(*a->seen));
+	for (uint32_t i = 0; i < a->n_seen; i++)
+		a->seen[a->seen_places[i]] = 0;
 	a->n_seen = a->n_pending = a->n_found = a->n_calls = 0;
 	a->accepts = a->over = false;
 }
@@ -454,6 +472,7 @@ void automaton_free(struct automaton *a)
 	free(a->rule_calls);
 	free(a->waiting);
 	free(a->seen);
+	free(a->seen_places);
 	free(a);
 }
 

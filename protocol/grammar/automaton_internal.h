@@ -44,7 +44,9 @@ struct automaton {
 	uint32_t call_next_cap;
 	uint32_t *rule_calls; /* [g->n_rules]: the first call of each rule, plus 1; 0: none */
 	uint64_t *waiting;    /* bits: the rules that have calls */
-	uint64_t *seen;	      /* a hash table of items */
+	uint64_t *seen;	      /* [seen_cap]: a hash table of items */
+	uint32_t *
+		seen_places; /* [seen_cap / 2], n_seen in use: the places of seen that have an item */
 	uint32_t seen_cap, n_seen;
 	bool accepts, over;
 };

@@ -407,7 +407,8 @@ int token_mask(struct token_masks *m, uint32_t state, struct token_mask *ret, st
 	int r;
 
 	if (state >= m->place_cap) {
-		if (!array_grow(m->place, m->place_cap, state + 1))
+		/* Not more than the automaton counts in its bytes. */
+		if (!array_grow(m->place, m->place_cap, m->a->states_cap))
 			return err_no_memory(e);
 		memset(m->place + cap, 0, (m->place_cap - cap) * sizeof(*m->place));
 	}
