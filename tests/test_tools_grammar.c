@@ -25,7 +25,7 @@ enum { TEXT_MAX = 1 << 14, ROUNDS = 400 };
 	"'maybe':{'anyOf':[{'type':'string','enum':['p','q']},{'type':'null'},{'type':'integer'}]},"      \
 	"'list':{'type':'array','items':{'type':'boolean'},'minItems':1,'maxItems':3},"                   \
 	"'inner':{'type':'object','properties':{'a':{'type':'string','maxLength':5}},'required':['a']},"  \
-	"'ref':{'$ref':'#/$defs/r'}},"                                                                    \
+	"'any':{'type':'array'},'ref':{'$ref':'#/$defs/r'}},"                                             \
 	"'required':['word','kind','n','list','free'],'$defs':{'r':{'enum':['r1','r2']}}}}}"
 #define NOW   "{'function':{'name':'now'}}"
 #define OLD   "{'function':{'name':'old','parameters':{'type':'object','properties':{}}}}"
@@ -33,10 +33,9 @@ enum { TEXT_MAX = 1 << 14, ROUNDS = 400 };
 
 /* As protocol/openai/tools.c lists it. */
 static const struct tool_parameter types[] = {
-	{"n", TOOLS_NUMBER},
-	{"maybe", TOOLS_STRING | TOOLS_NULL | TOOLS_NUMBER},
-	{"list", TOOLS_ARRAY},
-	{"inner", TOOLS_OBJECT},
+	{"n", TOOLS_NUMBER},   {"maybe", TOOLS_STRING | TOOLS_NULL | TOOLS_NUMBER},
+	{"list", TOOLS_ARRAY}, {"inner", TOOLS_OBJECT},
+	{"any", TOOLS_ARRAY},
 };
 static const struct tool list_of_tools[] = {{"look", types, ARRAY_SIZE(types)}, {"now"}, {"old"}};
 static const struct tool_list list = {list_of_tools, ARRAY_SIZE(list_of_tools)};
@@ -71,6 +70,8 @@ static const char *const hints[] = {"\"",
 				    "ab7",
 				    "abc",
 				    "</param",
+				    "</parameter>",
+				    "[\"",
 				    "\n<",
 				    "\\\"",
 				    "{\"a\": \"",
@@ -178,8 +179,10 @@ static bool look_is_valid(const json_t *o)
 	good &= !inner ||
 		(json_object_size(inner) == 1 && is_string_of(json_object_get(inner, "a"), 0, 20));
 	good &= is_one(json_object_get(o, "ref"), true, (const char *const[]){"r1", "r2", NULL});
+	v = json_object_get(o, "any");
+	good &= !v || json_is_array(v);
 	json_object_foreach((json_t *)o, key, v) good &=
-		strstr("word kind n short code day maybe list inner ref free", key) != NULL;
+		strstr("word kind n short code day maybe list inner any ref free", key) != NULL;
 	return good;
 }
 
@@ -330,6 +333,69 @@ TEST(texts)
 		state = automaton_read(a, AUTOMATON_START, texts[i].text, strlen(texts[i].text));
 		ok(state != AUTOMATON_DEAD && automaton_may_end(a, state), "%s: %s",
 		   texts[i].format, strchr(texts[i].text, '\n') ? "calls" : texts[i].text);
+		automaton_free(a);
+		grammar_free(g);
+		json_decref(tools);
+	}
+}
+
+/* A value of Qwen's XML ends at </parameter>, also within a string of JSON: there '<' is escaped, however the schema has
+ * brought it. */
+TEST(no_tag_in_json)
+{
+	static const struct {
+		const char *schema, *bad, *good;
+	} values[] = {
+		{"{'type':'array'}", "['</parameter>']", "['\\u003c/parameter>']"},
+		{"{'type':'object','additionalProperties':true}", "{'</parameter>': 1}",
+		 "{'b': '\\u003c'}"},
+		{"{'type':'array','items':{'type':'string','minLength':3}}", "['</parameter>']",
+		 "['\\u003c/parameter>']"},
+		{"{'type':'array','items':{'type':'string','pattern':'^<[^a]'}}",
+		 "['</parameter>']", "['\\u003c/\\u003c']"},
+		{"{'type':'array','items':{'enum':['a<b<','</parameter>']}}", "['</parameter>']",
+		 "['a\\u003cb\\u003c', '\\u003c/parameter>']"},
+		{"{'type':'array','items':{'not':{'const':'a<'}}}", "['a\\u003c']", "['b']"},
+		{"{'type':'object','properties':{'<':{}},'required':['<']}", "{'<': 1}",
+		 "{'\\u003c': 1}"},
+		{"{'type':'object','patternProperties':{'<':{'type':'null'}}}",
+		 "{'</parameter>': null}", "{'\\u003c/parameter>': null}"},
+		{"{'const':{'<':['<']}}", "{'<': ['<']}", "{'\\u003c': ['\\u003c']}"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+		static const struct tool_parameter x = {"x", TOOLS_ARRAY | TOOLS_OBJECT};
+		struct tool one = {"f", &x, 1};
+		struct tool_list only = {&one, 1};
+		json_t *schema = json_loads(quoted(values[i].schema), 0, NULL);
+		json_t *tools = json_pack("[{s:{s:s,s:{s:s,s:{s:o},s:[s]}}}]", "function", "name",
+					  "f", "parameters", "type", "object", "properties", "x",
+					  schema, "required", "x");
+		const struct tools_demand d = {.format = format_of("qwen_xml"),
+					       .strict = true,
+					       .tools = tools,
+					       .list = &only};
+		static const char before[] = "<tool_call>\n<function=f>\n<parameter=x>\n",
+				  behind[] = "\n</parameter>\n</function>\n</tool_call>";
+		struct grammar *g = NULL;
+		struct automaton *a = NULL;
+		struct err e;
+		uint32_t start, state;
+		const char *text;
+
+		if (make(&d, &g, &e) < 0 || automaton_new(g, (size_t)64 << 20, &a) < 0) {
+			ok(false, "%s: %s", values[i].schema, e.text);
+			continue;
+		}
+		start = automaton_read(a, AUTOMATON_START, before, strlen(before));
+		text = quoted(values[i].bad);
+		state = automaton_read(a, start, text, strlen(text));
+		check(state == AUTOMATON_DEAD);
+		text = quoted(values[i].good);
+		state = automaton_read(a, start, text, strlen(text));
+		state = automaton_read(a, state, behind, strlen(behind));
+		check(state != AUTOMATON_DEAD && automaton_may_end(a, state));
+		ok_all("%s", values[i].schema);
 		automaton_free(a);
 		grammar_free(g);
 		json_decref(tools);

@@ -28,7 +28,7 @@ static int json_object_grammar(struct grammar_builder *b, struct grammar **ret, 
 {
 	struct json_text text;
 
-	json_text_init(&text, b);
+	json_text_init(&text, b, false);
 	return grammar_build(b, text.object, ret, e);
 }
 

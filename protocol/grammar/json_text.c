@@ -27,9 +27,28 @@ static uint32_t digit(struct grammar_builder *b, char lo, char hi)
 static const struct grammar_range plain[] = {{0x20, '"' - 1},
 					     {'"' + 1, '\\' - 1},
 					     {'\\' + 1, 0x10ffff}};
+static const struct grammar_range plain_but_less[] = {{0x20, '"' - 1},
+						      {'"' + 1, '<' - 1},
+						      {'<' + 1, '\\' - 1},
+						      {'\\' + 1, 0x10ffff}};
 
-static uint32_t character(struct grammar_builder *b)
+static const struct grammar_range *plain_of(const struct json_text *t, size_t *ret_n)
 {
+	*ret_n = t->escape_less ? ARRAY_SIZE(plain_but_less) : ARRAY_SIZE(plain);
+	return t->escape_less ? plain_but_less : plain;
+}
+
+static uint32_t plain_class(const struct json_text *t)
+{
+	size_t n;
+	const struct grammar_range *ranges = plain_of(t, &n);
+
+	return grammar_class(t->b, ranges, n);
+}
+
+static uint32_t character(const struct json_text *t)
+{
+	struct grammar_builder *b = t->b;
 	static const struct grammar_range hex_ranges[] = {{'0', '9'}, {'A', 'F'}, {'a', 'f'}};
 	static const struct grammar_range not_d[] = {
 		{'0', '9'}, {'A', 'C'}, {'E', 'F'}, {'a', 'c'}, {'e', 'f'}};
@@ -41,7 +60,7 @@ static uint32_t character(struct grammar_builder *b)
 				    grammar_seq(b, d, digit(b, '0', '7'), two),
 				    grammar_seq(b, high, grammar_text(b, "\\u"), low));
 
-	return grammar_alt(b, grammar_class(b, plain, ARRAY_SIZE(plain)),
+	return grammar_alt(b, plain_class(t),
 			   grammar_seq(b, grammar_text(b, "\\"),
 				       grammar_alt(b, one_of(b, "\"\\/bfnrt"),
 						   grammar_seq(b, grammar_text(b, "u"), unit))));
@@ -79,11 +98,12 @@ static uint32_t listed(const struct json_text *t, const char *open, uint32_t par
 			   grammar_text(b, close));
 }
 
-void json_text_init(struct json_text *t, struct grammar_builder *b)
+void json_text_init(struct json_text *t, struct grammar_builder *b, bool escape_less)
 {
 	uint32_t quote = grammar_text(b, "\""), member;
 
 	t->b = b;
+	t->escape_less = escape_less;
 	t->blank = grammar_rule(b, "blank");
 	t->character = grammar_rule(b, "character");
 	t->string = grammar_rule(b, "string");
@@ -96,9 +116,9 @@ void json_text_init(struct json_text *t, struct grammar_builder *b)
 				   grammar_seq(b, grammar_text(b, "\n"),
 					       grammar_repeat(b, one_of(b, " \t"), 0,
 							      BLANKS_MAX))));
-	grammar_define(b, t->character, character(b));
+	grammar_define(b, t->character, character(t));
 	grammar_define(b, t->string,
-		       grammar_seq(b, quote, grammar_repeat(b, character(b), 0, GRAMMAR_NO_LIMIT),
+		       grammar_seq(b, quote, grammar_repeat(b, character(t), 0, GRAMMAR_NO_LIMIT),
 				   quote));
 	grammar_define(b, t->number, number(b));
 	member = grammar_seq(b, json_text_spaced(t, grammar_call(b, t->string)),
@@ -115,6 +135,29 @@ void json_text_init(struct json_text *t, struct grammar_builder *b)
 uint32_t json_text_spaced(const struct json_text *t, uint32_t part)
 {
 	return grammar_seq(t->b, part, grammar_call(t->b, t->blank));
+}
+
+/* A text of JSON, whose '<' are in strings. */
+static uint32_t literal(const struct json_text *t, const char *text, size_t len)
+{
+	struct parts p = {0};
+	uint32_t x;
+
+	for (size_t at = 0, n; at < len; at += n) {
+		const char *less = t->escape_less ? memchr(text + at, '<', len - at) : NULL;
+
+		n = less ? (size_t)(less - text) - at : len - at;
+		parts_add(&p, grammar_literal(t->b, text + at, n));
+		if (less) {
+			parts_add(&p, grammar_text(t->b, "\\u003c"));
+			n++;
+		}
+	}
+	if (p.failed)
+		grammar_no_memory(t->b);
+	x = grammar_sequence(t->b, p.v, p.n);
+	parts_release(&p);
+	return x;
 }
 
 /* Returns how many digits a number needs to be read as the same one: models do not write 0.10000000000000001. */
@@ -144,7 +187,7 @@ uint32_t json_text_literal(const struct json_text *t, const json_t *value)
 
 		if (!len || !text || json_dumpb(value, text, len, flags) != len)
 			grammar_no_memory(b);
-		x = text ? grammar_literal(b, text, len) : 0;
+		x = text ? literal(t, text, len) : 0;
 		free(text);
 		return x;
 	}
@@ -230,18 +273,19 @@ static uint32_t other_rest(const struct json_text *t, uint32_t any_rest, const c
 		p.failed = true;
 	} else if (n) {
 		struct grammar_range cut[64];
-		size_t n_cut = 0;
+		size_t n_cut = 0, n_ranges;
+		const struct grammar_range *ranges = plain_of(t, &n_ranges);
 
 		others[n_others++] = (struct grammar_range){from, 0x10ffff};
 		for (size_t i = 0; i < n_others; i++) {
-			for (size_t k = 0; k < ARRAY_SIZE(plain); k++) {
-				uint32_t lo = MAX(others[i].lo, plain[k].lo),
-					 hi = MIN(others[i].hi, plain[k].hi);
+			for (size_t k = 0; k < n_ranges; k++) {
+				uint32_t lo = MAX(others[i].lo, ranges[k].lo),
+					 hi = MIN(others[i].hi, ranges[k].hi);
 
 				if (lo <= hi)
 					cut[n_cut++] = (struct grammar_range){lo, hi};
 				if (n_cut < ARRAY_SIZE(cut) &&
-				    (i + 1 < n_others || k + 1 < ARRAY_SIZE(plain)))
+				    (i + 1 < n_others || k + 1 < n_ranges))
 					continue;
 				parts_add(&p,
 					  grammar_seq(b, grammar_class(b, cut, n_cut), any_rest));
@@ -266,10 +310,11 @@ static int by_bytes(const void *x, const void *y)
 }
 
 /* Returns whether a name can be written without escapes; one that cannot needs no care here. */
-static bool is_plain(const char *name)
+static bool is_plain(const struct json_text *t, const char *name)
 {
 	for (; *name; name++) {
-		if ((uint8_t)*name < 0x20 || *name == '"' || *name == '\\')
+		if ((uint8_t)*name < 0x20 || *name == '"' || *name == '\\' ||
+		    (t->escape_less && *name == '<'))
 			return false;
 	}
 	return true;
@@ -278,15 +323,14 @@ static bool is_plain(const char *name)
 uint32_t json_text_other_name(const struct json_text *t, const char *const *names, size_t n)
 {
 	struct grammar_builder *b = t->b;
-	uint32_t any =
-		grammar_repeat(b, grammar_class(b, plain, ARRAY_SIZE(plain)), 0, GRAMMAR_NO_LIMIT);
+	uint32_t any = grammar_repeat(b, plain_class(t), 0, GRAMMAR_NO_LIMIT);
 	uint32_t quote = grammar_text(b, "\""), rest = grammar_rule(b, "name"), x = 0;
 	const char **sorted = calloc(n + 1, sizeof(*sorted));
 	size_t kept = 0;
 
 	grammar_define(b, rest, grammar_seq(b, any, quote));
 	for (size_t i = 0; sorted && i < n; i++) {
-		if (is_plain(names[i]))
+		if (is_plain(t, names[i]))
 			sorted[kept++] = names[i];
 	}
 	if (!sorted)

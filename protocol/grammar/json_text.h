@@ -15,13 +15,14 @@
 
 struct json_text {
 	struct grammar_builder *b;
+	bool escape_less; /* strings have '<' only as \u003c, for JSON between tags */
 	/* Rules: blanks between parts, one code point of a string, a string, a number, any value, any array, any
 	 * object. */
 	uint32_t blank, character, string, number, value, array, object;
 };
 
 /* Adds the rules to the builder. */
-void json_text_init(struct json_text *t, struct grammar_builder *b);
+void json_text_init(struct json_text *t, struct grammar_builder *b, bool escape_less);
 
 /* A part with blanks behind it. */
 uint32_t json_text_spaced(const struct json_text *t, uint32_t part);

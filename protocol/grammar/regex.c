@@ -465,18 +465,24 @@ static char short_escape(uint32_t c)
 	return 0;
 }
 
-/* Returns the escapes of the code points of a set that JSON has to escape: after the backslash one of some letters, or
- * u00 and two digits. */
-static uint32_t json_escapes(struct grammar_builder *b, const struct code_points *set)
+static bool is_escaped(uint32_t c, bool escape_less)
 {
-	struct grammar_range letters[ARRAY_SIZE(shorts)], digits[2][16];
-	uint32_t codes[2], kinds[2];
-	size_t n_letters = 0, n_digits[2] = {0}, n_codes = 0, n_kinds = 0;
+	return c < 0x20 || c == '"' || c == '\\' || (escape_less && c == '<');
+}
+
+/* Returns the escapes of the code points of a set that are escaped: after the backslash one of some letters, or u00 and
+ * two digits. */
+static uint32_t json_escapes(struct grammar_builder *b, const struct code_points *set,
+			     bool escape_less)
+{
+	struct grammar_range letters[ARRAY_SIZE(shorts)], digits[4][16];
+	uint32_t codes[4], kinds[2];
+	size_t n_letters = 0, n_digits[4] = {0}, n_codes = 0, n_kinds = 0;
 
 	for (uint32_t c = 0; c <= '\\'; c++) {
 		char letter = short_escape(c), digit = "0123456789abcdef"[c & 15];
 
-		if ((c >= 0x20 && !letter) || !code_points_have(set, c))
+		if (!is_escaped(c, escape_less) || !code_points_have(set, c))
 			continue;
 		if (letter)
 			letters[n_letters++] =
@@ -485,9 +491,11 @@ static uint32_t json_escapes(struct grammar_builder *b, const struct code_points
 			digits[c >> 4][n_digits[c >> 4]++] =
 				(struct grammar_range){(uint32_t)digit, (uint32_t)digit};
 	}
-	for (size_t k = 0; k < 2; k++) {
+	for (size_t k = 0; k < ARRAY_SIZE(codes); k++) {
+		char high[] = {(char)('0' + k), 0};
+
 		if (n_digits[k])
-			codes[n_codes++] = grammar_seq(b, grammar_text(b, k ? "1" : "0"),
+			codes[n_codes++] = grammar_seq(b, grammar_text(b, high),
 						       grammar_class(b, digits[k], n_digits[k]));
 	}
 	if (n_letters)
@@ -498,22 +506,26 @@ static uint32_t json_escapes(struct grammar_builder *b, const struct code_points
 	return grammar_seq(b, grammar_text(b, "\\"), grammar_choice(b, kinds, n_kinds));
 }
 
-uint32_t regex_class(struct grammar_builder *b, const struct code_points *set, bool json)
+uint32_t regex_class(struct grammar_builder *b, const struct code_points *set,
+		     struct regex_form form)
 {
 	static const struct grammar_range plain_ranges[] = {{0x20, '"' - 1},
-							    {'"' + 1, '\\' - 1},
+							    {'"' + 1, '<' - 1},
+							    {'<', '<'},
+							    {'<' + 1, '\\' - 1},
 							    {'\\' + 1, 0x10ffff}};
 	struct code_points own = {0};
 	uint32_t parts[2], n = 0;
+	bool less = form.escape_less;
 
-	if (!json)
+	if (!form.json)
 		return grammar_class(b, set->v, set->n);
 	for (size_t i = 0; i < set->n; i++) {
 		for (size_t k = 0; k < ARRAY_SIZE(plain_ranges); k++) {
 			uint32_t lo = MAX(set->v[i].lo, plain_ranges[k].lo);
 			uint32_t hi = MIN(set->v[i].hi, plain_ranges[k].hi);
 
-			if (lo <= hi)
+			if (lo <= hi && !is_escaped(lo, less))
 				code_points_add(&own, lo, hi);
 		}
 	}
@@ -523,12 +535,12 @@ uint32_t regex_class(struct grammar_builder *b, const struct code_points *set, b
 		parts[n++] = grammar_class(b, own.v, own.n);
 	code_points_release(&own);
 	if ((set->n && set->v[0].lo < 0x20) || code_points_have(set, '"') ||
-	    code_points_have(set, '\\'))
-		parts[n++] = json_escapes(b, set);
+	    code_points_have(set, '\\') || (less && code_points_have(set, '<')))
+		parts[n++] = json_escapes(b, set, less);
 	return grammar_choice(b, parts, n);
 }
 
-uint32_t regex_text(struct grammar_builder *b, const char *text, size_t len)
+uint32_t regex_text(struct grammar_builder *b, const char *text, size_t len, bool escape_less)
 {
 	struct parts p = {0};
 	uint32_t x;
@@ -536,10 +548,11 @@ uint32_t regex_text(struct grammar_builder *b, const char *text, size_t len)
 	for (size_t at = 0, n; at < len; at += n) {
 		uint32_t c = utf8_decode(text + at, &n);
 
-		if (c < 0x20 || c == '"' || c == '\\') {
+		if (is_escaped(c, escape_less)) {
 			struct grammar_range one = {c, c};
 
-			parts_add(&p, json_escapes(b, &(struct code_points){.v = &one, .n = 1}));
+			parts_add(&p, json_escapes(b, &(struct code_points){.v = &one, .n = 1},
+						   escape_less));
 		} else {
 			parts_add(&p, grammar_literal(b, text + at, n));
 		}
@@ -574,7 +587,7 @@ static struct built anything(struct regex *x)
 
 	if (!x->form.search)
 		return (struct built){0};
-	return (struct built){grammar_repeat(x->b, regex_class(x->b, &s, x->form.json), 0,
+	return (struct built){grammar_repeat(x->b, regex_class(x->b, &s, x->form), 0,
 					     GRAMMAR_NO_LIMIT),
 			      {0, GRAMMAR_NO_LIMIT}};
 }
@@ -651,7 +664,7 @@ static struct built build(struct regex *x, const struct node *n, bool first, boo
 	switch (n->kind) {
 	case SET:
 		set = (struct code_points){.v = n->ranges, .n = n->n_ranges};
-		return (struct built){regex_class(x->b, &set, x->form.json), {1, 1}};
+		return (struct built){regex_class(x->b, &set, x->form), {1, 1}};
 	case BEGIN:
 	case END: unsupported(x, "an anchor within the text"); return all;
 	case SEQUENCE: return build_sequence(x, n, first, last);

@@ -18,6 +18,7 @@ struct regex_form {
 	/* The text is the inside of a JSON string. Code points that JSON has to escape are escaped in the shortest way,
 	 * all others are not escaped. */
 	bool json;
+	bool escape_less; /* with json: '<' is escaped, too, as \u003c */
 	/* All texts that match in any dialect. Else those that match in every dialect. */
 	bool most;
 };
@@ -33,9 +34,10 @@ int regex_expression(struct grammar_builder *b, const char *pattern, size_t len,
 		     struct regex_form form, uint32_t *ret, struct regex_lengths *ret_lengths,
 		     struct err *e) MUST_CHECK;
 
-/* Returns an expression of b for one code point of the set, as the inside of a JSON string if json. */
+/* Returns an expression of b for one code point of the set, as the form says (json, escape_less). */
 struct code_points;
-uint32_t regex_class(struct grammar_builder *b, const struct code_points *set, bool json);
+uint32_t regex_class(struct grammar_builder *b, const struct code_points *set,
+		     struct regex_form form);
 
 /* Returns an expression of b for a text in UTF-8, as the inside of a JSON string. */
-uint32_t regex_text(struct grammar_builder *b, const char *text, size_t len);
+uint32_t regex_text(struct grammar_builder *b, const char *text, size_t len, bool escape_less);

@@ -401,7 +401,7 @@ int schema_open(struct schemas *s, struct grammar_builder *b, const json_t *root
 		return err_no_memory(e);
 	}
 	schema_find_names(s);
-	json_text_init(&s->text, b);
+	json_text_init(&s->text, b, false);
 	return 0;
 }
 

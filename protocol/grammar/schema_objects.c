@@ -247,8 +247,9 @@ static void add_constants(struct schemas *s, struct inside *x, const json_t *lis
 	{
 		if (schema_works(s, 1) && json_is_string(value) &&
 		    schema_valid(s, x->schema, value) == YES)
-			parts_add(&x->p, regex_text(s->b, json_string_value(value),
-						    json_string_length(value)));
+			parts_add(&x->p,
+				  regex_text(s->b, json_string_value(value),
+					     json_string_length(value), s->text.escape_less));
 	}
 }
 
@@ -288,14 +289,15 @@ static uint32_t known_names(struct schemas *s, const struct object *o)
 	struct parts p = {0};
 
 	for (size_t i = 0; i < o->n && schema_works(s, 1); i++)
-		parts_add(&p, regex_text(s->b, o->v[i]->name, strlen(o->v[i]->name)));
+		parts_add(&p, regex_text(s->b, o->v[i]->name, strlen(o->v[i]->name),
+					 s->text.escape_less));
 	for (size_t i = 0; i < o->c->n; i++) {
 		const json_t *name =
 			json_array_get(schema_not(o->c->nodes[i]->schema, "required"), 0);
 
 		if (name)
 			parts_add(&p, regex_text(s->b, json_string_value(name),
-						 json_string_length(name)));
+						 json_string_length(name), s->text.escape_less));
 	}
 	return schema_choice(s, &p);
 }
@@ -304,7 +306,7 @@ static uint32_t known_names(struct schemas *s, const struct object *o)
 static uint32_t name_of(struct schemas *s, const struct object *o, const char *pattern)
 {
 	uint32_t quote = grammar_text(s->b, "\""), x = 0;
-	struct regex_form form = {.search = true, .json = true};
+	struct regex_form form = {.search = true, .json = true, .escape_less = s->text.escape_less};
 	struct language *l = NULL;
 	struct regex_lengths lengths;
 

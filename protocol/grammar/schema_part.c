@@ -18,6 +18,11 @@ int schema_part_new(struct grammar_builder *b, const json_t *root, struct schema
 	return r;
 }
 
+void schema_part_escape_less(struct schemas *s)
+{
+	json_text_init(&s->text, s->b, true);
+}
+
 uint32_t schema_part_json(struct schemas *s, const json_t *schema)
 {
 	struct schema_set set = {0};

@@ -14,6 +14,10 @@ struct schemas;
 int schema_part_new(struct grammar_builder *b, const json_t *root, struct schemas **ret,
 		    struct err *e) MUST_CHECK;
 
+/* From here on the strings of JSON have '<' only as \u003c, so that no tag is in them. Names of members that the schema
+ * does not list have none. It is called before the first expression. */
+void schema_part_escape_less(struct schemas *s);
+
 /* These return an expression of the builder for values that a schema, root or one inside it, accepts (constraint.h).
  * schema_part_json: written as JSON. schema_part_others: the same without strings. schema_part_raw: the strings alone,
  * as they are, without quotes and escapes; of these the expression `any` has all that can be written, and strings that

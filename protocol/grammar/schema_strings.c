@@ -75,7 +75,11 @@ uint32_t schema_any_inside(struct schemas *s, uint32_t min, uint32_t max)
 	struct grammar_range all = {0, 0x10ffff};
 	struct code_points set = {.v = &all, .n = 1};
 
-	return grammar_repeat(s->b, regex_class(s->b, &set, true), min, max);
+	return grammar_repeat(s->b,
+			      regex_class(s->b, &set,
+					  (struct regex_form){.json = true,
+							      .escape_less = s->text.escape_less}),
+			      min, max);
 }
 
 void schema_keep_language(struct schemas *s, struct language **l, const struct language *other,
@@ -154,14 +158,18 @@ static void take_schema(struct schemas *s, struct strings *t, const json_t *sche
 	if (pattern) {
 		t->keyword = "pattern";
 		match(s, t, json_string_value(pattern), json_string_length(pattern),
-		      (struct regex_form){.search = true, .json = true}, false);
+		      (struct regex_form){.search = true,
+					  .json = true,
+					  .escape_less = s->text.escape_less},
+		      false);
 	}
 	if (format) {
 		t->keyword = "format";
 		expression = schema_format(json_string_value(format));
 		if (expression)
 			match(s, t, expression, strlen(expression),
-			      (struct regex_form){.json = true}, false);
+			      (struct regex_form){.json = true, .escape_less = s->text.escape_less},
+			      false);
 		else if (!s->r)
 			s->r = err_set(s->e, PROBLEM_UNSUPPORTED,
 				       "the format \"%.60s\" of a JSON schema is not supported",
@@ -169,7 +177,11 @@ static void take_schema(struct schemas *s, struct strings *t, const json_t *sche
 	}
 	if (not )
 		match(s, t, json_string_value(not ), json_string_length(not ),
-		      (struct regex_form){.search = true, .json = true, .most = true}, true);
+		      (struct regex_form){.search = true,
+					  .json = true,
+					  .escape_less = s->text.escape_less,
+					  .most = true},
+		      true);
 }
 
 /* Returns a choice of the strings that `not` of constants excludes; *any: there are some. */
@@ -187,8 +199,8 @@ static uint32_t excluded(struct schemas *s, const struct schema_case *c, bool *s
 			if (!json_is_string(v) || !schema_works(s, json_string_length(v)))
 				continue;
 			*some = true;
-			parts_add(&p,
-				  regex_text(s->b, json_string_value(v), json_string_length(v)));
+			parts_add(&p, regex_text(s->b, json_string_value(v), json_string_length(v),
+						 s->text.escape_less));
 		}
 	}
 	return schema_choice(s, &p);

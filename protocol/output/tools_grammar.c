@@ -402,7 +402,7 @@ int tools_grammar(const struct tools_demand *d, const struct pace *pace, struct 
 		w.r = err_no_memory(e);
 	} else {
 		grammar_set_pace(w.b, pace);
-		json_text_init(&text, w.b);
+		json_text_init(&text, w.b, false);
 		w.text = &text;
 		root = grammar_rule(w.b, "root");
 		x = answer(&w);

@@ -322,6 +322,9 @@ static uint32_t write_call(struct tools_writer *w, size_t tool)
 		tools_cannot_write(w, tool,
 				   "its name has a '<', a '>' or a line end, or is too long");
 	if (tools_writer_parameters(w, tool, &p, &s)) {
+		/* A value ends at a tag, also within a string of JSON. */
+		if (s)
+			schema_part_escape_less(s);
 		for (size_t i = 0; i < p.n; i++) {
 			uint32_t one = grammar_seq(w->b, grammar_text(w->b, parameter),
 						   grammar_text(w->b, p.v[i].name),
