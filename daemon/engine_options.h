@@ -6,8 +6,9 @@
 
 #include "base/options.h"
 
-/* The values of --dtype, of --kernels, of --copy-queue, and of every OPTION_CHOICE between on and off. The order of each
- * list is that of its enum (engine_dtype, engine_kernels, engine_copy_queue, option_switch). NULL ends each list. */
+/* The values of --dtype, of --kernels, of --copy-queue, and of every OPTION_CHOICE between on and off. The order of
+ * each list is that of its enum (engine_dtype, engine_kernels, engine_copy_queue, option_switch). NULL ends each
+ * list. */
 extern const char *const engine_dtype_names[];
 extern const char *const engine_kernels_names[];
 extern const char *const engine_copy_queue_names[];

@@ -144,8 +144,8 @@ void copies_plan_queued(struct copies *t, cl_event done)
 	*event = done;
 }
 
-/* *ret: an event of the plans' queue after which all commands of a plan have run, to be released; NULL: they have. If the
- * plan is being queued, and has no event yet, the event stands behind its commands so far. */
+/* *ret: an event of the plans' queue after which all commands of a plan have run, to be released; NULL: they have. If
+ * the plan is being queued, and has no event yet, the event stands behind its commands so far. */
 static cl_int event_of_plan(struct copies *t, uint64_t plan, cl_event *ret)
 {
 	cl_int code;

@@ -26,9 +26,9 @@ struct device {
  * it before it starts them, because setenv in one thread while another one reads the environment is a race. */
 void device_settle_environment(void);
 
-/* Opens the device that `which` names: NULL (the first GPU, else the first device), a number that device_print shows, or
- * a part of a device's name, in which upper and lower case are the same. -ENODEV: there is no such device. Other errors
- * are those of cl_error.h. */
+/* Opens the device that `which` names: NULL (the first GPU, else the first device), a number that device_print shows,
+ * or a part of a device's name, in which upper and lower case are the same. -ENODEV: there is no such device. Other
+ * errors are those of cl_error.h. */
 int device_open(const char *which, struct device *ret, struct err *e) MUST_CHECK;
 void device_close(struct device *d);
 

@@ -121,9 +121,9 @@ const struct layer_part *engine_layer_parts(const struct engine *g, uint32_t lay
 /*
  * engine_read_item copies an item from the device to host, engine_write_item copies one from host to the device. An
  * item here is a whole KV page or a whole state slot with its pieces of all layers; id is the number of the page or
- * slot. Copies run in the order of the calls, and beside plans that have nothing to do with them. A read gives the bytes
- * that the plans submitted before it leave, even when later plans write there. Every plan submitted after a write reads
- * the written bytes. The calls do not wait for the copies.
+ * slot. Copies run in the order of the calls, and beside plans that have nothing to do with them. A read gives the
+ * bytes that the plans submitted before it leave, even when later plans write there. Every plan submitted after a write
+ * reads the written bytes. The calls do not wait for the copies.
  *
  * host [page_bytes or slot_bytes of engine_info] belongs to the copy until engine_items_done gives its tag back.
  * -EBUSY: ENGINE_ITEMS_OUT copies were not given back yet. -EINVAL: no such page or slot. -ENOMEM: out of memory. -EIO:
@@ -183,8 +183,8 @@ void engine_finish(struct engine *g);
 
 /* A function that engine_submit calls once for every layer of a step: after the layer's commands were queued, and
  * before those of the next layer are. It is not called for a step in one launch, which computes no prompts. The
- * function may call engine_read_pieces, which gives the bytes that this layer leaves. engine_set_on_layer sets it; NULL: no
- * function is called. */
+ * function may call engine_read_pieces, which gives the bytes that this layer leaves. engine_set_on_layer sets it;
+ * NULL: no function is called. */
 typedef void engine_on_layer(void *user, const struct plan *plan, uint32_t layer);
 void engine_set_on_layer(struct engine *g, engine_on_layer *call, void *user);
 
@@ -197,8 +197,8 @@ void engine_settle_environment(const char *program_cache);
 /* Writes one line for each device to `out`: number, name, driver, memory. -ENODEV: there is no device. */
 int engine_list_devices(FILE *out, struct err *e) MUST_CHECK;
 
-/* Asks and measures each device, and writes lines to `out` as they become known: those of engine_list_devices, and below
- * each the variant that ENGINE_KERNELS_AUTO takes, the device's abilities (kernels/probe.h), the time of an empty launch
- * and the bandwidth of reading. program_cache: as in engine_options; the abilities are found out again and kept there.
- * Goes on after a device that cannot be measured, and returns the first of such errors. */
+/* Asks and measures each device, and writes lines to `out` as they become known: those of engine_list_devices, and
+ * below each the variant that ENGINE_KERNELS_AUTO takes, the device's abilities (kernels/probe.h), the time of an empty
+ * launch and the bandwidth of reading. program_cache: as in engine_options; the abilities are found out again and kept
+ * there. Goes on after a device that cannot be measured, and returns the first of such errors. */
 int engine_report_devices(FILE *out, const char *program_cache, struct err *e) MUST_CHECK;

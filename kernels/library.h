@@ -31,8 +31,8 @@ const char *library_text(const char *variant, const char *file);
 int library_source(const char *variant, const char *file, struct buf *out,
 		   struct err *e) MUST_CHECK;
 
-/* Deletes the temporary files in a cache directory, this one's or PoCL's, that are older than a day. Processes that were
- * killed left them there, and PoCL an empty one in each process. Failures are ignored. */
+/* Deletes the temporary files in a cache directory, this one's or PoCL's, that are older than a day. Processes that
+ * were killed left them there, and PoCL an empty one in each process. Failures are ignored. */
 void library_clean(const char *dir);
 
 /* Makes a program, which the caller releases, from its binary in the cache or else by compiling. offered: options.

@@ -15,8 +15,9 @@ struct peak {
 
 struct peaks;
 
-/* Compiles the measuring kernels of a variant for a device with these abilities (probe.h), and allocates and fills their buffers. (Memory that was never written
- * may be one page of zeros, which stays in a cache.) The queue is borrowed until peaks_close. */
+/* Compiles the measuring kernels of a variant for a device with these abilities (probe.h), and allocates and fills
+ * their buffers. (Memory that was never written may be one page of zeros, which stays in a cache.) The queue is
+ * borrowed until peaks_close. */
 int peaks_open(cl_context context, cl_device_id device, cl_command_queue queue,
 	       enum kernel_variant variant, uint32_t abilities, const char *cache_dir,
 	       struct peaks **ret, struct err *e) MUST_CHECK;
@@ -25,8 +26,8 @@ void peaks_close(struct peaks *p);
 /* Waits for the queue, then measures for some tenths of a second. *ret has the best of a few tries of each value. */
 int peaks_measure(struct peaks *p, struct peak *ret, struct err *e) MUST_CHECK;
 
-/* Measures a device on an empty queue for less than a second: the nanoseconds of an empty launch, when many are queued one
- * behind the other, and the bytes/s of reading. */
+/* Measures a device on an empty queue for less than a second: the nanoseconds of an empty launch, when many are queued
+ * one behind the other, and the bytes/s of reading. */
 int peak_quick(cl_context context, cl_device_id device, cl_command_queue queue,
 	       const char *cache_dir, double *ret_launch_ns, double *ret_read,
 	       struct err *e) MUST_CHECK;

@@ -77,8 +77,8 @@ static bool runs_vpdpbusd(cl_device_id device)
 
 /* ---- known answers ---- */
 
-/* Fills the input of all probes: the first half are any words, the second half pairs of bf16 numbers, which are integers
- * from -255 to 255, so that sums of their products are exact in float. */
+/* Fills the input of all probes: the first half are any words, the second half pairs of bf16 numbers, which are
+ * integers from -255 to 255, so that sums of their products are exact in float. */
 static void fill(uint32_t in[IN])
 {
 	uint32_t random = 1;

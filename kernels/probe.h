@@ -1,7 +1,7 @@
 /* The abilities of a device: instructions and built-in functions for matrix operations that OpenCL C 1.2 does not
  * promise. A device has an ability if a few lines of OpenCL C that use it (probes/ has them) compile, run and give the
  * known answer. A program that does not compile, fails or gives another answer means that the device does not have the
- * ability, and is no error. No other file asks which vendor's a device is.
+ * ability, and is no error. No file chooses a kernel by the vendor of a device.
  *
  * The abilities decide which bodies the kernels take: the variants x86 and nvidia and their parts (kernels.h), and
  * DOT_INT8 (generic/dot_int8.clh). A device with none but ABILITY_PLAIN runs all kernels of the generic variant.
@@ -31,8 +31,8 @@ enum ability {
 
 /* Finds the abilities of a device: asks it, in a context of its own, or reads its earlier answers from cache_dir (NULL:
  * there is no cache). again: asks it in any case. The log (debug) has the reason for each ability that the device was
- * asked for and does not have. -ENOMEM: memory was short, which says nothing about the device; then nothing is kept. Other errors
- * are those of a device that no context or queue can be made for. */
+ * asked for and does not have. -ENOMEM: memory was short, which says nothing about the device; then nothing is kept.
+ * Other errors are those of a device that no context or queue can be made for. */
 int probe_device(cl_device_id device, const char *cache_dir, bool again, uint32_t *ret,
 		 struct err *e) MUST_CHECK;
 

@@ -264,8 +264,8 @@ static void cut_options(const struct tuning_cut *c, struct buf *o)
 		c->tile_rows, c->tile_blocks, c->blocks, c->row_block, c->ahead, c->chains);
 }
 
-/* Appends the body of DOT_INT8, the int8 group, and the option for correctly rounded division if the device has that. Otherwise a GPU divides
- * approximately, and a value halfway between two integers could be rounded to the other one. */
+/* Appends the body of DOT_INT8, the int8 group, and the option for correctly rounded division if the device has that.
+ * Otherwise a GPU divides approximately, and a value halfway between two integers could be rounded to the other one. */
 static void int8_options(const struct kernels *k, struct buf *o)
 {
 	cl_device_fp_config config = 0;

@@ -3,8 +3,8 @@
  *     {"schema": S, "answers": N, "texts": [T, ...], "seed": K}
  *
  * and each line of standard output says what became of it: {"ms": time to compile, "code": C, "error": sentence} if the
- * schema is refused, else {"ms": ..., "nodes": size of the grammar, "answers": [N texts of the grammar], "accepts": [for
- * each T, whether it is a text of the grammar]}. */
+ * schema is refused, else {"ms": ..., "nodes": size of the grammar, "answers": [N texts of the grammar], "accepts":
+ * [for each T, whether it is a text of the grammar]}. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* engine/store/block_pool.c: blocks of the pool never overlap, whatever comes and goes in which order, and blocks without
- * a place are made of ordinary memory. */
+/* engine/store/block_pool.c: blocks of the pool never overlap, whatever comes and goes in which order, and blocks
+ * without a place are made of ordinary memory. */
 #include <stdlib.h>
 
 #include "engine/store/block_pool.h"

@@ -421,8 +421,8 @@ TEST(pieces)
 
 enum { EVENTS = 300, IDS = 6, CONTENTS = 4, BURST = 12 };
 
-/* Plans and copies in random order, on so few pages and slots that most of them meet on one. All that comes back is kept
- * until the end, so nothing waits but the plans, two of which may be out. */
+/* Plans and copies in random order, on so few pages and slots that most of them meet on one. All that comes back is
+ * kept until the end, so nothing waits but the plans, two of which may be out. */
 struct mess {
 	struct one plans[CONTENTS];
 	void *pages[CONTENTS], *states[CONTENTS]; /* contents that may be written */

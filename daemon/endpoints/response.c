@@ -1,5 +1,6 @@
 /* A response that is kept: GET and DELETE /v1/responses/{id}, GET /v1/responses/{id}/input_items, and POST
- * /v1/responses/{id}/cancel, which ends one that is being answered. Text threads answer, because a response may be long. */
+ * /v1/responses/{id}/cancel, which ends one that is being answered. Text threads answer, because a response may be
+ * long. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

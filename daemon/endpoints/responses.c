@@ -51,11 +51,11 @@ struct writer {
 
 static void *begin(struct call *c, const struct openai_head *h)
 {
-	const struct responses_request *ask_ = c->text.ask.responses;
-	const struct responses_head head = {.fields = ask_->fields,
-					    .fields_len = ask_->fields_len,
+	const struct responses_request *own = c->text.ask.responses;
+	const struct responses_head head = {.fields = own->fields,
+					    .fields_len = own->fields_len,
 					    .stream = c->text.ask.stream,
-					    .encrypted = ask_->encrypted};
+					    .encrypted = own->encrypted};
 	struct writer *w = calloc(1, sizeof(*w));
 
 	if (!w)

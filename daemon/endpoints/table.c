@@ -37,8 +37,8 @@ ENDPOINTS(DECLARE)
 
 static const struct endpoint *const endpoints[] = {ENDPOINTS(ADDRESS)};
 
-/* Returns whether `path` is `own`, the path of endpoint e. If e is named: returns whether `path` begins with `own`, and a
- * name and e->behind follow. *ret_rest: the rest of `path` behind `own`. */
+/* Returns whether `path` is `own`, the path of endpoint e. If e is named: returns whether `path` begins with `own`, and
+ * a name and e->behind follow. *ret_rest: the rest of `path` behind `own`. */
 static bool is_path(const char *path, const char *own, const struct endpoint *e,
 		    const char **ret_rest)
 {

@@ -181,7 +181,8 @@ static int check_body(struct MHD_Connection *mc, const struct exchange *x, struc
 	return call_check_queue(x->http->server, x->owner, e);
 }
 
-/* Makes the name that is in the rest of a path, behind the endpoint's own path: new, "" if the endpoint is not `named`. */
+/* Makes the name that is in the rest of a path, behind the endpoint's own path: new, "" if the endpoint is not
+ * `named`. */
 static int name_in_path(const struct endpoint *p, const char *rest, char **ret, struct err *e)
 {
 	size_t len = p->named ? strlen(rest) - (p->behind ? strlen(p->behind) : 0) : 0;

@@ -307,8 +307,8 @@ static bool write_news(struct answer *a, struct buf *out)
 	return true;
 }
 
-/* Hands the news of the one choice to the writer, unless that was done before, and writes what waits there. out NULL: the
- * answer is sent whole, and nothing is written. 1: `out` is full before all is written; 0; -ENOMEM. */
+/* Hands the news of the one choice to the writer, unless that was done before, and writes what waits there. out NULL:
+ * the answer is sent whole, and nothing is written. 1: `out` is full before all is written; 0; -ENOMEM. */
 static int tell_writer(struct answer *a, struct buf *out)
 {
 	const struct answer_writer *w = a->call->endpoint->writer;
@@ -391,8 +391,8 @@ int answer_feed(struct answer *a, const struct buf *tokens, size_t *at, struct b
 	}
 }
 
-/* Tells the writer that the answer is complete, unless it knows, and appends some of what waits there. 1: there is more;
- * 0; -ENOMEM. */
+/* Tells the writer that the answer is complete, unless it knows, and appends some of what waits there. 1: there is
+ * more; 0; -ENOMEM. */
 static int end_writer(struct answer *a, size_t enough, struct buf *out)
 {
 	const struct answer_writer *w = a->call->endpoint->writer;

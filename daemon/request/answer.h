@@ -31,8 +31,8 @@ bool answer_complete(const struct answer *a);
 /* Returns how many bytes of memory the answer's texts, ids and log-probabilities take. */
 size_t answer_bytes(const struct answer *a);
 
-/* Appends some of the end of a complete stream, some 16 KiB at most. 1: there is more of it, so call the function again;
- * 0: the rest is written; -ENOMEM. */
+/* Appends some of the end of a complete stream, some 16 KiB at most. 1: there is more of it, so call the function
+ * again; 0: the rest is written; -ENOMEM. */
 int answer_end_stream(struct answer *a, struct buf *out) MUST_CHECK;
 
 /* Appends the end of a stream that has failed. -ENOMEM. */

@@ -93,14 +93,14 @@ static inline const struct dialect *endpoint_dialect(const struct endpoint *e)
 	return e && e->dialect ? e->dialect : &dialect_openai;
 }
 
-/* Makes the answer of a call with one choice on the wire, for an API whose answers are no list of choices. answer.h drives
- * it, on the http thread. Functions that return int return 0 or -ENOMEM. */
+/* Makes the answer of a call with one choice on the wire, for an API whose answers are no list of choices. answer.h
+ * drives it, on the http thread. Functions that return int return 0 or -ENOMEM. */
 struct answer_writer {
 	/* Makes the writer's object, before the first token. All arguments are borrowed until it is freed. NULL: out of
 	 * memory. */
 	void *(*begin)(struct call *c, const struct openai_head *h);
 	/* Takes a piece of the choice, the last one with a finish reason. Of a stream, its text then waits to be
-	 * written: `write` is called until it returns true before the next piece comes. What *d points to is borrowed
+	 * written: `write` is called until it returns true before the next piece comes. The texts of *d are borrowed
 	 * until then. */
 	int (*take)(void *writer, const struct openai_delta *d);
 	/* The choice has ended: the rest of the stream, or the body, waits to be written. */

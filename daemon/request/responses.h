@@ -1,5 +1,6 @@
 /* The responses that clients may ask for again (protocol/responses/store.h), for all threads: text threads look earlier
- * ones up, the http threads keep new ones. Owners are those of calls (call.owner): a client finds nothing of another one's. */
+ * ones up, the http threads keep new ones. Owners are those of calls (call.owner): a client finds nothing of another
+ * one's. */
 #pragma once
 
 #include "daemon/server.h"

@@ -71,8 +71,8 @@ static int add_pinned(struct mover *m, struct engine *g, uint64_t bytes, struct 
 	return 0;
 }
 
-/* Makes a pool of memory that the device accesses directly, for the host tier and for blocks on their way. What cannot
- * be had is replaced by ordinary memory, from which a device copies more slowly. */
+/* Makes a pool of memory that the device accesses directly, for the host tier and for blocks on their way. Memory that
+ * the system does not let the daemon pin is replaced by ordinary memory, from which a device copies more slowly. */
 static int open_pool(struct mover *m, struct engine *g, const struct store_config *c, struct err *e)
 {
 	uint64_t bytes = c->host_bytes + PINNED_MORE, left = bytes, start = clock_now_ns();

@@ -19,8 +19,8 @@
 struct mover;
 
 /* Makes a mover, new; *ret NULL: the options ask for no cache below the device. All arguments are borrowed; inbox is
- * woken when the mover has work. If copies have a queue of their own, the memory of the host tier is pinned here, as far
- * as the system allows. */
+ * woken when the mover has work. If copies have a queue of their own, the memory of the host tier is pinned here, as
+ * far as the system allows. */
 int mover_open(struct server *s, struct engine *g, struct identity *identity, struct queue *inbox,
 	       struct mover **ret, struct err *e) MUST_CHECK;
 

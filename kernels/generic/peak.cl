@@ -15,8 +15,8 @@
  *
  * Global size: any number of groups. On a CPU each group has neighbouring blocks, as a kernel walks weights. On a GPU
  * all lanes of all groups take one block each in turn: an H200 reads a fifth faster that way than if each group has
- * neighbouring blocks. It copies fastest where each lane has one block. Options: common.clh, ACCUMULATORS. There is no reference: the
- * numbers have no meaning.
+ * neighbouring blocks. It copies fastest where each lane has one block. Options: common.clh, ACCUMULATORS. There is no
+ * reference: the numbers have no meaning.
  */
 #include "common.clh"
 

@@ -1,6 +1,6 @@
 /*
- * Probe (kernels/probe.h): what the kernels of nvidia/ are made of. mma.sync of bf16, and around it the copies and loads
- * of matrices (copy.clh) and the exchange between the lanes of a warp (warp.clh).
+ * Probe (kernels/probe.h): the instructions of the kernels in nvidia/: mma.sync of bf16, and around it the copies and
+ * loads of matrices (copy.clh) and the exchange between the lanes of a warp (warp.clh).
  *
  *     A    in + 256   [16][16] bf16
  *     B    in + 384   [8 columns][16] bf16

@@ -245,7 +245,7 @@ static int take_prefill(struct making *m, const json_t *message, const char *whe
 	return *ret ? 0 : err_no_memory(e);
 }
 
-/* Appends what one message becomes. ret_prefill NULL: it is not the last message. */
+/* Appends the chat messages that one message becomes. ret_prefill NULL: it is not the last message. */
 static int one_message(json_t *list, const json_t *message, size_t index, json_t **ret_prefill,
 		       struct err *e)
 {

@@ -6,21 +6,21 @@
  *  - A user's message becomes messages in the order of its blocks: each stretch of text a user's message, each
  *    tool_result a tool's message.
  *  - An assistant's message becomes one message: its texts the content, its thinking the reasoning_content, each
- *    tool_use a call. What redacted_thinking has cannot be read, and is left out.
+ *    tool_use a call. The text of redacted_thinking cannot be read, so that block is left out.
  *  - Blocks of other types (image, document, ...) are refused by name, as are tools that a server would have to run.
  *  - A last message of the assistant is no turn: the answer goes on with its text. It needs thinking to be off.
  *  - A tool's input_schema becomes the parameters of a function, and `strict` stays; tool_choice "any" becomes
  *    "required", "tool" the function's name, and disable_parallel_tool_use turns parallel_tool_calls off.
- *  - thinking of the types "enabled", "adaptive" and "between_tools" turns the template's enable_thinking on; "disabled",
- *    and no `thinking`, turn it off. budget_tokens is checked and bounds nothing: max_tokens is the only bound.
- *    output_config.effort is the template's reasoning_effort, and turns nothing on.
+ *  - thinking of the types "enabled", "adaptive" and "between_tools" turns the template's enable_thinking on;
+ *    "disabled", and no `thinking`, turn it off. budget_tokens is checked and bounds nothing: max_tokens is the only
+ *    bound. output_config.effort is the template's reasoning_effort, and turns nothing on.
  *  - The template's preserve_thinking is on, unless chat_template_kwargs say otherwise: one that knows it renders
  *    the reasoning of older turns as well, so that the next prompt begins like this one and its answer.
  *  - max_tokens must be given. If fewer tokens fit behind the prompt, as many as fit are enough (`clamp`), because
  *    clients send the most that their model could write. With 0 nothing is generated, and the prompt is cached.
  *  - output_config.format (and output_format) with a JSON schema is response_format.
- *  - cache_control, metadata, service_tier and unknown members are accepted and ignored: the prefix cache keeps what it
- *    can without being told where.
+ *  - cache_control, metadata, service_tier and unknown members are accepted and ignored: the prefix cache keeps every
+ *    prompt that it has room for, and need not be told where.
  *
  * Other parameters of /v1/chat/completions that fit here (`taken` in request.c) have the same meaning as there. */
 #pragma once

@@ -17,10 +17,10 @@
  *     error                 in place of the rest of the stream
  *
  * The stop reason is "tool_use" if the message has calls and none was cut, "stop_sequence" if a stop string ended it,
- * "max_tokens", "model_context_window_exceeded" if there was no room for as many tokens, or "end_turn". A thinking block's signature is the message's id: clients drop thinking without a
- * signature, and this server needs none when the block comes back. `usage` counts the prompt's tokens that were cached
- * as cache_read_input_tokens and all others as input_tokens. cache_creation_input_tokens is 0, because the cache keeps
- * every prompt by itself. */
+ * "max_tokens", "model_context_window_exceeded" if there was no room for as many tokens, or "end_turn". A thinking
+ * block's signature is the message's id: clients drop thinking without a signature, and this server needs none when the
+ * block comes back. `usage` counts the prompt's tokens that were cached as cache_read_input_tokens and all others as
+ * input_tokens. cache_creation_input_tokens is 0, because the cache keeps every prompt by itself. */
 #pragma once
 
 #include "protocol/openai/response.h"

@@ -15,8 +15,8 @@
  * positions would never give equal states.
  *
  * Bounds. A byte after which there would be more than AUTOMATON_ITEMS_MAX items, or that takes too much work, is not
- * accepted: an extremely ambiguous grammar loses texts and gains none. Each state that is not dead can be completed to a text of the grammar, but for
- * this bound. Memory is bounded by max_bytes; at the bound every call fails.
+ * accepted: an extremely ambiguous grammar loses texts and gains none. Each state that is not dead can be completed to
+ * a text of the grammar, but for this bound. Memory is bounded by max_bytes; at the bound every call fails.
  *
  * An automaton belongs to one thread at a time. */
 #pragma once

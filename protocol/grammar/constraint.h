@@ -38,8 +38,8 @@ int constraint_json_object(struct grammar **ret, struct err *e) MUST_CHECK;
  * schema; valid texts may be missing:
  *
  *   properties            stand in the order of the schema, and those that are only required behind them
- *   additionalProperties  if it is absent, an object with properties or required has no further members. Else they stand
- *                         last, and their names have no escapes that JSON can do without
+ *   additionalProperties  if it is absent, an object with properties or required has no further members. Else they
+ *                         stand last, and their names have no escapes that JSON can do without
  *   patternProperties     stand behind properties; a name matches one pattern only
  *   prefixItems           if `items` is absent, the array has no elements behind them
  *   unevaluatedItems,     annotations of anyOf count for the branch that was chosen, those of contains do not count
@@ -55,9 +55,9 @@ int constraint_json_object(struct grammar **ret, struct err *e) MUST_CHECK;
  *   not, oneOf, else      values for which it is not certain that the other schema refuses them are missing
  *   enum, const           a value counts if it is certain that all schemas beside accept it
  *
- * Patterns mean the same in all dialects, or both meanings are kept. $ref and $dynamicRef name a schema by its place, by
- * $anchor or by $id, inside the whole schema. Annotations are ignored. Every other keyword, and every unknown one, is
- * -PROBLEM_UNSUPPORTED with its name, as is a schema of which no value is left. A schema that no value satisfies is
+ * Patterns mean the same in all dialects, or both meanings are kept. $ref and $dynamicRef name a schema by its place,
+ * by $anchor or by $id, inside the whole schema. Annotations are ignored. Every other keyword, and every unknown one,
+ * is -PROBLEM_UNSUPPORTED with its name, as is a schema of which no value is left. A schema that no value satisfies is
  * -EINVAL. */
 int constraint_json_schema(const json_t *schema, struct grammar **ret, struct err *e) MUST_CHECK;
 
@@ -76,7 +76,7 @@ struct constraint {
 	const json_t *schema;	     /* JSON_SCHEMA */
 };
 
-/* Does the work of each function above. A hostile description may take a second; pace, which may be NULL, is asked again
- * and again meanwhile, and ends the work with -ECANCELED. */
+/* Does the work of each function above. A hostile description may take a second; pace, which may be NULL, is asked
+ * again and again meanwhile, and ends the work with -ECANCELED. */
 int constraint_grammar(const struct constraint *c, const struct pace *pace, struct grammar **ret,
 		       struct err *e) MUST_CHECK;

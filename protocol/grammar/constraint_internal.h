@@ -1,5 +1,5 @@
-/* The front ends, each with an empty builder: it makes expressions and the *new* grammar of them. Errors as in
- * constraint.h. */
+/* The front ends that have files of their own, for constraint.c. Each takes an empty builder, makes expressions with
+ * it, and the *new* grammar of them. Errors as in constraint.h. */
 #pragma once
 
 #include "protocol/grammar/constraint.h"

@@ -1,4 +1,5 @@
-/* The parts of a builder, for the two steps of grammar_build. */
+/* The members of a grammar builder (grammar.h), for the files that make a graph of its expressions: grammar_build calls
+ * grammar_emit, then grammar_finish. */
 #pragma once
 
 #include "base/arena.h"
@@ -35,12 +36,12 @@ struct grammar_builder {
 	const struct pace *pace; /* borrowed */
 };
 
-/* Writes the rules that `root` reaches as nodes into the empty *g. *ret_order is a *new* array, by rule of the graph: the
- * builder's rule. */
+/* Writes the rules that `root` reaches as nodes into the empty *g. *ret_order is a *new* array, by rule of the graph:
+ * the builder's rule. */
 int grammar_emit(struct grammar_builder *b, uint32_t root, struct grammar *g, uint32_t **ret_order,
 		 struct err *e) MUST_CHECK;
 
-/* Removes the parts of a graph that no finite text has, and finds what the automaton needs of it. The arguments are those
- * of grammar_emit. */
+/* Removes the parts of a graph that no finite text has, and finds what the automaton needs of it. The arguments are
+ * those of grammar_emit. */
 int grammar_finish(struct grammar *g, const struct grammar_builder *b, const uint32_t *order,
 		   struct err *e) MUST_CHECK;

@@ -1,5 +1,5 @@
-/* Properties of the nodes and rules of a graph: which ones end, which rules have the empty text, the order of the rules,
- * the classes of bytes. All of it is linear in the graph. */
+/* Properties of the nodes and rules of a graph: which ones end, which rules have the empty text, the order of the
+ * rules, the classes of bytes. All of it is linear in the graph. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,8 +216,8 @@ static int sort_rules(struct grammar *g, const struct grammar_builder *b, const 
 		}
 	}
 	if (done < g->n_rules) {
-		/* Every rule that waits has a caller that waits, so going back ends in a circle: at a rule that comes again.
-		 * Rules that wait have no number yet, and get 1 as a mark. */
+		/* Every rule that waits has a caller that waits, so going back ends in a circle: at a rule that comes
+		 * again. Rules that wait have no number yet, and get 1 as a mark. */
 		uint32_t rule = 0;
 
 		while (!waits[rule])

@@ -14,13 +14,13 @@ enum { LANGUAGE_STATES_MAX = 1 << 13 };
 
 struct language;
 
-/* Makes the *new* language of an expression of b. -E2BIG: it has too many states, or is not regular; -ENOMEM; -ECANCELED:
- * the builder's pace. */
+/* Makes the *new* language of an expression of b. -E2BIG: it has too many states, or is not regular; -ENOMEM;
+ * -ECANCELED: the builder's pace. */
 int language_new(struct grammar_builder *b, uint32_t expression, struct language **ret,
 		 struct err *e) MUST_CHECK;
 
-/* Makes the *new* language of the whole numbers that are multiples of n, in decimal, with a sign before negative ones and
- * any number of digits. n: from 1 on. -E2BIG, -ENOMEM. */
+/* Makes the *new* language of the whole numbers that are multiples of n, in decimal, with a sign before negative ones
+ * and any number of digits. n: from 1 on. -E2BIG, -ENOMEM. */
 int language_multiples(uint32_t n, struct language **ret, struct err *e) MUST_CHECK;
 
 /* *l becomes the texts of *l that are (without: are not) in `other`, which is borrowed. On failure *l is as it was. */

@@ -3,17 +3,19 @@
  * A place is a set of schemas that one value has to satisfy: a property of two schemas of allOf is a place with two
  * schemas. Each place has a rule, so that schemas may be recursive. A place is compiled in these steps:
  *
- *     schema.c        the places and their rules; the values of constants
- *     schema_cases.c  the cases of a place: all of the schemas that $ref, allOf and one branch of each anyOf bring together.
- *                     The value satisfies the place if it satisfies one case
- *     schema_rewrite.c  not, if, oneOf and the dependent keywords become anyOf and allOf first
- *     schema_strings.c, _numbers.c, _arrays.c, _objects.c  the texts of one case, by type
+ *     schema.c           the places and their rules; the values of constants
+ *     schema_cases.c     the cases of a place: all of the schemas that $ref, allOf and one branch of each anyOf bring
+ *                        together. The value satisfies the place if it satisfies one case
+ *     schema_rewrite.c   not, if, oneOf and the dependent keywords become anyOf and allOf first
+ *     schema_strings.c,  the texts of one case, by type
+ *       _numbers.c, _arrays.c, _objects.c
  *
  * and beside them schema_names.c ($ref, $id, $anchor), schema_valid.c (whether a value satisfies a schema) and
  * schema_keywords.c (the table of keywords).
  *
  * Everything may lose texts and must not gain any. Only `schema_possible` goes the other way, since a oneOf needs
- * certainty that no value is valid. Work is bounded by SCHEMA_WORK_MAX: what is quadratic counts it. */
+ * certainty that no value is valid. SCHEMA_WORK_MAX bounds the work: every part whose work may be quadratic counts it
+ * (schema_works). */
 #pragma once
 
 #include <jansson.h>
@@ -94,8 +96,9 @@ void schema_lose(struct schemas *s, const char *keyword);
 /* Counts units of work. False: there was too much, or s has failed. */
 bool schema_works(struct schemas *s, uint64_t units);
 
-/* schema_open makes *s for the schemas of `root`, with its rules in b; both are borrowed. -ENOMEM. schema_define defines
- * the rules of all places, also of those that it finds meanwhile, and returns s->r. schema_close frees what *s owns. */
+/* schema_open makes *s for the schemas of `root`, with its rules in b; both are borrowed. -ENOMEM. schema_define
+ * defines the rules of all places, also of those that it finds meanwhile, and returns s->r. schema_close frees what *s
+ * owns. */
 int schema_open(struct schemas *s, struct grammar_builder *b, const json_t *root,
 		struct err *e) MUST_CHECK;
 int schema_define(struct schemas *s) MUST_CHECK;
@@ -153,8 +156,8 @@ json_t *schema_target(struct schemas *s, const json_t *schema, const char *keywo
 
 /* ---- schema_rewrite.c ---- */
 
-/* Returns a list of schemas, one of which a value has to satisfy, in the place of a keyword: anyOf itself, oneOf, if (with
- * then and else) and not. NULL: s has failed. For `not` the list may lose values. */
+/* Returns a list of schemas, one of which a value has to satisfy, in the place of a keyword: anyOf itself, oneOf, if
+ * (with then and else) and not. NULL: s has failed. For `not` the list may lose values. */
 json_t *schema_branches(struct schemas *s, json_t *schema, const char *keyword);
 
 /* Returns a list of schemas, all of which a value has to satisfy, in the place of dependentSchemas or
@@ -199,8 +202,8 @@ bool schema_possible(struct schemas *s, const struct schema_set *set, int depth)
 /* Returns whether the annotations of a node reach `to`, one of the nodes before it. */
 bool schema_reaches(const struct schema_node *node, const struct schema_node *to);
 
-/* Returns the constants that a value at the place, or of the case, can have; NULL: nothing limits it to some. They may be
- * invalid by other schemas of the set. */
+/* Returns the constants that a value at the place, or of the case, can have; NULL: nothing limits it to some. They may
+ * be invalid by other schemas of the set. */
 json_t *schema_constants(struct schemas *s, const struct schema_set *set);
 json_t *schema_case_constants(struct schemas *s, const struct schema_case *c);
 
@@ -231,8 +234,8 @@ bool schema_same(struct schemas *s, const json_t *a, const json_t *b);
 
 /* ---- languages, with the work counted ---- */
 
-/* *l, which may be NULL for all strings as regex.h writes them, becomes its texts that are (without: are not) among those
- * of an expression. */
+/* *l, which may be NULL for all strings as regex.h writes them, becomes its texts that are (without: are not) among
+ * those of an expression. */
 void schema_keep_texts(struct schemas *s, struct language **l, uint32_t expression, bool without);
 void schema_keep_language(struct schemas *s, struct language **l, const struct language *other,
 			  bool without);
@@ -250,8 +253,8 @@ uint32_t schema_number(struct schemas *s, const struct schema_case *c);
 uint32_t schema_array(struct schemas *s, const struct schema_case *c);
 uint32_t schema_object(struct schemas *s, const struct schema_case *c);
 
-/* Returns the inside of strings that satisfy a case, in the form of regex.h for JSON; *ret_any: each string does, and the
- * expression has all of them. */
+/* Returns the inside of strings that satisfy a case, in the form of regex.h for JSON; *ret_any: each string does, and
+ * the expression has all of them. */
 uint32_t schema_string_inside(struct schemas *s, const struct schema_case *c, bool *ret_any);
 
 /* The regular expression of a format; NULL: it is not known. */

@@ -136,8 +136,8 @@ static uint32_t plain(struct schemas *s, const struct array *a)
 	return rest;
 }
 
-/* The elements, if some have to be valid by `contains`: a rule for i elements so far, k of which count. Where it makes no
- * difference, larger i and k are those of the last rule. */
+/* The elements, if some have to be valid by `contains`: a rule for i elements so far, k of which count. Where it makes
+ * no difference, larger i and k are those of the last rule. */
 static uint32_t counted(struct schemas *s, const struct array *a)
 {
 	struct grammar_builder *b = s->b;

@@ -1,8 +1,8 @@
 /* The names of schemas: $id, $anchor and $dynamicAnchor, and the schemas that $ref and $dynamicRef name.
  *
- * A resource is the whole schema or a schema inside it with an $id; its name is the $id as an absolute URI, if the whole
- * schema's $id is one. s->named has each resource by its name and each anchor by RESOURCE#ANCHOR; s->bases has the
- * resource of each schema, and is needed only if there are several. */
+ * A resource is the whole schema or a schema inside it with an $id; its name is the $id as an absolute URI, if the
+ * whole schema's $id is one. s->named has each resource by its name and each anchor by RESOURCE#ANCHOR; s->bases has
+ * the resource of each schema, and is needed only if there are several. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>

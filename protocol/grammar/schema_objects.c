@@ -1,5 +1,5 @@
-/* Objects: the properties that schemas name, in their order, then properties with other names, by the patterns that match
- * them; and how many there are. */
+/* Objects: the properties that schemas name, in their order, then properties with other names, by the patterns that
+ * match them; and how many there are. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,8 +153,8 @@ static enum verdict matches(struct schemas *s, const struct names *n, const char
 	return n->pattern && !strcmp(n->pattern, pattern) ? YES : NO;
 }
 
-/* Adds what one schema demands of a property, to set if it is not NULL. Returns whether the schema is about the
- * property. */
+/* Adds the schemas that one schema demands of a property to *set, unless set is NULL. Returns whether the schema is
+ * about the property. */
 static enum verdict one_schema(struct schemas *s, const struct object *o, size_t i,
 			       const struct names *n, struct schema_set *set)
 {
@@ -170,7 +170,8 @@ static enum verdict one_schema(struct schemas *s, const struct object *o, size_t
 		enum verdict match = schema_works(s, 1) ? matches(s, n, pattern) : NO;
 
 		about = verdict_any(about, match);
-		/* If that is not certain, both has to hold: what the pattern demands, and what it is without it. */
+		/* If that is not certain, the value has to satisfy both: the schemas of the pattern, and those that
+		 * count without it. */
 		if (match != NO && set)
 			schema_add(s, set, part);
 	}

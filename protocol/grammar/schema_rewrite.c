@@ -1,5 +1,5 @@
-/* Keywords that are written with others: not, if, oneOf and the dependent keywords become lists of schemas. What was made
- * of a schema once is made only once, so that places with it are equal. */
+/* Keywords that are written with others: not, if, oneOf and the dependent keywords become lists of schemas. Each
+ * schema is rewritten only once, so that places with it are equal. */
 #include <errno.h>
 #include <string.h>
 
@@ -118,7 +118,7 @@ static void add_element(struct schemas *s, json_t *list, size_t n, json_t *schem
 		      (json_int_t)n + 1));
 }
 
-/* Adds what the keyword `name` of a schema does not accept. */
+/* Adds schemas for the values that the keyword `name` of a schema does not accept. */
 static void add_opposite(struct schemas *s, json_t *list, json_t *schema, const char *name,
 			 json_t *value)
 {
@@ -357,7 +357,8 @@ json_t *schema_branches(struct schemas *s, json_t *schema, const char *keyword)
 	}
 	if (s->r || !strcmp(keyword, "anyOf"))
 		return s->r ? NULL : value;
-	/* Complements of one schema are the same wherever they stand, so that those of recursive schemas come to an end. */
+	/* Complements of one schema are the same wherever they stand, so that those of recursive schemas come to an
+	 * end. */
 	if (!strcmp(keyword, "not")) {
 		list = made_before(s, value, "not");
 		return list ? list : remember(s, value, "not", opposites(s, value));

@@ -58,7 +58,7 @@ enum {
 	PROMPTS_MAX = 1024, /* prompts of one completion request */
 };
 
-/* What the server adds to a body: limits, defaults, and what it knows of earlier responses. */
+/* The values that the server adds to a body: limits, defaults, and a way to earlier responses. */
 struct openai_limits {
 	uint32_t vocab_size;
 	uint32_t max_choices;	  /* largest n */
@@ -102,7 +102,7 @@ struct openai_request {
 	bool one_call;
 	/* oldest messages may be left out until the prompt fits (openai_drop_messages) */
 	bool truncate;
-	/* in the arena: what responses adds (protocol/responses/request.h); NULL: another API */
+	/* in the arena: the members that /v1/responses adds (protocol/responses/request.h); NULL: another API */
 	const struct responses_request *responses;
 	/* completions */
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
@@ -178,8 +178,8 @@ int openai_parse_completion(const char *body, size_t len, const struct pace *pac
 			    struct openai_request *ret, struct err *e) MUST_CHECK;
 
 /* Leaves out the oldest messages of a chat's context but for the system's: an eighth of them or more, up to the next
- * message of the user. If one message of the user is left, leaves out the oldest answers behind it, each with the outputs of
- * its calls. False: nothing can be left out. */
+ * message of the user. If one message of the user is left, leaves out the oldest answers behind it, each with the
+ * outputs of its calls. False: nothing can be left out. */
 bool openai_drop_messages(json_t *context);
 
 /* Frees what is owned. A second call does nothing. */

@@ -101,7 +101,8 @@ struct openai_delta {
 	const char *reasoning; /* chat only */
 	size_t reasoning_len;
 	const struct openai_calls *calls; /* chat only; NULL: none */
-	/* the order of content, reasoning and pieces of calls, which are all in runs; read by shapes with blocks alone */
+	/* the order of content, reasoning and pieces of calls, which are all in runs; read by shapes with blocks
+	 * alone */
 	const struct openai_runs *runs;
 	/* for log-probabilities: the tokens of the echoed prompt, and behind them the tokens whose last byte is in this
 	 * piece; NULL: none */

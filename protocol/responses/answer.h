@@ -5,8 +5,8 @@
  *     content   ──> {"type":"message"}            its text is one part, "output_text"
  *     a call    ──> {"type":"function_call"}
  *
- * An item ends where the next one begins; text behind a call is a further message. A stream ends with the whole response,
- * so the items are kept until the answer is freed. The ids of items follow from the response's id.
+ * An item ends where the next one begins; text behind a call is a further message. A stream ends with the whole
+ * response, so the items are kept until the answer is freed. The ids of items follow from the response's id.
  *
  * The events of a stream, each with the next sequence_number from 0 on:
  *
@@ -32,24 +32,25 @@ struct responses_head {
 	bool encrypted; /* reasoning items have encrypted_content */
 };
 
-/* Makes an answer without items; of a stream, its first events wait to be written. What *h and *head point to is
+/* Makes an answer without items; of a stream, its first events wait to be written. The texts of *h and *head are
  * borrowed until the answer is freed. NULL: out of memory. */
 struct responses_answer *responses_answer_new(const struct openai_head *h,
 					      const struct responses_head *head);
 void responses_answer_free(struct responses_answer *a);
 
-/* Adds a piece of the choice. In a stream, its events wait to be written then; what they wrote of before has to be
- * written (responses_answer_write). What *d points to is borrowed until its events are written. -ENOMEM. */
+/* Adds a piece of the choice. In a stream, its events then wait to be written. All earlier events must have been
+ * written (responses_answer_write). The texts of *d are borrowed until the events are written. -ENOMEM. */
 int responses_answer_take(struct responses_answer *a, const struct openai_delta *d) MUST_CHECK;
 
-/* Ends the answer, behind the piece with the finish reason: the last events, or the response object, wait to be written.
- * -ENOMEM. */
+/* Ends the answer, behind the piece with the finish reason: the last events, or the response object, wait to be
+ * written. -ENOMEM. */
 int responses_answer_end(struct responses_answer *a, const struct openai_usage *u) MUST_CHECK;
 
 /* Ends a stream with an error: drops events that wait, and lets the last two wait to be written. -ENOMEM. */
 int responses_answer_fail(struct responses_answer *a, const struct err *e) MUST_CHECK;
 
-/* Appends some of what waits to be written, until out has `enough` bytes or some kilobytes more. True: all is written. */
+/* Appends some of what waits to be written, until out has `enough` bytes or some kilobytes more. True: all is
+ * written. */
 bool responses_answer_write(struct responses_answer *a, size_t enough, struct buf *out);
 
 /* Returns the bytes of memory that the answer takes. */

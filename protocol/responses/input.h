@@ -1,13 +1,13 @@
 /* The input of /v1/responses: items, and the chat messages that they become.
  *
- *     {"role", "content"}, type "message" or none     a message of that role; parts are input_text, output_text, refusal
- *     {"type":"function_call", ...}                   a call of the assistant's message before it
- *     {"type":"function_call_output", ...}            a message of role tool
- *     {"type":"reasoning", ...}                       reasoning_content of the assistant's message behind it
+ *     {"role", "content"}, type "message" or none  a message of that role; parts are input_text, output_text, refusal
+ *     {"type":"function_call", ...}                a call of the assistant's message before it
+ *     {"type":"function_call_output", ...}         a message of role tool
+ *     {"type":"reasoning", ...}                    reasoning_content of the assistant's message behind it
  *
  * Items of the assistant that follow each other become one message, as they were one answer, unless reasoning, or a
- * message without a call before it, begins the next one. Of reasoning counts its content, else encrypted_content as this
- * server makes it (RESPONSES_REASONING), else its summary. */
+ * message without a call before it, begins the next one. The text of a reasoning item is its content, else its
+ * encrypted_content as this server makes it (RESPONSES_REASONING), else its summary. */
 #pragma once
 
 #include <jansson.h>

@@ -143,7 +143,7 @@ static void forget(struct response_store *s, struct entry *e)
 	free(e);
 }
 
-/* Forgets what is too old. All entries are kept for the same time, so these are the first ones. */
+/* Forgets the responses that are too old. All entries are kept for the same time, so these are the first ones. */
 static void expire(struct response_store *s, uint64_t now)
 {
 	struct entry *e;

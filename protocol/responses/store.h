@@ -1,15 +1,15 @@
 /* The responses that clients may ask for again, by id: bounded in bytes and in time, and each for its owner alone.
  *
- * A response goes on from an earlier one (previous_response_id), so its conversation is a chain of *turns*: the items of a
- * request and of its answer. Responses share the turns that their chains have in common:
+ * A response goes on from an earlier one (previous_response_id), so its conversation is a chain of *turns*: the items
+ * of a request and of its answer. Responses share the turns that their chains have in common:
  *
  *     response a ──> turn 1
  *     response b ──> turn 2 ──> turn 1
  *     response c ──> turn 3 ──> turn 1
  *
- * A turn is freed when no response, no later turn and no caller refers to it. So a response keeps its whole conversation
- * after the earlier responses were deleted or evicted. The bytes of all turns and responses are counted. When a new one
- * would exceed the bound, the oldest responses are evicted; one that does not fit by itself is not kept.
+ * A turn is freed when no response, no later turn and no caller refers to it. So a response keeps its whole
+ * conversation after the earlier responses were deleted or evicted. The bytes of all turns and responses are counted.
+ * When a new one would exceed the bound, the oldest responses are evicted; one that does not fit by itself is not kept.
  *
  * All texts are JSON and copied. Times are nanoseconds of any clock that does not go back. Not thread safe. */
 #pragma once
@@ -36,8 +36,8 @@ struct response_record {
 	struct response_text head, tail; /* the response's JSON around its output */
 };
 
-/* Makes a store for at most max_bytes; a response is kept for `age` nanoseconds. max_bytes 0: nothing is kept. NULL: out
- * of memory. */
+/* Makes a store for at most max_bytes; a response is kept for `age` nanoseconds. max_bytes 0: nothing is kept. NULL:
+ * out of memory. */
 struct response_store *response_store_new(uint64_t max_bytes, uint64_t age);
 
 /* Frees the store. No turn may be held. NULL is allowed. */
@@ -61,8 +61,8 @@ struct response_turn *response_store_turn(struct response_store *s, const char *
 					  uint64_t now);
 void response_turn_drop(struct response_store *s, struct response_turn *t);
 
-/* Appends the items of a conversation up to this turn, with commas between. output false: without those of the turn's own
- * answer. */
+/* Appends the items of a conversation up to this turn, with commas between. output false: without those of the turn's
+ * own answer. */
 void response_turn_items(const struct response_turn *t, bool output, struct buf *out);
 
 /* The numbers of responses and of bytes in the store. */

@@ -1,5 +1,5 @@
-/* Bodies of /v1/responses. Whatever they are: an accepted one has messages that a template can take, and fields that are
- * JSON; a refused one has one sentence. The input that is kept is read again as an earlier response's. */
+/* Bodies of /v1/responses. Whatever they are: an accepted one has messages that a template can take, and fields that
+ * are JSON; a refused one has one sentence. The input that is kept is read again as an earlier response's. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
