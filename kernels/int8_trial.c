@@ -7,6 +7,7 @@
 #include "kernels/cl_error.h"
 #include "kernels/huge_pages.h"
 #include "kernels/int8.h"
+#include "kernels/probe.h"
 
 enum {
 	/* bytes of the buffer for all matrices, more than most caches hold; one large matrix makes the buffer
@@ -39,7 +40,6 @@ int int8_trial_open(struct kernels *k, cl_context context, cl_command_queue queu
 {
 	struct int8_trial *t;
 	cl_device_id device = NULL;
-	cl_device_type type = 0;
 	cl_uint bits = 0;
 	int r = kernels_open_int8(k, cache_dir, group, e);
 
@@ -49,7 +49,6 @@ int int8_trial_open(struct kernels *k, cl_context context, cl_command_queue queu
 	if (!t)
 		return err_no_memory(e);
 	clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof(device), &device, NULL);
-	clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof(type), &type, NULL);
 	clGetDeviceInfo(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(bits), &bits, NULL);
 	*t = (struct int8_trial){
 		.kernels = k,
@@ -57,7 +56,7 @@ int int8_trial_open(struct kernels *k, cl_context context, cl_command_queue queu
 		.queue = queue,
 		.group = group,
 		.alignment = MAX(bits / 8, 4u),
-		.cpu = type & CL_DEVICE_TYPE_CPU,
+		.cpu = probe_is_cpu(device),
 	};
 	*ret = t;
 	return 0;

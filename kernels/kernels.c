@@ -106,14 +106,6 @@ const char *kernels_variant_name(enum kernel_variant variant)
 	return names[variant];
 }
 
-static bool is_cpu(cl_device_id device)
-{
-	cl_device_type type = 0;
-
-	clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof(type), &type, NULL);
-	return type & CL_DEVICE_TYPE_CPU;
-}
-
 /* The abilities that a variant uses. One of `needs` is missing: the device cannot run the variant. */
 static const struct {
 	uint32_t needs, uses;
@@ -198,7 +190,7 @@ static const struct tuning *choose_tuning(cl_device_id device, const struct kern
 	enum kernel_width width = s->width;
 
 	if (width == KERNEL_WIDTH_DEVICE)
-		width = !is_cpu(device)		   ? KERNEL_WIDTH_GPU
+		width = !probe_is_cpu(device)	   ? KERNEL_WIDTH_GPU
 			: kernels_wide_registers() ? KERNEL_WIDTH_CPU
 						   : KERNEL_WIDTH_NARROW;
 	switch (variant) {

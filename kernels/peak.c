@@ -193,7 +193,6 @@ static int open_peaks(cl_context context, cl_device_id device, cl_command_queue 
 		.cache_dir = cache_dir,
 	};
 	struct peaks *p = calloc(1, sizeof(*p));
-	cl_device_type type = 0;
 	cl_uint units = 1, accumulators;
 	char options[128];
 	bool cpu;
@@ -201,9 +200,8 @@ static int open_peaks(cl_context context, cl_device_id device, cl_command_queue 
 
 	if (!p)
 		return err_no_memory(e);
-	clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof(type), &type, NULL);
 	clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units, NULL);
-	cpu = type & CL_DEVICE_TYPE_CPU;
+	cpu = probe_is_cpu(device);
 	p->queue = queue;
 	p->lanes = cpu ? 1 : GPU_LANES;
 	p->readers = p->copiers = cpu ? units * 8 : units * GPU_GROUPS;

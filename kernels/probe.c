@@ -19,14 +19,6 @@ enum { IN = 512, OUT = 256, KEY_MAX = 16 << 20 };
 /* These keep probes away from compilers that do not know their language: some end the process over an instruction that
  * they do not know. An instruction that the processor does not have would end it too. */
 
-static bool is_cpu(cl_device_id device)
-{
-	cl_device_type type = 0;
-
-	clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof(type), &type, NULL);
-	return type & CL_DEVICE_TYPE_CPU;
-}
-
 static bool has_extension(cl_device_id device, const char *name)
 {
 	char text[16384] = "";
@@ -43,7 +35,7 @@ static bool lists_dot(cl_device_id device)
 /* A device that has a compute capability has a compiler that makes PTX. */
 static bool makes_ptx(cl_device_id device)
 {
-	return !is_cpu(device) && has_extension(device, "cl_nv_device_attribute_query");
+	return !probe_is_cpu(device) && has_extension(device, "cl_nv_device_attribute_query");
 }
 
 #if defined(__x86_64__)
@@ -53,7 +45,7 @@ static bool is_pocl_on_avx512(cl_device_id device)
 	char version[256] = "";
 
 	clGetDeviceInfo(device, CL_DEVICE_VERSION, sizeof(version) - 1, version, NULL);
-	return is_cpu(device) && strstr(version, "PoCL") && __builtin_cpu_supports("avx512f");
+	return probe_is_cpu(device) && strstr(version, "PoCL") && __builtin_cpu_supports("avx512f");
 }
 #endif
 
@@ -292,7 +284,7 @@ static int run(const struct asking *a, cl_program program, size_t lanes, const u
 /* Returns 0 if the device gives the right answer, else a negative code with the reason. */
 static int ask(const struct asking *a, const struct probe *p, struct err *e)
 {
-	const size_t width = !p->lanes && is_cpu(a->device) ? 1 : 64;
+	const size_t width = !p->lanes && probe_is_cpu(a->device) ? 1 : 64;
 	const size_t lanes = p->lanes ? p->lanes : width;
 	struct library library = {.context = a->context,
 				  .device = a->device,
@@ -377,6 +369,14 @@ static bool recall(const char *path, uint32_t *ret)
 		memcpy(ret, data, sizeof(*ret));
 	free(data);
 	return good;
+}
+
+bool probe_is_cpu(cl_device_id device)
+{
+	cl_device_type type = 0;
+
+	clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof(type), &type, NULL);
+	return type & CL_DEVICE_TYPE_CPU;
 }
 
 int probe_device(cl_device_id device, const char *cache_dir, bool again, uint32_t *ret,

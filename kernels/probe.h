@@ -36,5 +36,8 @@ enum ability {
 int probe_device(cl_device_id device, const char *cache_dir, bool again, uint32_t *ret,
 		 struct err *e) MUST_CHECK;
 
+/* Returns whether the device is a CPU. */
+bool probe_is_cpu(cl_device_id device);
+
 /* Writes the names of a set of abilities to ret, with commas between them. 128 bytes are enough for all. */
 void probe_names(uint32_t abilities, char *ret, size_t size);

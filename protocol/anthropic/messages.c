@@ -9,13 +9,6 @@
 
 #define TEXT_MAX ((size_t)1 << 30)
 
-static void decref(json_t **v)
-{
-	json_decref(*v);
-}
-
-#define CLEANUP_JSON CLEANUP(decref)
-
 /* A message of the chat that is being made. */
 struct making {
 	json_t *list;		      /* borrowed: the chat's messages so far */

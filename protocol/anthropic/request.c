@@ -8,13 +8,6 @@
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
 
-static void decref(json_t **v)
-{
-	json_decref(*v);
-}
-
-#define CLEANUP_JSON CLEANUP(decref)
-
 /* Members that mean the same in a body of chat. */
 static const char *const taken[] = {
 	"model",
@@ -51,15 +44,9 @@ static const char *const taken[] = {
 /* Parameters of this API that would change the answer and are not supported, unless they ask for nothing. */
 static const char *const refused[] = {"container", "mcp_servers"};
 
-/* Sets a member and takes the reference. NULL: its allocation has failed. */
-static int set_new(json_t *object, const char *name, json_t *value, struct err *e)
-{
-	return json_object_set_new_nocheck(object, name, value) < 0 ? err_no_memory(e) : 0;
-}
-
 static int set(json_t *object, const char *name, json_t *value, struct err *e)
 {
-	return set_new(object, name, json_incref(value), e);
+	return field_set_new(object, name, json_incref(value), e);
 }
 
 /* ---- tools ---- */
@@ -82,17 +69,13 @@ static int add_tool(const json_t *tool, size_t index, json_t *list, struct err *
 		return field_wrong(e, where, "type", type,
 				   "\"custom\": this server has no tools of its own");
 	if (r == 0)
-		r = field_string(tool, where, "name", &name, e);
+		r = tools_function_name(tool, where, &name, e);
 	if (r == 0)
 		r = field_string(tool, where, "description", &description, e);
 	if (r == 0)
 		r = field_bool(tool, where, "strict", &strict, e);
 	if (r < 0)
 		return r;
-	if (!name || !json_string_length(name) ||
-	    strlen(json_string_value(name)) != json_string_length(name))
-		return field_wrong(e, where, "name", name,
-				   "a string that is not empty and has no NUL");
 	if (!json_is_object(schema))
 		return field_wrong(e, where, "input_schema", schema, "an object");
 	out = json_pack("{s:s, s:{s:O, s:O*, s:O}}", "type", "function", "function", "name", name,
@@ -116,7 +99,7 @@ static int add_tools(const json_t *body, json_t *chat, struct err *e)
 	if (!json_is_array(tools))
 		return field_wrong(e, "", "tools", tools, "an array");
 	list = json_array();
-	r = set_new(chat, "tools", list, e);
+	r = field_set_new(chat, "tools", list, e);
 	for (size_t i = 0; r == 0 && i < json_array_size(tools); i++)
 		r = add_tool(json_array_get(tools, i), i, list, e);
 	return r;
@@ -145,9 +128,10 @@ static int choose_tool(const json_t *choice, json_t *chat, struct err *e)
 		return r;
 	if (!name || !has_tool(chat, name))
 		return field_wrong(e, "tool_choice.", "name", name, "the name of one of the tools");
-	return set_new(chat, "tool_choice",
-		       json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name),
-		       e);
+	return field_set_new(chat, "tool_choice",
+			     json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name",
+				       name),
+			     e);
 }
 
 static int add_tool_choice(const json_t *body, json_t *chat, struct err *e)
@@ -166,7 +150,7 @@ static int add_tool_choice(const json_t *body, json_t *chat, struct err *e)
 		return field_wrong(e, "", "tool_choice", choice, "an object with a type");
 	r = field_bool(choice, "tool_choice.", "disable_parallel_tool_use", &alone, e);
 	if (r == 0 && alone)
-		r = set_new(chat, "parallel_tool_calls", json_false(), e);
+		r = field_set_new(chat, "parallel_tool_calls", json_false(), e);
 	if (r < 0)
 		return r;
 	type = field_get(choice, "type");
@@ -175,7 +159,7 @@ static int add_tool_choice(const json_t *body, json_t *chat, struct err *e)
 		if (strcmp(name, choices[i].type))
 			continue;
 		return choices[i].chat
-			       ? set_new(chat, "tool_choice", json_string(choices[i].chat), e)
+			       ? field_set_new(chat, "tool_choice", json_string(choices[i].chat), e)
 			       : choose_tool(choice, chat, e);
 	}
 	return field_wrong(e, "tool_choice.", "type", type,
@@ -203,7 +187,7 @@ static int add_thinking(const json_t *body, json_t *chat, struct err *e)
 		return field_wrong(e, "thinking.", "type", type,
 				   "\"enabled\", \"disabled\", \"adaptive\" or \"between_tools\"");
 	r = field_int(thinking, "thinking.", "budget_tokens", 1, INT32_MAX, &budget, e);
-	return r < 0 ? r : set_new(chat, "enable_thinking", json_boolean(i > 0), e);
+	return r < 0 ? r : field_set_new(chat, "enable_thinking", json_boolean(i > 0), e);
 }
 
 /* Without `thinking` it is off, so that an effort, which turns thinking on in chat, does not. */
@@ -215,7 +199,7 @@ static int add_effort(const json_t *config, json_t *chat, struct err *e)
 	if (r < 0 || !effort)
 		return r;
 	if (!json_object_get(chat, "enable_thinking"))
-		r = set_new(chat, "enable_thinking", json_false(), e);
+		r = field_set_new(chat, "enable_thinking", json_false(), e);
 	return r < 0 ? r : set(chat, "reasoning_effort", (json_t *)effort, e);
 }
 
@@ -237,10 +221,10 @@ static int add_format(const json_t *object, const char *where, const char *name,
 		return field_wrong(e, path, "type", field_get(format, "type"), "\"json_schema\"");
 	if (!schema)
 		return field_wrong(e, path, "schema", NULL, "a JSON schema");
-	return set_new(chat, "response_format",
-		       json_pack("{s:s, s:{s:s, s:O}}", "type", "json_schema", "json_schema",
-				 "name", "output", "schema", schema),
-		       e);
+	return field_set_new(chat, "response_format",
+			     json_pack("{s:s, s:{s:s, s:O}}", "type", "json_schema", "json_schema",
+				       "name", "output", "schema", schema),
+			     e);
 }
 
 static int add_output(const json_t *body, json_t *chat, struct err *e)

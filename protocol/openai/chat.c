@@ -14,20 +14,6 @@
 
 #define TEXT_MAX ((size_t)1 << 30)
 
-static void decref(json_t **v)
-{
-	json_decref(*v);
-}
-
-#define CLEANUP_JSON CLEANUP(decref)
-
-/* Sets a member to `value`, and takes over the reference to it. If `value` is NULL, its allocation has failed:
- * -ENOMEM. */
-static int set_new(json_t *object, const char *name, json_t *value, struct err *e)
-{
-	return json_object_set_new_nocheck(object, name, value) < 0 ? err_no_memory(e) : 0;
-}
-
 /* Returns the bytes of the billing line with which a system prompt begins, 0: it has none. An agent puts a line such as
  * "x-anthropic-billing-header: cc_version=2.1; cch=0a1b2;" there, and it is another one with each request. So no prompt
  * would begin like the one before. */
@@ -221,7 +207,7 @@ static int tool_calls(struct reading *rd, const json_t *message, const char *whe
 	if (!json_array_size(calls))
 		return 0;
 	list = json_array();
-	r = set_new(out, "tool_calls", list, e);
+	r = field_set_new(out, "tool_calls", list, e);
 	for (size_t i = 0; r == 0 && i < json_array_size(calls); i++) {
 		field_path(path, "%stool_calls[%zu]", where, i);
 		r = tool_call(rd, json_array_get(calls, i), path, list, e);
@@ -238,7 +224,7 @@ static int copy_string(const json_t *message, const char *where, const char *nam
 
 	if (r < 0 || !v)
 		return r;
-	return set_new(out, out_name, json_incref((json_t *)v), e);
+	return field_set_new(out, out_name, json_incref((json_t *)v), e);
 }
 
 static int assistant_members(struct reading *rd, const json_t *message, const char *where,
@@ -258,7 +244,7 @@ static int assistant_members(struct reading *rd, const json_t *message, const ch
 	}
 	/* Each of the next three statements replaces the value that an earlier one has set. */
 	if (thinking)
-		r = set_new(out, "reasoning_content", json_incref(thinking), e);
+		r = field_set_new(out, "reasoning_content", json_incref(thinking), e);
 	if (r == 0)
 		r = copy_string(message, where, "reasoning", out, "reasoning_content", e);
 	if (r == 0)
@@ -338,7 +324,7 @@ static int put_messages(const json_t *body, json_t *context, bool *billing, stru
 		return err_param(e, EINVAL, "messages",
 				 "messages is empty, but must have at least one message");
 	list = json_array();
-	r = set_new(context, "messages", list, e);
+	r = field_set_new(context, "messages", list, e);
 	buf_init(&rd.system, TEXT_MAX);
 	for (size_t i = 0; r == 0 && i < json_array_size(messages); i++)
 		r = one_message(&rd, json_array_get(messages, i), i, list, e);
@@ -398,7 +384,8 @@ static int parse_thinking(const json_t *body, json_t *context, bool *thinking, s
 				"one of none, minimal, low, medium, high, xhigh and max");
 		*thinking = i > 0;
 		if (!json_object_get(context, "reasoning_effort")) {
-			r = set_new(context, "reasoning_effort", json_incref((json_t *)effort), e);
+			r = field_set_new(context, "reasoning_effort",
+					  json_incref((json_t *)effort), e);
 			if (r < 0)
 				return r;
 		}
@@ -408,7 +395,7 @@ static int parse_thinking(const json_t *body, json_t *context, bool *thinking, s
 		r = field_bool(context, "chat_template_kwargs.", "enable_thinking", thinking, e);
 	if (r < 0)
 		return r;
-	return set_new(context, "enable_thinking", json_boolean(*thinking), e);
+	return field_set_new(context, "enable_thinking", json_boolean(*thinking), e);
 }
 
 int chat_context(const json_t *body, json_t **ret, bool *thinking, bool *billing, struct err *e)
@@ -428,11 +415,11 @@ int chat_context(const json_t *body, json_t **ret, bool *thinking, bool *billing
 		r = tools_context(body, context, e);
 	/* transformers too defines `documents` in every call, by default as None */
 	if (r == 0 && !json_object_get(context, "documents"))
-		r = set_new(context, "documents", json_null(), e);
+		r = field_set_new(context, "documents", json_null(), e);
 	if (r == 0)
 		r = field_bool(body, "", "add_generation_prompt", &prompt, e);
 	if (r == 0)
-		r = set_new(context, "add_generation_prompt", json_boolean(prompt), e);
+		r = field_set_new(context, "add_generation_prompt", json_boolean(prompt), e);
 	if (r < 0)
 		return r;
 	*thinking = think && prompt;
@@ -481,23 +468,28 @@ bool openai_drop_messages(json_t *context)
 	return json_object_set_new(context, "messages", kept) == 0;
 }
 
-/* Reads logprobs, which in chat turns log-probabilities on, and top_logprobs, the number of best tokens to list. */
-static int chat_logprobs(const json_t *body, struct openai_request *r, struct err *e)
+int chat_top_logprobs(const json_t *body, const char *allowed, struct openai_request *r,
+		      struct err *e)
 {
 	int64_t top = 0;
-	int ret = field_bool(body, "", "logprobs", &r->sampling.want_logprobs, e);
+	int ret = field_int(body, "", "top_logprobs", 0, TOP_LOGPROBS_MAX, &top, e);
 
-	if (ret == 0)
-		ret = field_int(body, "", "top_logprobs", 0, TOP_LOGPROBS_MAX, &top, e);
 	if (ret < 0)
 		return ret;
 	if (top && !r->sampling.want_logprobs)
 		return err_param(e, EINVAL, "top_logprobs",
-				 "top_logprobs is %" PRId64
-				 ", but only allowed when logprobs is true",
-				 top);
+				 "top_logprobs is %" PRId64 ", but only allowed when %s", top,
+				 allowed);
 	r->sampling.n_logprobs = (uint8_t)top;
 	return 0;
+}
+
+/* Reads logprobs, which in chat turns log-probabilities on, and top_logprobs. */
+static int chat_logprobs(const json_t *body, struct openai_request *r, struct err *e)
+{
+	int ret = field_bool(body, "", "logprobs", &r->sampling.want_logprobs, e);
+
+	return ret < 0 ? ret : chat_top_logprobs(body, "logprobs is true", r, e);
 }
 
 int chat_prompt(const json_t *body, const struct pace *pace, const struct openai_limits *limits,

@@ -247,6 +247,11 @@ static void show(const json_t *v, char out[SHOWN_MAX + 8])
 	}
 }
 
+int field_set_new(json_t *object, const char *name, json_t *value, struct err *e)
+{
+	return json_object_set_new_nocheck(object, name, value) < 0 ? err_no_memory(e) : 0;
+}
+
 int field_wrong(struct err *e, const char *where, const char *name, const json_t *seen,
 		const char *want)
 {

@@ -13,7 +13,15 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/ids.h"
+#include "base/macros.h"
 #include "base/pace.h"
+
+/* A local json_t * declared with CLEANUP_JSON is released when its scope ends. It may be NULL. */
+static inline void field_cleanup(json_t **v)
+{
+	json_decref(*v);
+}
+#define CLEANUP_JSON CLEANUP(field_cleanup)
 
 /* Parses JSON text to an object, new. Depth and number of values are bounded and checked before anything is allocated.
  * -EINVAL: the text is empty, is beyond the bounds, is no JSON (the sentence has line and column) or is no object;
@@ -46,6 +54,10 @@ void field_path(char out[ERR_PARAM_MAX], const char *fmt, ...) PRINTF(2, 3);
 
 /* Returns the member, borrowed; NULL: absent or null. */
 json_t *field_get(const json_t *object, const char *name);
+
+/* Sets a member to `value`, and takes over the reference to it. If `value` is NULL, its allocation has failed:
+ * -ENOMEM. */
+int field_set_new(json_t *object, const char *name, json_t *value, struct err *e) MUST_CHECK;
 
 /* Fills *e with "NAME is SEEN, but must be WANT" or, with seen NULL, "NAME is missing: it must be WANT", where NAME is
  * the member's path. Returns -EINVAL. */

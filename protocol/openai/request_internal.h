@@ -54,6 +54,16 @@ int chat_context(const json_t *body, json_t **ret, bool *thinking, bool *billing
 int chat_prompt(const json_t *body, const struct pace *pace, const struct openai_limits *limits,
 		struct arena *arena, struct openai_request *r, struct err *e) MUST_CHECK;
 
+/* chat.c: reads top_logprobs, the number of best tokens to list. It needs log-probabilities (sampling.want_logprobs);
+ * `allowed` says in the sentence of an error when they are on. */
+int chat_top_logprobs(const json_t *body, const char *allowed, struct openai_request *r,
+		      struct err *e) MUST_CHECK;
+
+/* tools.c: reads the name of a function, a member of `object`: *ret is the member itself, borrowed. -EINVAL: it is missing,
+ * no string, or empty, or has a NUL. */
+int tools_function_name(const json_t *object, const char *where, const json_t **ret,
+			struct err *e) MUST_CHECK;
+
 /* tools.c: checks tools and tool_choice, and sets the context's member "tools"; null: there are none. */
 int tools_context(const json_t *body, json_t *context, struct err *e) MUST_CHECK;
 

@@ -7,6 +7,21 @@
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
 
+int tools_function_name(const json_t *object, const char *where, const json_t **ret, struct err *e)
+{
+	const json_t *name = NULL;
+	int r = field_string(object, where, "name", &name, e);
+
+	if (r < 0)
+		return r;
+	if (!name || !json_string_length(name) ||
+	    strlen(json_string_value(name)) != json_string_length(name))
+		return field_wrong(e, where, "name", name,
+				   "a string that is not empty and has no NUL");
+	*ret = name;
+	return 0;
+}
+
 static int check_tool(const json_t *tool, size_t index, struct err *e)
 {
 	const json_t *function = field_get(tool, "function"), *type, *name = NULL, *parameters;
@@ -24,13 +39,9 @@ static int check_tool(const json_t *tool, size_t index, struct err *e)
 		return field_wrong(e, where, "function", function,
 				   "an object with name and parameters");
 	field_path(where, "tools[%zu].function.", index);
-	r = field_string(function, where, "name", &name, e);
+	r = tools_function_name(function, where, &name, e);
 	if (r < 0)
 		return r;
-	if (!name || !json_string_length(name) ||
-	    strlen(json_string_value(name)) != json_string_length(name))
-		return field_wrong(e, where, "name", name,
-				   "a string that is not empty and has no NUL");
 	parameters = field_get(function, "parameters");
 	if (parameters && !json_is_object(parameters))
 		return field_wrong(e, where, "parameters", parameters, "an object");

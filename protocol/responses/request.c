@@ -1,7 +1,6 @@
 #include "protocol/responses/request.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,19 +11,6 @@
 #include "protocol/openai/request_internal.h"
 
 enum { METADATA_MAX = 16, METADATA_KEY_MAX = 64, METADATA_VALUE_MAX = 512 };
-
-static void decref(json_t **v)
-{
-	json_decref(*v);
-}
-
-#define CLEANUP_JSON CLEANUP(decref)
-
-/* Sets a member to `value`, and takes over the reference to it. */
-static int set_new(json_t *object, const char *name, json_t *value, struct err *e)
-{
-	return json_object_set_new_nocheck(object, name, value) < 0 ? err_no_memory(e) : 0;
-}
 
 /* ---- parameters that are refused, or have no effect but to be repeated ---- */
 
@@ -139,21 +125,12 @@ static int parse_include(const json_t *body, bool *logprobs, bool *encrypted, st
 
 static int responses_logprobs(const json_t *body, struct openai_request *r, struct err *e)
 {
-	int64_t top = 0;
 	bool encrypted;
 	int ret = parse_include(body, &r->sampling.want_logprobs, &encrypted, e);
 
-	if (ret == 0)
-		ret = field_int(body, "", "top_logprobs", 0, TOP_LOGPROBS_MAX, &top, e);
 	if (ret < 0)
 		return ret;
-	if (top && !r->sampling.want_logprobs)
-		return err_param(e, EINVAL, "top_logprobs",
-				 "top_logprobs is %" PRId64
-				 ", but only allowed when include has message.output_text.logprobs",
-				 top);
-	r->sampling.n_logprobs = (uint8_t)top;
-	return 0;
+	return chat_top_logprobs(body, "include has message.output_text.logprobs", r, e);
 }
 
 /* ---- tools ---- */
@@ -197,7 +174,7 @@ static int one_tool(const json_t *tool, size_t index, json_t **ret, struct err *
 	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
 		json_t *member = field_get(tool, members[i]);
 
-		if (member && set_new(function, members[i], json_incref(member), e) < 0)
+		if (member && field_set_new(function, members[i], json_incref(member), e) < 0)
 			return -ENOMEM;
 	}
 	*ret = json_pack("{s:s, s:O}", "type", "function", "function", function);
@@ -265,12 +242,12 @@ static int put_tools(const json_t *body, json_t *chat, struct err *e)
 
 	if (r < 0)
 		return r;
-	if (choice && set_new(chat, "tool_choice", choice, e) < 0)
+	if (choice && field_set_new(chat, "tool_choice", choice, e) < 0)
 		return -ENOMEM;
 	if (tools && !json_is_array(tools))
 		return field_wrong(e, "", "tools", tools, "an array");
 	list = json_array();
-	r = set_new(chat, "tools", list, e);
+	r = field_set_new(chat, "tools", list, e);
 	for (size_t i = 0; !r && i < json_array_size(tools); i++) {
 		json_t *tool = NULL;
 
@@ -344,7 +321,7 @@ static int put_messages(const json_t *body, const json_t *before, const json_t *
 {
 	const json_t *instructions = field_get(body, "instructions");
 	json_t *messages = json_array(), *items CLEANUP_JSON = NULL, *system;
-	int r = set_new(chat, "messages", messages, e);
+	int r = field_set_new(chat, "messages", messages, e);
 
 	if (!r && instructions) {
 		system = json_pack("{s:s, s:O}", "role", "system", "content", instructions);
@@ -390,11 +367,11 @@ static int put_settings(const json_t *body, json_t *chat, struct err *e)
 		r = word(reasoning, "reasoning.", "effort", efforts,
 			 "one of none, minimal, low, medium, high, xhigh and max", &i, e);
 	if (r == 0 && field_get(reasoning, "effort"))
-		r = set_new(chat, "reasoning_effort", json_incref(field_get(reasoning, "effort")),
-			    e);
+		r = field_set_new(chat, "reasoning_effort",
+				  json_incref(field_get(reasoning, "effort")), e);
 	for (i = 0; !r && i < ARRAY_SIZE(same); i++)
 		if (field_get(body, same[i]))
-			r = set_new(chat, same[i], json_incref(field_get(body, same[i])), e);
+			r = field_set_new(chat, same[i], json_incref(field_get(body, same[i])), e);
 	return r;
 }
 
@@ -410,7 +387,7 @@ static int repeat(json_t *fields, const json_t *body, const char *name, json_t *
 		json_decref(other);
 		other = json_incref(v);
 	}
-	return set_new(fields, name, other, e);
+	return field_set_new(fields, name, other, e);
 }
 
 /* Copies the members of an object or the items of an array as JSON, without the brackets, into the arena. */
@@ -460,30 +437,30 @@ static int put_fields(const json_t *body, const struct openai_request *r, bool s
 		x = repeat(fields, body, "reasoning", json_pack("{s:n, s:n}", "effort", "summary"),
 			   e);
 	if (!x)
-		x = set_new(fields, "service_tier", json_string("default"), e);
+		x = field_set_new(fields, "service_tier", json_string("default"), e);
 	if (!x)
-		x = set_new(fields, "store", json_boolean(store), e);
+		x = field_set_new(fields, "store", json_boolean(store), e);
 	if (!x)
 		x = repeat(fields, body, "temperature", real_of(r->sampling.temperature), e);
 	text = json_copy(field_get(body, "text"));
 	if (!text)
 		text = json_object();
 	if (!x && !field_get(text, "format"))
-		x = set_new(text, "format", json_pack("{s:s}", "type", "text"), e);
+		x = field_set_new(text, "format", json_pack("{s:s}", "type", "text"), e);
 	if (!x)
-		x = set_new(fields, "text", json_incref(text), e);
+		x = field_set_new(fields, "text", json_incref(text), e);
 	json_decref(text);
 	if (!x)
 		x = repeat(fields, body, "tool_choice", json_string("auto"), e);
 	if (!x)
 		x = repeat(fields, body, "tools", json_array(), e);
 	if (!x)
-		x = set_new(fields, "top_logprobs", json_integer(r->sampling.n_logprobs), e);
+		x = field_set_new(fields, "top_logprobs", json_integer(r->sampling.n_logprobs), e);
 	if (!x)
 		x = repeat(fields, body, "top_p", real_of(r->sampling.top_p), e);
 	if (!x)
-		x = set_new(fields, "truncation", json_string(r->truncate ? "auto" : "disabled"),
-			    e);
+		x = field_set_new(fields, "truncation",
+				  json_string(r->truncate ? "auto" : "disabled"), e);
 	return x ? x : copy_inside(fields, arena, &ret->fields, &ret->fields_len, e);
 }
 

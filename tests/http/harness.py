@@ -21,6 +21,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(ROOT, "models", "lexis")
+END = 2  # <|im_end|>
 TIGOND = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else os.path.join(ROOT, "build", "tigond")
 
 _count = 0
@@ -268,6 +269,29 @@ def token_ids(seed, n, vocab=1000):
     """Token ids that no other seed shares a page with."""
     r = random.Random(seed)
     return [r.randrange(300, vocab) for _ in range(n)]
+
+
+def messages(text):
+    """A chat in which the user says a text."""
+    return [{"role": "user", "content": text}]
+
+
+def make_model(path, says, cases=()):
+    """Makes a model that says certain answers. says: pairs of a prompt, as a body of /tokenize, and the answer's text;
+    cases: more of them, as golden.json has them."""
+    cases = list(cases)
+    s = Server()
+    for prompt, answer in says:
+        ids = s.post("/tokenize", {"prompt": answer, "add_special_tokens": False})[1]["tokens"]
+        cases.append({"prompt_ids": s.post("/tokenize", prompt)[1]["tokens"], "output_ids": [*ids, END]})
+    s.stop()
+    os.mkdir(path)
+    for name in os.listdir(MODEL):
+        if os.path.isfile(os.path.join(MODEL, name)) and name != "golden.json":
+            os.symlink(os.path.join(MODEL, name), os.path.join(path, name))
+    with open(os.path.join(path, "golden.json"), "w") as f:
+        json.dump({"cases": cases}, f)
+    return path
 
 
 def slow_model(path):

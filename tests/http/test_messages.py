@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 
-from harness import MODEL, Server, done, ok, same
+from harness import Server, done, make_model, messages, ok, same
 
 MESSAGES, COUNT = "/v1/messages", "/v1/messages/count_tokens"
 VERSION = {"anthropic-version": "2023-06-01"}
@@ -19,7 +19,6 @@ TOOLS = [{"name": "look_up", "description": "Looks a word up.", "input_schema": 
 CHAT_TOOLS = [{"type": "function", "function": {
     "name": t["name"], **({"description": t["description"]} if "description" in t else {}),
     "parameters": t["input_schema"]}} for t in TOOLS]
-END = [2]  # <|im_end|>
 
 
 def call(name, arguments):
@@ -36,25 +35,6 @@ SAYS = {
     "thought": ("Hm.\n</think>\n\n" + BOW, True),
     "thinks": ("Hm.\n</think>\n\nA bow.", True),
 }
-
-
-def make_model(path):
-    s = Server()
-    cases = []
-    for text, (answer, thinks) in SAYS.items():
-        ids = s.post("/tokenize", {"prompt": answer, "add_special_tokens": False})[1]["tokens"]
-        for tools in CHAT_TOOLS, None:
-            prompt = s.post("/tokenize", {"messages": [{"role": "user", "content": text}], "tools": tools,
-                                          "chat_template_kwargs": {"enable_thinking": thinks}})[1]["tokens"]
-            cases.append({"prompt_ids": prompt, "output_ids": ids + END})
-    s.stop()
-    os.mkdir(path)
-    for name in os.listdir(MODEL):
-        if os.path.isfile(os.path.join(MODEL, name)) and name != "golden.json":
-            os.symlink(os.path.join(MODEL, name), os.path.join(path, name))
-    with open(os.path.join(path, "golden.json"), "w") as f:
-        json.dump({"cases": cases}, f)
-    return path
 
 
 def ask(text, **more):
@@ -128,7 +108,9 @@ def use(name, **arguments):
 
 
 where = tempfile.mkdtemp()
-model = make_model(os.path.join(where, "lexis"))
+model = make_model(os.path.join(where, "lexis"), [
+    ({"messages": messages(text), "tools": tools, "chat_template_kwargs": {"enable_thinking": thinks}}, answer)
+    for text, (answer, thinks) in SAYS.items() for tools in (CHAT_TOOLS, None)])
 s = Server(model=model)
 BOW_USE = use("look_up", word="bow é", n=2)
 

@@ -1,10 +1,9 @@
 """The anthropic Python SDK drives messages, streams, tools, thinking and token counts."""
-import json
 import os
 import shutil
 import tempfile
 
-from harness import MODEL, Server, done, goldens, ok, same, skip_all
+from harness import Server, done, goldens, make_model, messages, ok, same, skip_all
 
 try:
     import anthropic
@@ -17,28 +16,13 @@ case = next(c for c in goldens() if c["name"] == "define-violin")
 ASK = dict(model="lexis", messages=case["messages"], extra_body={"temperature": 0}, max_tokens=200)
 
 
-def make_model(path):
-    """The model, which also answers "call" with a call and "think" with thinking and a text."""
-    s = Server()
-    cases = goldens()
-    for text, answer, thinks in ("call", CALL, False), ("think", "Hm.\n</think>\n\nA bow.", True):
-        tools = [{"type": "function", "function": {"name": TOOL["name"], "parameters": TOOL["input_schema"]}}]
-        ids = s.post("/tokenize", {"prompt": answer, "add_special_tokens": False})[1]["tokens"]
-        prompt = s.post("/tokenize", {"messages": [{"role": "user", "content": text}], "tools": None if thinks else tools,
-                                      "chat_template_kwargs": {"enable_thinking": thinks}})[1]["tokens"]
-        cases.append({"prompt_ids": prompt, "output_ids": ids + [2]})
-    s.stop()
-    os.mkdir(path)
-    for name in os.listdir(MODEL):
-        if os.path.isfile(os.path.join(MODEL, name)) and name != "golden.json":
-            os.symlink(os.path.join(MODEL, name), os.path.join(path, name))
-    with open(os.path.join(path, "golden.json"), "w") as f:
-        json.dump({"cases": cases}, f)
-    return path
-
-
 where = tempfile.mkdtemp()
-s = Server(model=make_model(os.path.join(where, "lexis")))
+CHAT_TOOL = {"type": "function", "function": {"name": TOOL["name"], "parameters": TOOL["input_schema"]}}
+# The model also answers "call" with a call and "think" with thinking and a text.
+s = Server(model=make_model(os.path.join(where, "lexis"), [
+    ({"messages": messages("call"), "tools": [CHAT_TOOL], "chat_template_kwargs": {"enable_thinking": False}}, CALL),
+    ({"messages": messages("think"), "chat_template_kwargs": {"enable_thinking": True}}, "Hm.\n</think>\n\nA bow.")],
+    goldens()))
 client = anthropic.Anthropic(base_url=s.url, api_key="none", max_retries=0)
 
 same([m.id for m in client.models.list()], ["lexis"], "models.list")

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import typing
 
-from harness import MODEL, Server, done, ok, same, wait_for
+from harness import Server, done, make_model, messages, ok, same, wait_for
 
 try:
     import openai
@@ -18,7 +18,6 @@ except ImportError:
     openai = None
 
 RESPONSES, CHAT = "/v1/responses", "/v1/chat/completions"
-END = 2  # <|im_end|>
 PARAMETERS = {"type": "object", "properties": {"word": {"type": "string"}, "n": {"type": "integer"}}}
 TOOLS = [{"type": "function", "name": "look_up", "description": "Looks up.", "parameters": PARAMETERS},
          {"type": "function", "name": "now"}]
@@ -51,29 +50,10 @@ def tools(text):
     return {"tools": TOOLS} if SAYS[text][2] else {}
 
 
-def tokens(s, messages, think, with_tools, **more):
-    return s.post("/tokenize", {"messages": messages, "tools": CHAT_TOOLS if with_tools else None,
-                                "reasoning_effort": "low" if think else None, **more})[1]["tokens"]
-
-
-def make_model(path):
-    s = Server()
-    cases = []
-    for text, (answer, think, with_tools) in SAYS.items():
-        ids = s.post("/tokenize", {"prompt": answer, "add_special_tokens": False})[1]["tokens"]
-        cases.append({"prompt_ids": tokens(s, [user(text)], think, with_tools), "output_ids": [*ids, END]})
-    s.stop()
-    os.mkdir(path)
-    for name in os.listdir(MODEL):
-        if os.path.isfile(os.path.join(MODEL, name)) and name != "golden.json":
-            os.symlink(os.path.join(MODEL, name), os.path.join(path, name))
-    with open(os.path.join(path, "golden.json"), "w") as f:
-        json.dump({"cases": cases}, f)
-    return path
-
-
 where = tempfile.mkdtemp()
-model = make_model(os.path.join(where, "lexis"))
+model = make_model(os.path.join(where, "lexis"), [
+    ({"messages": messages(text), "tools": CHAT_TOOLS if with_tools else None, "reasoning_effort": "low" if think else None}, answer)
+    for text, (answer, think, with_tools) in SAYS.items()])
 s = Server(model=model)
 
 

@@ -10,10 +10,9 @@ import shutil
 import tempfile
 import threading
 
-from harness import MODEL, Server, done, ok, same
+from harness import Server, done, make_model, messages, ok, same
 
 CHAT, COMPLETE = "/v1/chat/completions", "/v1/completions"
-END = 2  # <|im_end|>
 SCHEMA = {"type": "object", "required": ["name", "kind", "n", "list"], "additionalProperties": False, "properties": {
     "name": {"type": "string", "minLength": 1, "maxLength": 12}, "kind": {"enum": ["bow", "arrow", None]},
     "n": {"type": "integer", "minimum": -5, "maximum": 120},
@@ -67,29 +66,10 @@ SAYS = {"object": ('{"a": {"b": [1, 2.5e3, "c\\n"]}, "d": null}', False),
         "tags": ('{"a": "<think>b</think> <tool_call>"}', False)}
 
 
-def messages(text):
-    return [{"role": "user", "content": text}]
-
-
-def make_model(path):
-    s = Server()
-    cases = []
-    for text, (answer, thinks) in SAYS.items():
-        ids = s.post("/tokenize", {"prompt": answer, "add_special_tokens": False})[1]["tokens"]
-        prompt = s.post("/tokenize", {"messages": messages(text), "chat_template_kwargs": {"enable_thinking": thinks}})
-        cases.append({"prompt_ids": prompt[1]["tokens"], "output_ids": [*ids, END]})
-    s.stop()
-    os.mkdir(path)
-    for name in os.listdir(MODEL):
-        if os.path.isfile(os.path.join(MODEL, name)) and name != "golden.json":
-            os.symlink(os.path.join(MODEL, name), os.path.join(path, name))
-    with open(os.path.join(path, "golden.json"), "w") as f:
-        json.dump({"cases": cases}, f)
-    return path
-
-
 where = tempfile.mkdtemp()
-s = Server(model=make_model(os.path.join(where, "lexis")))
+s = Server(model=make_model(os.path.join(where, "lexis"), [
+    ({"messages": messages(text), "chat_template_kwargs": {"enable_thinking": thinks}}, answer)
+    for text, (answer, thinks) in SAYS.items()]))
 
 
 def chat(text="Say.", **more):

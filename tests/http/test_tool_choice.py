@@ -10,10 +10,9 @@ import shutil
 import tempfile
 import threading
 
-from harness import MODEL, Server, done, ok, same
+from harness import Server, done, make_model, messages, ok, same
 
 CHAT = "/v1/chat/completions"
-END = 2  # <|im_end|>
 AIM = {"type": "object", "required": ["at", "n", "kinds"], "additionalProperties": False, "properties": {
     "at": {"type": "string", "enum": ["the target", "a bird", "no"]}, "n": {"type": "integer", "minimum": 1, "maximum": 12},
     "kinds": {"type": "array", "items": {"enum": ["bow", 5]}, "minItems": 1, "maxItems": 2},
@@ -41,29 +40,6 @@ def fits(name, text):
             and type(a["n"]) is int and 1 <= a["n"] <= 12 and 1 <= len(a["kinds"]) <= 2 and all(k in ("bow", 5) for k in a["kinds"])
             and (a.get("note") is None or isinstance(a["note"], (str, int)) and len(str(a["note"])) <= 6)
             and ("code" not in a or re.fullmatch("[a-f]{2}[0-9]", a["code"]) is not None))
-
-
-def messages(text):
-    return [{"role": "user", "content": text}]
-
-
-def make_model(path):
-    s = Server()
-    cases = []
-    for text, (answer, thinks) in SAYS.items():
-        ids = s.post("/tokenize", {"prompt": answer, "add_special_tokens": False})[1]["tokens"]
-        for tools in (TOOLS, STRICT):
-            prompt = s.post("/tokenize", {"messages": messages(text), "tools": tools,
-                                          "chat_template_kwargs": {"enable_thinking": thinks}})[1]["tokens"]
-            cases.append({"prompt_ids": prompt, "output_ids": [*ids, END]})
-    s.stop()
-    os.mkdir(path)
-    for name in os.listdir(MODEL):
-        if os.path.isfile(os.path.join(MODEL, name)) and name != "golden.json":
-            os.symlink(os.path.join(MODEL, name), os.path.join(path, name))
-    with open(os.path.join(path, "golden.json"), "w") as f:
-        json.dump({"cases": cases}, f)
-    return path
 
 
 def ask(text, **more):
@@ -103,7 +79,9 @@ def refused(s, **more):
 
 
 where = tempfile.mkdtemp()
-model = make_model(os.path.join(where, "lexis"))
+model = make_model(os.path.join(where, "lexis"), [
+    ({"messages": messages(text), "tools": tools, "chat_template_kwargs": {"enable_thinking": thinks}}, answer)
+    for text, (answer, thinks) in SAYS.items() for tools in (TOOLS, STRICT)])
 NAMED = {"type": "function", "function": {"name": "aim"}}
 
 for parser in "hermes", "qwen_xml", "mistral", "llama_json", "pythonic":

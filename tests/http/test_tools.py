@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 
-from harness import MODEL, Server, done, ok, same
+from harness import END, MODEL, Server, done, make_model, messages, ok, same
 
 CHAT = "/v1/chat/completions"
 TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {
@@ -37,31 +37,8 @@ SAYS = {
 }
 
 
-def messages(text):
-    return [{"role": "user", "content": text}]
-
-
 def thinking(text):
     return {"chat_template_kwargs": {"enable_thinking": SAYS[text][1]}}
-
-
-def make_model(path):
-    """The model with these answers. A prompt without tools has them, too."""
-    s = Server()
-    cases = []
-    for text, (answer, _) in SAYS.items():
-        ids = s.post("/tokenize", {"prompt": answer, "add_special_tokens": False})[1]["tokens"]
-        for tools in TOOLS, None:
-            prompt = s.post("/tokenize", {"messages": messages(text), "tools": tools, **thinking(text)})[1]["tokens"]
-            cases.append({"prompt_ids": prompt, "output_ids": ids + END})
-    s.stop()
-    os.mkdir(path)
-    for name in os.listdir(MODEL):
-        if os.path.isfile(os.path.join(MODEL, name)) and name != "golden.json":
-            os.symlink(os.path.join(MODEL, name), os.path.join(path, name))
-    with open(os.path.join(path, "golden.json"), "w") as f:
-        json.dump({"cases": cases}, f)
-    return path
 
 
 def make_mistral(path):
@@ -91,7 +68,7 @@ def make_mistral(path):
         return s.post("/tokenize", {"add_special_tokens": False, **body})[1]["tokens"]
 
     ids = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
-    answer = [ids["[TOOL_CALLS]"], *tokens(prompt="look_up"), ids["[ARGS]"], *tokens(prompt=BOW_ARGUMENTS), *END]
+    answer = [ids["[TOOL_CALLS]"], *tokens(prompt="look_up"), ids["[ARGS]"], *tokens(prompt=BOW_ARGUMENTS), END]
     cases = [{"prompt_ids": tokens(messages=messages("one"), tools=t), "output_ids": answer} for t in (TOOLS, None)]
     s.stop()
     with open(os.path.join(path, "golden.json"), "w") as f:
@@ -144,9 +121,10 @@ def streamed(s, text, **more):
     return chunks
 
 
-END = [2]  # <|im_end|>
 where = tempfile.mkdtemp()
-model = make_model(os.path.join(where, "lexis"))
+# A prompt without tools has these answers, too.
+model = make_model(os.path.join(where, "lexis"), [({"messages": messages(text), "tools": tools, **thinking(text)}, answer)
+                                                  for text, (answer, _) in SAYS.items() for tools in (TOOLS, None)])
 s = Server(model=model)
 
 # whole answers and streams
