@@ -394,7 +394,7 @@ static struct grammar *words(void)
 TEST(random)
 {
 	for (int i = 0; i < 3; i++) {
-		walk("words", words, 800 << 10);
+		walk("words", words, 1600 << 10);
 		walk("any object", any_object, 6 << 20);
 	}
 }
