@@ -489,7 +489,7 @@ static void attempt_answer(void *arg, unsigned long n)
 		r = responses_answer_end(a, &u);
 	}
 	check(r == (short_end() ? -ENOMEM : 0));
-	/* What a failure has left half done is not written, but the failure is, with the next number. */
+	/* An event that the failure has cut is not written. The failure itself is, with the next number. */
 	if (a && r) {
 		char number[32];
 		struct err e;

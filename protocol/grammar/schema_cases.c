@@ -5,10 +5,10 @@
 #include "protocol/grammar/schema.h"
 
 /* A schema that is still to be added to a case. */
-struct todo {
+struct waiting {
 	json_t *schema;
 	const struct schema_node *from;
-	const struct todo *next;
+	const struct waiting *next;
 	bool aside;
 };
 
@@ -32,7 +32,7 @@ struct search {
 struct growing {
 	const struct schema_node *nodes;
 	size_t n;
-	const struct todo *todo;
+	const struct waiting *waiting;
 	const struct fork *forks;
 	unsigned types, about;
 	bool typed;
@@ -46,14 +46,14 @@ static bool has(const json_t *schema, const char *keyword)
 static void push(struct schemas *s, struct growing *g, json_t *schema,
 		 const struct schema_node *from, bool aside)
 {
-	struct todo *t = arena_alloc(&s->cases, sizeof(*t));
+	struct waiting *t = arena_alloc(&s->cases, sizeof(*t));
 
 	if (!t) {
 		schema_no_memory(s);
 		return;
 	}
-	*t = (struct todo){schema, from, g->todo, aside};
-	g->todo = t;
+	*t = (struct waiting){schema, from, g->waiting, aside};
+	g->waiting = t;
 }
 
 static void push_list(struct schemas *s, struct growing *g, const json_t *list,
@@ -78,7 +78,7 @@ static void push_fork(struct schemas *s, struct growing *g, const json_t *branch
 }
 
 /* Returns whether a case has the schema already. */
-static bool has_node(struct schemas *s, const struct growing *g, const struct todo *t)
+static bool has_node(struct schemas *s, const struct growing *g, const struct waiting *t)
 {
 	unsigned depth = 0;
 
@@ -132,11 +132,11 @@ static void take_not(struct schemas *s, struct growing *g, json_t *schema,
 /* Adds the next schema. False: the case accepts nothing. */
 static bool take(struct schemas *s, const struct search *x, struct growing *g)
 {
-	const struct todo *t = g->todo;
+	const struct waiting *t = g->waiting;
 	json_t *schema = t->schema, *all;
 	struct schema_node *node;
 
-	g->todo = t->next;
+	g->waiting = t->next;
 	if (!schema_works(s, SCHEMA_WORK + g->n) || json_is_false(schema))
 		return false;
 	if (json_is_true(schema) || has_node(s, g, t))
@@ -209,7 +209,7 @@ static bool search(struct schemas *s, struct search *x, struct growing g, unsign
 	json_t *branch;
 	size_t i;
 
-	while (g.todo) {
+	while (g.waiting) {
 		if (!take(s, x, &g))
 			return !s->r;
 	}

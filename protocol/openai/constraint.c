@@ -175,25 +175,31 @@ static int structured_outputs(const json_t *body, struct found *f, struct err *e
 
 #define FORMAT_WANT "\"text\", \"json_object\" or \"json_schema\""
 
+/* Reads the members name, strict and schema of an object. */
+static int named_schema(const json_t *object, const char *where, struct found *f, struct err *e)
+{
+	const json_t *name = NULL, *schema = field_get(object, "schema");
+	bool strict;
+	int r = field_string(object, where, "name", &name, e);
+
+	if (r == 0)
+		r = field_bool(object, where, "strict", &strict, e);
+	if (r < 0)
+		return r;
+	if (!schema)
+		return field_wrong(e, where, "schema", NULL, "a JSON schema");
+	return note(f, where, "schema", compile_schema, schema, e);
+}
+
 static int json_schema_format(const json_t *format, struct found *f, struct err *e)
 {
 	const char *const where = "response_format.json_schema.";
-	const json_t *outer = field_get(format, "json_schema"), *name = NULL, *schema;
-	bool strict;
-	int r;
+	const json_t *outer = field_get(format, "json_schema");
 
 	if (!json_is_object(outer))
 		return field_wrong(e, "response_format.", "json_schema", outer,
 				   "an object with name and schema");
-	r = field_string(outer, where, "name", &name, e);
-	if (r == 0)
-		r = field_bool(outer, where, "strict", &strict, e);
-	if (r < 0)
-		return r;
-	schema = field_get(outer, "schema");
-	if (!schema)
-		return field_wrong(e, where, "schema", NULL, "a JSON schema");
-	return note(f, where, "schema", compile_schema, schema, e);
+	return named_schema(outer, where, f, e);
 }
 
 static int response_format(const json_t *body, struct found *f, struct err *e)
@@ -225,11 +231,8 @@ static int response_format(const json_t *body, struct found *f, struct err *e)
 static int text_format(const json_t *body, struct found *f, struct err *e)
 {
 	const char *const where = "text.format.";
-	const json_t *format = field_get(field_get(body, "text"), "format"), *type, *name = NULL,
-		     *schema;
+	const json_t *format = field_get(field_get(body, "text"), "format"), *type;
 	const char *kind;
-	bool strict;
-	int r;
 
 	if (!format)
 		return 0;
@@ -243,15 +246,7 @@ static int text_format(const json_t *body, struct found *f, struct err *e)
 		return note(f, "text.", "format", compile_object, NULL, e);
 	if (!kind || strcmp(kind, "json_schema"))
 		return field_wrong(e, where, "type", type, FORMAT_WANT);
-	r = field_string(format, where, "name", &name, e);
-	if (r == 0)
-		r = field_bool(format, where, "strict", &strict, e);
-	if (r < 0)
-		return r;
-	schema = field_get(format, "schema");
-	if (!schema)
-		return field_wrong(e, where, "schema", NULL, "a JSON schema");
-	return note(f, where, "schema", compile_schema, schema, e);
+	return named_schema(format, where, f, e);
 }
 
 /* Names the parameter in the error of a front end. A grammar beyond the limits is the request's fault. */

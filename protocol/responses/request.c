@@ -156,11 +156,7 @@ static int one_tool(const json_t *tool, size_t index, json_t **ret, struct err *
 	field_path(where, "tools[%zu].", index);
 	if (!text)
 		return field_wrong(e, where, "type", type, "\"function\"");
-	r = field_string(tool, where, "name", &name, e);
-	if (r == 0 && (!json_string_length(name) ||
-		       strlen(json_string_value(name)) != json_string_length(name)))
-		r = field_wrong(e, where, "name", name,
-				"a string that is not empty and has no NUL");
+	r = tools_function_name(tool, where, &name, e);
 	if (r == 0)
 		r = field_string(tool, where, "description", &v, e);
 	if (r == 0)
