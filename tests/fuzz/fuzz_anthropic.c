@@ -9,14 +9,9 @@
 #include "base/problem.h"
 #include "protocol/anthropic/errors.h"
 #include "protocol/anthropic/request.h"
+#include "tests/fuzz/check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(x)                 \
-	do {                     \
-		if (!(x))        \
-			abort(); \
-	} while (0)
 
 static void check_call(const json_t *call)
 {

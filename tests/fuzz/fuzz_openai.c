@@ -9,14 +9,9 @@
 #include "protocol/openai/request.h"
 #include "protocol/openai/tokenize.h"
 #include "protocol/openai/writer.h"
+#include "tests/fuzz/check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(x)                 \
-	do {                     \
-		if (!(x))        \
-			abort(); \
-	} while (0)
 
 enum { VOCABULARY = 1000, CHOICES = 8 };
 

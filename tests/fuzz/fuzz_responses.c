@@ -9,14 +9,9 @@
 #include "protocol/openai/errors.h"
 #include "protocol/responses/list.h"
 #include "protocol/responses/request.h"
+#include "tests/fuzz/check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(x)                 \
-	do {                     \
-		if (!(x))        \
-			abort(); \
-	} while (0)
 
 enum { VOCABULARY = 1000 };
 
