@@ -112,6 +112,13 @@ void handoff_send_close(struct handoff_send *h)
 
 /* ---- notes ---- */
 
+/* Copies a list of a message, of "size" bytes, to "to". A list without an entry may have no address. */
+static void copy_list(void *to, const void *list, size_t size)
+{
+	if (size)
+		memcpy(to, list, size);
+}
+
 /* Submits the prompt of a PREPARE to the scheduler. The arrays in the message may be unaligned, so the scheduler gets
  * copies. */
 static int submit_prompt(struct handoff_send *h, const struct wire_prepare *p, struct shipment *s,
@@ -152,11 +159,11 @@ static int submit_prompt(struct handoff_send *h, const struct wire_prepare *p, s
 	q.end_tokens = ends;
 	q.biases = (const struct plan_bias *)biases;
 	q.boundaries = (uint32_t *)boundaries;
-	memcpy(ids, p->tokens, p->n_tokens * sizeof(*ids));
-	memcpy(ends, p->end_tokens, p->n_end_tokens * sizeof(*ids));
-	memcpy(boundaries, p->boundaries, p->n_boundaries * sizeof(*ids));
-	memcpy(allowed, p->allowed, p->n_allowed * sizeof(*ids));
-	memcpy(biases, p->biases, p->n_biases * sizeof(*p->biases));
+	copy_list(ids, p->tokens, p->n_tokens * sizeof(*ids));
+	copy_list(ends, p->end_tokens, p->n_end_tokens * sizeof(*ids));
+	copy_list(boundaries, p->boundaries, p->n_boundaries * sizeof(*ids));
+	copy_list(allowed, p->allowed, p->n_allowed * sizeof(*ids));
+	copy_list(biases, p->biases, p->n_biases * sizeof(*p->biases));
 	if (p->n_allowed) {
 		q.allowed = (const uint32_t *)allowed;
 		if (p->n_allowed != n_words)
