@@ -245,6 +245,7 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 	k->queue = queue;
 	k->compute_units = units;
 	k->tuning = choose_tuning(device, shape, variant);
+	k->branches = !probe_is_cpu(device);
 	k->packing = choose_packing(k);
 	k->wgmma = kernels_on_tensor_cores(k) && k->abilities & ABILITY_WGMMA;
 	r = choose_cuts(k, device, tuning, e);

@@ -135,6 +135,7 @@ struct kernels {
 	uint32_t compute_units;
 	enum kernel_packing packing; /* packing of matrices of elements */
 	bool wgmma;		     /* products of many rows run by gemm_wide.cl */
+	bool branches;		     /* a branch of a whole group may have barriers in it (vocabulary.clh) */
 	bool compiled;		     /* a program was compiled, not read from the cache */
 	struct cuts cuts;
 	cl_program programs[64];

@@ -491,15 +491,17 @@ void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_
 }
 
 /* Returns the number of groups that share a draw or a score if `rows` of them are launched together; each reads one row
- * of logits. On a GPU each lane gets a block (sample.h). On a CPU all rows together get about one group for each
- * compute unit; if there are more rows than compute units, each row gets one group. But each of several groups of a row
- * gets at least 64 blocks on a CPU: a group for fewer blocks is not worth waking a thread. */
+ * of logits. On a GPU a team of 16 lanes has one block (vocabulary.clh) if few rows are launched. If there are many, it
+ * has up to 16, so that there are no more groups than run at about the same time. On a CPU all rows together get about
+ * one group for each compute unit; if there are more rows than compute units, each row gets one group. But each of
+ * several groups of a row gets at least 64 blocks on a CPU: a group for fewer blocks is not worth waking a thread. */
 static uint32_t sample_parts(const struct kernels *k, uint32_t rows)
 {
-	uint32_t blocks = SAMPLE_BLOCKS(k->shape.vocab);
+	uint32_t blocks = SAMPLE_BLOCKS(k->shape.vocab), lanes = k->tuning->lanes;
+	uint32_t units = k->compute_units / MAX(rows, 1u);
 
-	if (k->tuning->lanes > 1)
-		return CEIL_DIV(blocks, k->tuning->lanes);
+	if (lanes > 1)
+		return MAX(MIN(CEIL_DIV(blocks, lanes / 16), units * 16), CEIL_DIV(blocks, lanes));
 	return MAX(MIN(CEIL_DIV(k->compute_units, MAX(rows, 1u)), blocks / 64), 1u);
 }
 

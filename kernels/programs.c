@@ -295,10 +295,10 @@ static void offer_options(const struct kernels *k, const struct program *p, uint
 	buf_printf(
 		o,
 		"-cl-std=CL%s -DLANES=%u -DVEC=%u -DREGISTER_SUMS=%u -DBF16=%d -DDUMP=%d -DHIDDEN=%u -DVOCAB=%u"
-		" -DEPS=%.9ef -DPACKING=%d -DMAX_K=%u",
+		" -DEPS=%.9ef -DPACKING=%d -DMAX_K=%u -DBRANCHES=%d",
 		p->int8 && k->int8_dot == INT8_DOT_PRODUCT ? "3.0" : "1.2", program_lanes(k, p),
 		k->tuning->vec, k->tuning->register_sums, s->bf16 && !p->floats, s->dump, s->hidden,
-		s->vocab, (double)s->eps, k->packing, largest_k(s));
+		s->vocab, (double)s->eps, k->packing, largest_k(s), k->branches);
 	mlp_options(&s->mlps[mlp], o);
 	/* Where attention_flash.cl is used, only attention_prepare of attention.cl is launched. It has no tiles. */
 	mixer_options(s,

@@ -46,13 +46,20 @@
 #include "common.clh"
 #include "vocabulary.clh"
 
-/* FOR_PART_BLOCKS loops over this lane's share of the blocks of this group, which is group PART of the PARTS groups
- * of its draw. */
+/* FOR_PART_BLOCKS loops over the share that the lane's team has of the blocks of this group, which is group PART of the
+ * PARTS groups of its draw. All teams of a group take as many rounds, since there are barriers in them: a team without
+ * a block takes the last one, and writes what another team writes there. */
 #define PART       ((uint)get_group_id(1))
 #define PARTS      ((uint)get_num_groups(1))
 #define PART_FIRST (PART * BLOCKS / PARTS)
 #define PART_END   ((PART + 1) * BLOCKS / PARTS)
-#define FOR_PART_BLOCKS(b) for (uint b = PART_FIRST + LANE; b < PART_END; b += LANES)
+#if LANES == 1
+#define FOR_PART_BLOCKS(b) for (uint b = PART_FIRST; b < PART_END; b++)
+#else
+#define FOR_PART_BLOCKS(b)                                                                         \
+	for (uint round_ = PART_FIRST, b; b = MIN_(round_ + LANE / 16, PART_END - 1), round_ < PART_END; \
+	     round_ += TEAMS)
+#endif
 
 /* Returns whether this group is the last group of its draw or score to arrive here. The last group sees the writes of
  * all others, and sets *done to 0. */
@@ -97,8 +104,34 @@ static inline float of_key(uint key)
 	return as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
 }
 
+/* Floats of a group's scratch memory: group_sum, sum_of_four and sum_parts take it in turns. */
+#define SCRATCH MAX_(4 * LANES, MAX_(LIST, (uint)BLOCK) / 16)
+
+/* Returns group_sum of each of the four numbers. scratch: [SCRATCH] */
+GROUP_FUNCTION float4 sum_of_four(float4 x, LOCAL float *scratch)
+{
+#if LANES == 1
+	return x;
+#else
+	LOCAL float4 *sums = (LOCAL float4 *)scratch;
+	uint lane = LANE;
+
+	sums[lane] = x;
+	LOCAL_BARRIER();
+	for (uint s = LANES / 2; s; s >>= 1) {
+		if (lane < s)
+			sums[lane] += sums[lane + s];
+		LOCAL_BARRIER();
+	}
+	x = sums[0];
+	LOCAL_BARRIER();
+	return x;
+#endif
+}
+
 /* Returns the largest t such that the weights of the values at or above t add up to `want` or more; -INFINITY if there
- * is no finite t. Every value weighs 1 if weights is 0. n is a multiple of 16. A pass finds two bits of t's key. */
+ * is no finite t. Every value weighs 1 if weights is 0. n is a multiple of 16. A pass finds two bits of t's key. scratch:
+ * [SCRATCH] */
 GROUP_FUNCTION float threshold(__global const float *values, __global const float *weights, uint n, float want,
 			       LOCAL float *scratch)
 {
@@ -107,7 +140,7 @@ GROUP_FUNCTION float threshold(__global const float *values, __global const floa
 	for (int shift = 30; shift >= 0; shift -= 2) {
 		float limit1 = of_key(t | 1u << shift), limit2 = of_key(t | 2u << shift), limit3 = of_key(t | 3u << shift);
 		floatv sum1 = 0, sum2 = 0, sum3 = 0;
-		float weight1, weight2, weight3;
+		float4 sums;
 
 		FOR_COLUMNS (c, n) {
 			floatv v = V_LOAD(values + c), w = weights ? V_LOAD(weights + c) : (floatv)1.0f;
@@ -116,42 +149,57 @@ GROUP_FUNCTION float threshold(__global const float *values, __global const floa
 			sum2 += v >= limit2 ? w : (floatv)0.0f;
 			sum3 += v >= limit3 ? w : (floatv)0.0f;
 		}
-		weight1 = group_sum(v_sum(sum1), scratch);
-		weight2 = group_sum(v_sum(sum2), scratch);
-		weight3 = group_sum(v_sum(sum3), scratch);
-		t |= (weight3 >= want ? 3u : weight2 >= want ? 2u : weight1 >= want ? 1u : 0u) << shift;
+		sums = sum_of_four((float4)(v_sum(sum1), v_sum(sum2), v_sum(sum3), 0), scratch);
+		t |= (sums.z >= want ? 3u : sums.y >= want ? 2u : sums.x >= want ? 1u : 0u) << shift;
 	}
 	return t < 0x00800000u ? -INFINITY : of_key(t); /* smaller keys: -infinity and NaN */
 }
 
-/* Returns the sum of n weights, in the order in which choose adds them. n is a multiple of 16. */
-static inline float total(__global const float *weights, uint n)
+/* Writes to parts[i] the sum of the weights 16 i to 16 i + 15 that are at or above limit. n is a multiple of 16. parts:
+ * [SCRATCH] */
+GROUP_FUNCTION void sum_parts(__global const float *weights, uint n, float limit, LOCAL float *parts)
+{
+	BARRIER();
+	FOR_ITEMS (i, n / 16) {
+		float16 w = vload16(i, weights);
+
+		parts[i] = sum_of_16(w >= limit ? w : (float16)0.0f);
+	}
+	BARRIER();
+}
+
+/* Returns the sum of n weights, in the order in which choose adds them. n is a multiple of 16. parts: [SCRATCH] */
+GROUP_FUNCTION float total(__global const float *weights, uint n, LOCAL float *parts)
 {
 	float sum = 0;
 
-	for (uint c = 0; c < n; c += 16)
-		sum += sum_of_16(vload16(0, weights + c));
+	sum_parts(weights, n, 0, parts);
+	for (uint i = 0; i < n / 16; i++)
+		sum += parts[i];
+	BARRIER();
 	return sum;
 }
 
 /* Chooses the last of n weights for which the sum of the weights before it is at most `target`. Returns its index, and
- * that sum in *before; -1: there is none. Weights of 0 or below limit are left out. n is a multiple of 16. All lanes do
- * the same. */
-static inline int choose(__global const float *weights, uint n, float limit, float target, float *before)
+ * that sum in *before; -1: there is none. Weights of 0 or below limit are left out. n is a multiple of 16. All lanes
+ * get the same. parts: [SCRATCH] */
+GROUP_FUNCTION int choose(__global const float *weights, uint n, float limit, float target, float *before,
+			  LOCAL float *parts)
 {
 	float sum = 0, a[16];
 	int at = -1, id = -1;
 
-	for (uint c = 0; c < n && sum <= target; c += 16) {
-		float16 w = vload16(0, weights + c);
-		float part = sum_of_16(w >= limit ? w : (float16)0.0f);
+	sum_parts(weights, n, limit, parts);
+	for (uint i = 0; i < n / 16 && sum <= target; i++) {
+		float part = parts[i];
 
 		if (part > 0) {
-			at = (int)c;
+			at = (int)(i * 16);
 			*before = sum;
 		}
 		sum += part;
 	}
+	BARRIER();
 	if (at < 0)
 		return -1;
 	sum = *before;
@@ -196,10 +244,10 @@ GROUP_FUNCTION uint list_blocks(__global const float *values, float least, __glo
 GROUP_FUNCTION void gather(const struct view *w, __global const int *listed, uint n, __global float *out)
 {
 	BARRIER(); /* the memory's earlier content has been read */
-	FOR_ITEMS (i, n * (BLOCK / 16)) {
-		uint c = (uint)listed[i / (BLOCK / 16)] * BLOCK + i % (BLOCK / 16) * 16;
+	FOR_COLUMNS (i, n * BLOCK) {
+		uint c = (uint)listed[i / BLOCK] * BLOCK + i % BLOCK;
 
-		vstore16(c < LD(VOCAB) ? view_load(w, c) : (float16)-INFINITY, 0, out + i * 16);
+		V_STORE(c < LD(VOCAB) ? view_load(w, c) : (floatv)-INFINITY, out + i);
 	}
 	BARRIER();
 }
@@ -227,10 +275,10 @@ GROUP_FUNCTION float weigh(__global float *v, uint n, float most, float inverse,
 GROUP_FUNCTION void block_weights(__global const float *best, __global const float *sums, float most, float inverse,
 				  __global float *out)
 {
-	for (uint i = LANE * 16; i < LIST; i += LANES * 16) {
-		float16 e = exp((vload16(0, best + i) - most) * inverse);
+	FOR_COLUMNS (i, LIST) {
+		floatv e = exp((V_LOAD(best + i) - most) * inverse);
 
-		vstore16(sums ? e * vload16(0, sums + i) : e, 0, out + i);
+		V_STORE(sums ? e * V_LOAD(sums + i) : e, out + i);
 	}
 	BARRIER();
 }
@@ -347,7 +395,7 @@ GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct
 	uint n;
 
 	block_weights(work + SAMPLE_BEST(VOCAB), sums, most, k->inverse, mass);
-	sum = total(mass, LIST);
+	sum = total(mass, LIST, scratch);
 	n = keep_blocks(w, work, k, most, &sum, scratch, ids);
 	BARRIER();
 	if (WORTH(k->top_p < 1)) {
@@ -357,8 +405,8 @@ GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct
 	}
 	sum_blocks(e, n, limit, mass);
 	n = cut ? ROUND_UP_(n, 16) : LIST;
-	u *= total(mass, n);
-	block = choose(mass, n, 0, u, &before);
+	u *= total(mass, n, scratch);
+	block = choose(mass, n, 0, u, &before, scratch);
 	if (LANE == 0 && !cut)
 		listed[0] = block;
 	BARRIER();
@@ -367,7 +415,7 @@ GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct
 	if (block < 0)
 		return -1;
 	block = cut ? block : 0;
-	id = choose(e + (uint)block * BLOCK, BLOCK, limit, u - before, &before);
+	id = choose(e + (uint)block * BLOCK, BLOCK, limit, u - before, &before, scratch);
 	return id < 0 ? -1 : listed[block] * BLOCK + id;
 }
 
@@ -407,7 +455,7 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	float most, value;
 	int block, id = -1;
 	bool finite;
-	GROUP_SCRATCH(scratch);
+	LOCAL float scratch[SCRATCH] __attribute__((aligned(16)));
 	GROUP_INT_SCRATCH(ids);
 	LOCAL int before[1];
 
@@ -420,13 +468,27 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 		v.banned = bans ? banned : 0;
 	}
 	FOR_PART_BLOCKS (b) {
-		best[b] = block_best(&v, b);
-		if (sum)
-			sum[b] = block_sum(&v, b, best[b], k.inverse);
-		if (raw_best != best)
-			raw_best[b] = block_best(&raw, b);
-		if (raw_sum != sum)
-			raw_sum[b] = block_sum(&raw, b, raw_best[b], 1.0f);
+		floatv y[BLOCK / 16];
+		float top, all;
+
+		load_block(&v, b, y);
+		best[b] = top = block_best(y, scratch);
+		if (WORTH(sum != 0)) {
+			all = block_sum(y, top, k.inverse, scratch);
+			if (sum)
+				sum[b] = all;
+		}
+		if (WORTH(raw_best != best)) {
+			load_block(&raw, b, y);
+			top = block_best(y, scratch);
+			if (raw_best != best)
+				raw_best[b] = top;
+		}
+		if (WORTH(raw_sum != sum)) {
+			all = block_sum(y, top, 1.0f, scratch);
+			if (raw_sum != sum)
+				raw_sum[b] = all;
+		}
 	}
 	if (!last_part(d + DRAW_DONE, before))
 		return;
@@ -462,17 +524,17 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 }
 
 /* Returns the number of logits of a block that come before (value, id) in the order of next_best. */
-static inline float block_ahead(const struct view *w, uint block, float value, int id)
+GROUP_FUNCTION float block_ahead(const floatv x[BLOCK / 16], uint block, float value, int id, LOCAL float *scratch)
 {
-	float16 ahead = 0;
+	floatv ahead = 0;
 
-	for (uint c = block * BLOCK; c < block_end(block); c += 16) {
-		int16 i = (int)c + IOTA;
-		float16 v = view_load(w, c);
+#pragma unroll
+	for (uint i = 0; i < BLOCK / 16; i++) {
+		intv t = (int)(block * BLOCK + i * 16 + TEAM_LANE) + LANE_INDEX;
 
-		ahead += ((v > value) | ((v == value) & (i < id))) ? (float16)1.0f : (float16)0.0f;
+		ahead += ((x[i] > value) | ((x[i] == value) & (t < id))) ? (floatv)1.0f : (floatv)0.0f;
 	}
-	return sum_of_16(ahead);
+	return team_sum(ahead, scratch);
 }
 
 __kernel GROUP_SIZE void score(__global int *step, int scores_at, __global const float *restrict logits,
@@ -485,14 +547,18 @@ __kernel GROUP_SIZE void score(__global int *step, int scores_at, __global const
 	struct view v = view_of(x, VOCAB);
 	int id = s[SCORE_TOKEN];
 	float rank = 0;
-	GROUP_SCRATCH(scratch);
+	LOCAL float scratch[SCRATCH] __attribute__((aligned(16)));
 	GROUP_INT_SCRATCH(ids);
 	LOCAL int before[1];
 
 	FOR_PART_BLOCKS (b) {
-		best[b] = block_best(&v, b);
-		sum[b] = block_sum(&v, b, best[b], 1.0f);
-		ahead[b] = block_ahead(&v, b, x[id], id);
+		floatv y[BLOCK / 16];
+		float top;
+
+		load_block(&v, b, y);
+		best[b] = top = block_best(y, scratch);
+		sum[b] = block_sum(y, top, 1.0f, scratch);
+		ahead[b] = block_ahead(y, b, x[id], id, scratch);
 	}
 	if (!last_part(s + SCORE_DONE, before))
 		return;
