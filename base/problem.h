@@ -30,6 +30,8 @@ enum problem {
 	PROBLEM_MEDIA_TYPE, /* the headers say that the body is not JSON, or that it is compressed */
 	PROBLEM_HEADERS_TOO_LARGE,
 	PROBLEM_QUEUE_FULL,
+	/* constraints take all the memory for them, or for this client's */
+	PROBLEM_CONSTRAINT_MEMORY,
 	PROBLEM_BODY_MEMORY, /* large bodies take all the memory for them, or for this client's */
 	PROBLEM_MODEL_LOADING,
 	PROBLEM_UNREAD,	  /* the client does not read its answer, which takes memory meanwhile */

@@ -95,8 +95,9 @@ struct metrics {
 	_Atomic uint64_t not_finite;
 	_Atomic uint64_t
 		billing_lines; /* requests with a billing line (openai/request.h), which was dropped */
-	_Atomic uint64_t body_bytes;   /* large request bodies in memory (server_count_body) */
-	_Atomic uint64_t unread_bytes; /* memory of answers that clients have not read yet */
+	_Atomic uint64_t body_bytes;	   /* large request bodies in memory (server_count_body) */
+	_Atomic uint64_t unread_bytes;	   /* memory of answers that clients have not read yet */
+	_Atomic uint64_t constraint_bytes; /* memory of constraints (server_constraint_bounds) */
 	/* responses that clients may ask for again, and their bytes (daemon/request/responses.h) */
 	_Atomic uint64_t stored_responses, stored_response_bytes;
 	_Atomic uint64_t unread;    /* answers that were ended because clients read too slowly */

@@ -42,7 +42,7 @@ struct options {
 	const char *tuning;
 	uint64_t max_model_len, max_num_seqs, max_batched_tokens, max_prefill_ms, page_size;
 	bool clamp_max_tokens;
-	uint64_t max_queued_requests, max_body, answer_memory;
+	uint64_t max_queued_requests, max_body, answer_memory, constraint_memory;
 	uint64_t response_store_memory, response_store_seconds;
 	uint64_t drain_timeout; /* seconds */
 	const char *device, *program_cache, *dump_activations;

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/account.h"
 #include "base/mix.h"
 #include "base/queue.h"
 #include "daemon/metrics.h"
@@ -97,6 +98,8 @@ struct server {
 	_Atomic uint64_t queued[QUEUE_MEASURES]; /* the queue: sums of call.queued */
 	/* Bytes of the large bodies that are in memory, by owner (server_share); metrics.body_bytes is the sum. */
 	_Atomic uint64_t body_bytes_of[OWNER_SHARES];
+	/* Bytes of constraints, by owner; metrics.constraint_bytes is the sum. */
+	_Atomic uint64_t constraint_bytes_of[OWNER_SHARES];
 	/* Large bodies take so much memory that some are refused. The watch thread then cuts clients that send large
 	 * bodies slowly (watch.h). */
 	_Atomic bool bodies_refused;
@@ -110,6 +113,16 @@ struct server {
 static inline size_t server_share(const struct server *s, uint64_t owner)
 {
 	return mix64(mix64(owner ^ s->owner_key) + s->owner_key) % OWNER_SHARES;
+}
+
+/* Returns the bounds of the memory of constraints (protocol/output/steering.h) of an owner. */
+static inline struct account_bounds server_constraint_bounds(struct server *s, uint64_t owner)
+{
+	return (struct account_bounds){
+		.all = &s->metrics.constraint_bytes,
+		.own = &s->constraint_bytes_of[server_share(s, owner)],
+		.most = s->options.constraint_memory,
+	};
 }
 
 /* Notes that a body of this owner had `from` bytes and has `to` bytes now (0: it was freed). The thread that owns the

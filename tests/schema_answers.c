@@ -117,7 +117,7 @@ static void answer(json_t *line, json_t *out)
 	json_object_set_new(out, "ms", json_real((double)(clock_now_ns() - begin) / 1e6));
 	if (!r) {
 		json_object_set_new(out, "nodes", json_integer(grammar_size(g)));
-		r = automaton_new(g, MAX_BYTES, &a);
+		r = automaton_new(g, MAX_BYTES, NULL, &a);
 		if (r)
 			snprintf(e.text, sizeof(e.text), "no automaton");
 	}

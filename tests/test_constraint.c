@@ -24,7 +24,7 @@ static struct err why;
 
 static int keep(int r)
 {
-	if (!r && automaton_new(grammar, MAX_BYTES, &automaton) < 0)
+	if (!r && automaton_new(grammar, MAX_BYTES, NULL, &automaton) < 0)
 		abort();
 	return r;
 }

@@ -21,7 +21,7 @@ static int begin(struct grammar_builder *b, uint32_t root, struct subject *s, st
 	int r = grammar_build(b, root, &s->g, e);
 
 	grammar_builder_free(b);
-	if (!r && automaton_new(s->g, MAX_BYTES, &s->a) < 0)
+	if (!r && automaton_new(s->g, MAX_BYTES, NULL, &s->a) < 0)
 		abort();
 	return r;
 }
@@ -279,7 +279,7 @@ TEST(memory)
 		       grammar_alt(b, grammar_text(b, "x"),
 				   grammar_seq(b, grammar_text(b, "["), grammar_call(b, nest),
 					       grammar_text(b, "]"))));
-	if (grammar_build(b, nest, &g, NULL) < 0 || automaton_new(g, 100000, &a) < 0)
+	if (grammar_build(b, nest, &g, NULL) < 0 || automaton_new(g, 100000, NULL, &a) < 0)
 		abort();
 	for (int i = 0; i < 1000000 && state != AUTOMATON_DEAD; i++)
 		state = automaton_next(a, state, '[');

@@ -49,7 +49,8 @@ static void accepts(const char *text, const char *yes, const char *no)
 	struct grammar *g = NULL;
 	struct err e = {0};
 
-	if (constraint_json_schema(schema, &g, &e) < 0 || automaton_new(g, MAX_BYTES, &a) < 0) {
+	if (constraint_json_schema(schema, &g, &e) < 0 ||
+	    automaton_new(g, MAX_BYTES, NULL, &a) < 0) {
 		ok(false, "%s: %s", text, e.text);
 		json_decref(schema);
 		return;
@@ -129,7 +130,8 @@ TEST(escapes)
 	struct automaton *a = NULL;
 	struct grammar *g = NULL;
 
-	if (constraint_json_schema(schema, &g, NULL) < 0 || automaton_new(g, MAX_BYTES, &a) < 0)
+	if (constraint_json_schema(schema, &g, NULL) < 0 ||
+	    automaton_new(g, MAX_BYTES, NULL, &a) < 0)
 		abort();
 	for (unsigned c = 0; c < 0x80; c++) {
 		const char *letters = "\bb\ff\nn\rr\tt\"\"\\\\",
@@ -589,7 +591,7 @@ TEST(json_object)
 	struct automaton *a = NULL;
 	struct grammar *g = NULL;
 
-	if (constraint_json_object(&g, NULL) < 0 || automaton_new(g, MAX_BYTES, &a) < 0)
+	if (constraint_json_object(&g, NULL) < 0 || automaton_new(g, MAX_BYTES, NULL, &a) < 0)
 		abort();
 	ok(reads(a, "{}") && reads(a, "{\"a\": [1, {\"\\n\": null}]}"), "objects");
 	ok(!reads(a, "[]") && !reads(a, "") && !reads(a, "{\"a\": }"), "other texts");
@@ -610,7 +612,7 @@ static void range(uint32_t (*make)(struct grammar_builder *b, int64_t lo, int64_
 		abort();
 	root = grammar_rule(b, "root");
 	grammar_define(b, root, make(b, lo, hi));
-	if (grammar_build(b, root, g, NULL) < 0 || automaton_new(*g, MAX_BYTES, a) < 0)
+	if (grammar_build(b, root, g, NULL) < 0 || automaton_new(*g, MAX_BYTES, NULL, a) < 0)
 		abort();
 	grammar_builder_free(b);
 }

@@ -688,6 +688,7 @@ TEST(errors)
 		{PROBLEM_BODY_TOO_LARGE, 413, "invalid_request_error", "request_too_large"},
 		{PROBLEM_MEDIA_TYPE, 415, "invalid_request_error", "unsupported_media_type"},
 		{PROBLEM_QUEUE_FULL, 429, "rate_limit_error", "queue_full"},
+		{PROBLEM_CONSTRAINT_MEMORY, 429, "rate_limit_error", "constraint_memory_full"},
 		{PROBLEM_BODY_MEMORY, 429, "rate_limit_error", "body_memory_full"},
 		{PROBLEM_MODEL_LOADING, 503, "server_error", "model_loading"},
 		{PROBLEM_UNREAD, 503, "server_error", "answers_unread"},

@@ -740,7 +740,7 @@ static void attempt_grammar(void *arg, unsigned long n)
 		check(!"another sentence");
 	}
 	if (!r)
-		r = automaton_new(g, 1 << 20, &a);
+		r = automaton_new(g, 1 << 20, NULL, &a);
 	if (!r)
 		r = token_trie_new(&source, &t);
 	if (!r)

@@ -312,6 +312,69 @@ TEST(failures)
 	steering_free(s);
 }
 
+/* Objects that share bounds: of two owners, the second at the index 1. */
+static _Atomic uint64_t bytes_of_all, bytes_of[2];
+
+static struct steering_config counted(int owner, uint64_t most)
+{
+	struct steering_config c = config_of(NULL);
+
+	c.bounds = (struct account_bounds){&bytes_of_all, &bytes_of[owner], most};
+	return c;
+}
+
+/* Lets two objects take the same random tokens, and checks that their masks are equal. Returns the number of tokens
+ * before an error of the first, which is in *e then. */
+static int take_random(struct steering *s, struct steering *twin, int n, struct err *e)
+{
+	const uint32_t *mask;
+
+	for (int i = 0; i < n; i++) {
+		int32_t id = (int32_t)random_below(vocab);
+
+		if (steering_mask(s, 0, &mask, e) < 0)
+			return i;
+		check(!memcmp(mask, mask_of(twin, 0), PLAN_MASK_WORDS(vocab) * sizeof(*mask)));
+		while (!allows(mask, id) || id == ends[0])
+			id = (id + 1) % (int32_t)vocab;
+		if (steering_take(s, 0, id, e) < 0)
+			return i;
+		check(steering_take(twin, 0, id, NULL) == 0);
+	}
+	return n;
+}
+
+TEST(admission)
+{
+	enum { MOST = 8 << 20 };
+	struct steering_config c = counted(0, MOST), d = counted(1, MOST);
+	struct steering *s[64], *other;
+	struct err e = {0};
+	int n = 0, r = 0;
+
+	while (n < 64) {
+		c.grammar = regex("[a-z ]{4,90}");
+		r = steering_new(&c, &s[n], &e);
+		if (r < 0)
+			break;
+		n++;
+	}
+	ok(r == -PROBLEM_CONSTRAINT_MEMORY && strstr(e.text, "this client's"),
+	   "an owner is refused: %s", e.text);
+	ok(n > 4 && n < 9 && bytes_of[0] <= MOST / 2, "at half of the memory: %d objects", n);
+	d.grammar = regex("[a-z ]{4,90}");
+	ok(steering_new(&d, &other, &e) == 0, "another owner is not");
+	steering_free(other);
+	while (n)
+		steering_free(s[--n]);
+	is_int((long long)bytes_of_all, 0, "all memory is given back");
+
+	c.grammar = regex("[a-z]{2,60000} [a-z]{2,50000}");
+	is_int(steering_new(&c, &other, &e), -PROBLEM_CONSTRAINT,
+	       "a grammar that never fits is the request's fault");
+	is_int((long long)bytes_of_all, 0, "nothing was counted");
+}
+
 /* Draws random tokens from the masks of three choices, and checks each mask against a second automaton: of some tokens
  * whether they are in it, and that the text stays one that the grammar begins with. With a small automaton, which is
  * made again and again, the masks are the same. */
@@ -327,7 +390,7 @@ static void walk(const char *name, struct grammar *(*grammar)(void), size_t byte
 	small_c.automaton_bytes = bytes;
 	s = make(&c);
 	small = make(&small_c);
-	if (automaton_new(c.grammar, (size_t)1 << 30, &naive) < 0)
+	if (automaton_new(c.grammar, (size_t)1 << 30, NULL, &naive) < 0)
 		abort();
 	for (int i = 0; i < CHOICES; i++)
 		states[i] = AUTOMATON_START;
@@ -389,6 +452,56 @@ static struct grammar *words(void)
 {
 	return regex("((a[a-z]{1,40}|b[a-z]{1,40}|c[a-z]{1,40}|d[a-z]{1,40}|[e-i][a-z]{1,40}|"
 		     "[k-o][a-z]{1,40}|[p-z][a-z]{1,40})[ ,]){200}");
+}
+
+/* A state for each text of 12 letters. */
+static struct grammar *hungry(void)
+{
+	return regex("[a-z ]*[a-m][a-z ]{12}");
+}
+
+/* While others take nearly all memory, masks are dropped, and automata begin anew when they would grow. The answers go
+ * on all the same. */
+TEST(pressure)
+{
+	enum { MOST = 24 << 20, OBJECTS = 3, TOKENS = 200 };
+	const struct account_bounds bounds = {&bytes_of_all, &bytes_of[1], MOST};
+	struct steering_config c = counted(0, MOST), free_c = config_of(NULL);
+	struct steering *s[OBJECTS], *twins[OBJECTS];
+	struct account others = {0};
+	struct err e = {0};
+	uint64_t before;
+
+	for (int i = 0; i < OBJECTS; i++) {
+		c.grammar = hungry();
+		free_c.grammar = hungry();
+		s[i] = make(&c);
+		twins[i] = make(&free_c);
+		check(take_random(s[i], twins[i], TOKENS, &e) == TOKENS);
+	}
+	before = bytes_of_all;
+	ok(before > OBJECTS * 2 * STEERING_RESERVE, "memory is counted as it grows: %lu bytes",
+	   (unsigned long)before);
+	check(account_open(&others, &bounds, 0) == 0);
+	account_add(&others, MOST * 3 / 4 + 1 - before);
+	for (int i = 0; i < OBJECTS; i++)
+		steering_trim(s[i]);
+	ok(bytes_of[0] < before - OBJECTS * (TOKENS / 4) * PLAN_MASK_WORDS(vocab) * 4,
+	   "masks are dropped when it is tight: %lu bytes", (unsigned long)bytes_of[0]);
+	account_add(&others, MOST - bytes_of_all);
+	before = bytes_of[0];
+	for (int i = 0; i < OBJECTS; i++)
+		is_int(take_random(s[i], twins[i], TOKENS, &e), TOKENS,
+		       "without any more, answer %d goes on", i);
+	ok(bytes_of[0] < before + OBJECTS * 4096, "in the same memory: %lu bytes",
+	   (unsigned long)bytes_of[0]);
+	for (int i = 0; i < OBJECTS; i++) {
+		steering_free(s[i]);
+		steering_free(twins[i]);
+	}
+	account_close(&others);
+	ok_all("with the masks of objects without bounds");
+	is_int((long long)bytes_of_all, 0, "all memory is given back");
 }
 
 TEST(random)

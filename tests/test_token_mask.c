@@ -58,7 +58,8 @@ static void walk(const struct token_trie *t, const char *name, struct grammar *g
 	unsigned long masks = 0, bits = 0;
 
 	/* Two masks are kept, so that they are also made again. */
-	if (automaton_new(g, MAX_BYTES, &a) < 0 || automaton_new(g, MAX_BYTES, &naive) < 0 ||
+	if (automaton_new(g, MAX_BYTES, NULL, &a) < 0 ||
+	    automaton_new(g, MAX_BYTES, NULL, &naive) < 0 ||
 	    token_masks_new(t, a, 2 * 4 * token_trie_words(t), &m) < 0)
 		abort();
 	for (int answer = 0; answer < 6; answer++) {
@@ -162,7 +163,7 @@ TEST(work)
 	if (r < 0) {
 		ok(e.text[0], "refused: %s", e.text);
 	} else {
-		if (automaton_new(g, MAX_BYTES, &a) < 0 || token_masks_new(t, a, 1, &m) < 0)
+		if (automaton_new(g, MAX_BYTES, NULL, &a) < 0 || token_masks_new(t, a, 1, &m) < 0)
 			abort();
 		before = automaton_work(a);
 		r = token_mask(m, AUTOMATON_START, &mask, &e);
@@ -194,7 +195,7 @@ TEST(work_without_dead_states)
 		buf_printf(&text, "%sb* [\\x%02x-\\U0010ffff] b{10,500}", i ? " | " : "", i);
 	buf_puts(&text, ")\nb ::= .");
 	if (constraint_gbnf(text.data, text.len, &g, &e) < 0 ||
-	    automaton_new(g, (size_t)1 << 30, &a) < 0 || token_masks_new(t, a, 1, &m) < 0)
+	    automaton_new(g, (size_t)1 << 30, NULL, &a) < 0 || token_masks_new(t, a, 1, &m) < 0)
 		abort();
 	before = automaton_work(a);
 	is_int(token_mask(m, AUTOMATON_START, &mask, &e), -E2BIG, "the mask takes too much work");
@@ -227,7 +228,7 @@ TEST(work_of_one_code_point)
 	for (unsigned i = 0x20; i < 0x7f; i++)
 		buf_printf(&text, "%s[\\x%02x] .{%u}", i > 0x20 ? " | " : "", i, i);
 	if (constraint_gbnf(text.data, text.len, &g, &e) < 0 ||
-	    automaton_new(g, (size_t)1 << 30, &a) < 0 || token_masks_new(t, a, 1, &m) < 0)
+	    automaton_new(g, (size_t)1 << 30, NULL, &a) < 0 || token_masks_new(t, a, 1, &m) < 0)
 		abort();
 	before = automaton_work(a);
 	is_int(token_mask(m, AUTOMATON_START, &mask, &e), -E2BIG, "the mask takes too much work");

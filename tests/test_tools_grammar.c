@@ -234,7 +234,7 @@ static void walk(struct tools_demand d, const char *what)
 
 	d.tools = tools;
 	d.list = &list;
-	if (make(&d, &g, &e) < 0 || automaton_new(g, (size_t)256 << 20, &a) < 0) {
+	if (make(&d, &g, &e) < 0 || automaton_new(g, (size_t)256 << 20, NULL, &a) < 0) {
 		ok(false, "%s: %s", what, e.text);
 		json_decref(tools);
 		return;
@@ -328,7 +328,7 @@ TEST(texts)
 		struct err e;
 		uint32_t state;
 
-		if (make(&d, &g, &e) < 0 || automaton_new(g, (size_t)64 << 20, &a) < 0)
+		if (make(&d, &g, &e) < 0 || automaton_new(g, (size_t)64 << 20, NULL, &a) < 0)
 			abort();
 		state = automaton_read(a, AUTOMATON_START, texts[i].text, strlen(texts[i].text));
 		ok(state != AUTOMATON_DEAD && automaton_may_end(a, state), "%s: %s",
@@ -383,7 +383,7 @@ TEST(no_tag_in_json)
 		uint32_t start, state;
 		const char *text;
 
-		if (make(&d, &g, &e) < 0 || automaton_new(g, (size_t)64 << 20, &a) < 0) {
+		if (make(&d, &g, &e) < 0 || automaton_new(g, (size_t)64 << 20, NULL, &a) < 0) {
 			ok(false, "%s: %s", values[i].schema, e.text);
 			continue;
 		}

@@ -69,6 +69,7 @@ int prepare_steering(struct call *c, struct err *e)
 		.n_choices = c->text.n_choices,
 		.grammar = ask->grammar,
 		.automaton_bytes = STEERING_AUTOMATON_BYTES,
+		.bounds = server_constraint_bounds(c->server, c->owner),
 		.thinking = ask->thinking && c->endpoint->reasoning,
 		.allowed = ask->allowed.len ? ask->allowed.v : NULL,
 		.n_allowed = ask->allowed.len,
@@ -95,5 +96,10 @@ int prepare_steering(struct call *c, struct err *e)
 	/* The mask of the first draws is made here: the first of a grammar takes longest. */
 	if (!r)
 		r = steering_mask(c->text.steering, 0, &mask, e);
-	return r < 0 ? r : call_queue(c, QUEUE_BYTES, steering_bytes(c->text.steering), e);
+	if (r < 0) {
+		/* The call may wait long for a client that does not read the error. */
+		steering_free(c->text.steering);
+		c->text.steering = NULL;
+	}
+	return r;
 }

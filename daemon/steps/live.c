@@ -325,6 +325,19 @@ static void fail_call(struct live *l, struct call *c) ON(role_engine)
 	call_fail(c, &e);
 }
 
+/* Masks of requests that run are dropped when they are used, if memory is tight. Here they are dropped of those that
+ * wait. */
+static void trim_steering(struct live *l) ON(role_engine)
+{
+	const struct server *s = l->server;
+
+	if (atomic_load(&s->metrics.constraint_bytes) <= s->options.constraint_memory / 2)
+		return;
+	list_for_each (c, &l->calls, struct call, engine.live)
+		if (c->text.steering)
+			steering_trim(c->text.steering);
+}
+
 void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t n)
 {
 	uint64_t now = clock_now_ns();
@@ -362,4 +375,5 @@ void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t
 		fail_call(l, c);
 		stop_call(l, c, METRICS_ERROR);
 	}
+	trim_steering(l);
 }

@@ -27,7 +27,7 @@ static size_t bytes_of(const struct automaton *a)
 	size_t words = (size_t)a->items_cap + a->returns_cap + a->pending_cap + a->found_cap +
 		       a->calls_cap + a->set_cap + a->seen_cap;
 	size_t halves = (size_t)a->states_cap + a->rows_cap + a->call_next_cap + a->seen_cap / 2 +
-			a->state_index.cap + a->frame_index.cap;
+			a->state_index.cap + a->frame_index.cap + a->g->n_rules;
 
 	/* A half for each state: masks note there where the state's mask is (token_mask.c). */
 	return (size_t)a->states_cap * sizeof(*a->states) +
@@ -35,15 +35,25 @@ static size_t bytes_of(const struct automaton *a)
 	       halves * sizeof(uint32_t);
 }
 
-/* Returns whether max_bytes has room for so many more. */
+/* Returns whether max_bytes and the account have room for so many more, which are then counted. */
 static bool has_room(struct automaton *a, size_t bytes)
 {
 	size_t now = bytes_of(a);
+	int r = 0;
 
-	if (now <= a->max_bytes && bytes <= a->max_bytes - now)
+	if (now > a->max_bytes || bytes > a->max_bytes - now) {
+		fail(a, -ENOBUFS);
+		return false;
+	}
+	if (!a->account || now + bytes <= a->counted)
 		return true;
-	fail(a, -ENOBUFS);
-	return false;
+	r = account_take(a->account, now + bytes - a->counted);
+	if (r < 0) {
+		fail(a, r == -E2BIG ? -ENOBUFS : r);
+		return false;
+	}
+	a->counted = now + bytes;
+	return true;
 }
 
 /* As array_grow, within max_bytes: an array that grows at least doubles. */
@@ -415,7 +425,8 @@ uint32_t automaton_step(struct automaton *a, uint32_t state, uint32_t class)
 	return next;
 }
 
-int automaton_new(const struct grammar *g, size_t max_bytes, struct automaton **ret)
+int automaton_new(const struct grammar *g, size_t max_bytes, struct account *account,
+		  struct automaton **ret)
 {
 	struct automaton *a = calloc(1, sizeof(*a));
 	uint64_t accept = pair(GRAMMAR_ACCEPT, BOTTOM);
@@ -425,6 +436,7 @@ int automaton_new(const struct grammar *g, size_t max_bytes, struct automaton **
 		return -ENOMEM;
 	a->g = g;
 	a->max_bytes = max_bytes;
+	a->account = account;
 	a->work_max = STEP_WORK_MAX;
 	a->rule_calls = calloc(g->n_rules, sizeof(*a->rule_calls));
 	a->waiting = calloc(CEIL_DIV(g->n_rules, 64u), sizeof(*a->waiting));
@@ -457,6 +469,8 @@ void automaton_free(struct automaton *a)
 {
 	if (!a)
 		return;
+	if (a->account)
+		account_give(a->account, a->counted);
 	free(a->states);
 	free(a->frames);
 	free(a->rows);
@@ -497,6 +511,9 @@ int automaton_failed(const struct automaton *a, struct err *e)
 {
 	if (a->failed == -ENOMEM)
 		return err_no_memory(e);
+	if (a->failed == -ENOSPC || a->failed == -EDQUOT)
+		return err_set(e, -a->failed,
+			       "the automaton of the grammar needs more memory than is left");
 	if (a->failed)
 		return err_set(e, ENOBUFS, "the automaton of the grammar needs more than %zu bytes",
 			       a->max_bytes);

@@ -16,7 +16,8 @@
  *
  * Bounds. A byte after which there would be more than AUTOMATON_ITEMS_MAX items, or that takes too much work, is not
  * accepted: an extremely ambiguous grammar loses texts and gains none. Each state that is not dead can be completed to
- * a text of the grammar, but for this bound. Memory is bounded by max_bytes; at the bound every call fails.
+ * a text of the grammar, but for this bound. Memory is bounded by max_bytes and by an account; at a bound every call
+ * fails.
  *
  * An automaton belongs to one thread at a time. */
 #pragma once
@@ -25,6 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/account.h"
 #include "base/err.h"
 #include "protocol/grammar/grammar.h"
 
@@ -36,9 +38,11 @@ enum {
 
 struct automaton;
 
-/* Makes a *new* automaton of the grammar, which must outlive it. max_bytes: the most memory that it takes, about.
- * -ENOMEM; -ENOBUFS: max_bytes does not suffice. */
-int automaton_new(const struct grammar *g, size_t max_bytes, struct automaton **ret) MUST_CHECK;
+/* Makes a *new* automaton of the grammar, which must outlive it. max_bytes: the most memory that it takes, about. Its
+ * memory is counted in the account, which must outlive it too; NULL: nowhere. -ENOMEM; -ENOBUFS: max_bytes does not
+ * suffice, nor would the account alone; -ENOSPC, -EDQUOT: the account has no more now (account_take). */
+int automaton_new(const struct grammar *g, size_t max_bytes, struct account *account,
+		  struct automaton **ret) MUST_CHECK;
 void automaton_free(struct automaton *a);
 
 /* Returns the state after a byte. AUTOMATON_DEAD: the byte cannot come here, or the automaton has failed. */
@@ -50,7 +54,8 @@ uint32_t automaton_read(struct automaton *a, uint32_t state, const void *text, s
 /* Returns whether the text may end in this state. */
 bool automaton_may_end(const struct automaton *a, uint32_t state);
 
-/* Returns 0, or why the automaton has failed: -ENOMEM or -ENOBUFS, with a sentence. A failed automaton stays so. */
+/* Returns 0, or why the automaton has failed: -ENOMEM, -ENOBUFS, -ENOSPC or -EDQUOT, with a sentence. A failed automaton
+ * stays so. */
 int automaton_failed(const struct automaton *a, struct err *e) MUST_CHECK;
 
 /* Returns the number of states so far, all numbers of states being smaller, and the work so far, in items. */

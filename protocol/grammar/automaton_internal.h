@@ -34,8 +34,10 @@ struct automaton {
 	uint32_t n_items, items_cap, n_returns, returns_cap;
 	struct automaton_index state_index, frame_index;
 	size_t max_bytes;
+	struct account *account; /* borrowed; NULL: memory is counted nowhere */
+	size_t counted; /* bytes in the account: of the arrays, and of one array's growth */
 	uint64_t work, work_max; /* work_max: the step under way may work up to here */
-	int failed;		 /* 0, -ENOMEM or -ENOBUFS */
+	int failed;		 /* 0, -ENOMEM, -ENOBUFS, -ENOSPC or -EDQUOT */
 
 	/* One step. */
 	uint64_t *pending, *found, *calls, *set;

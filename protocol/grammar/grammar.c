@@ -244,3 +244,9 @@ uint32_t grammar_size(const struct grammar *g)
 {
 	return g->n_nodes;
 }
+
+size_t grammar_bytes(const struct grammar *g)
+{
+	return sizeof(*g) + g->nodes_cap * sizeof(*g->nodes) + g->edges_cap * sizeof(*g->edges) +
+	       g->rules_cap * sizeof(*g->rules);
+}

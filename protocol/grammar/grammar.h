@@ -110,3 +110,6 @@ void grammar_free(struct grammar *g);
 
 /* Returns the number of nodes: a measure of size. */
 uint32_t grammar_size(const struct grammar *g);
+
+/* Returns the bytes of memory that it takes. */
+size_t grammar_bytes(const struct grammar *g);

@@ -13,7 +13,6 @@ enum { WORK_MAX = 1 << 23, PACE = 1 << 12 /* expressions between two questions *
 struct build {
 	struct grammar_builder *b;
 	struct grammar *g;
-	uint32_t nodes_cap, edges_cap, rules_cap;
 	uint32_t *order; /* [g->n_rules]: the builder's number of each rule of the graph; owned */
 	uint32_t order_cap;
 	uint64_t work;
@@ -44,7 +43,7 @@ static uint32_t add_node(struct build *x, struct grammar_node node)
 		return GRAMMAR_RETURN;
 	if (g->n_nodes == GRAMMAR_NODES_MAX)
 		return too_large(x);
-	if (!array_grow(g->nodes, x->nodes_cap, g->n_nodes + 1))
+	if (!array_grow(g->nodes, g->nodes_cap, g->n_nodes + 1))
 		return give_up(x, err_no_memory(x->e));
 	g->nodes[g->n_nodes] = node;
 	return g->n_nodes++;
@@ -59,7 +58,7 @@ static void add_edge(struct build *x, uint8_t lo, uint8_t hi, uint32_t next)
 		return;
 	if (g->n_edges == GRAMMAR_EDGES_MAX)
 		too_large(x);
-	else if (!array_grow(g->edges, x->edges_cap, g->n_edges + 1))
+	else if (!array_grow(g->edges, x->g->edges_cap, g->n_edges + 1))
 		give_up(x, err_no_memory(x->e));
 	else
 		g->edges[g->n_edges++] = (struct grammar_edge){lo, hi, next};
@@ -287,7 +286,7 @@ static int emit_rules(struct build *x, uint32_t root)
 	for (uint32_t i = 0; i < g->n_rules && !x->r; i++) {
 		uint32_t entry = emit(x, x->b->rules[x->order[i]].expression, GRAMMAR_RETURN);
 
-		if (!array_grow(g->rules, x->rules_cap, i + 1))
+		if (!array_grow(g->rules, g->rules_cap, i + 1))
 			return err_no_memory(x->e);
 		g->rules[i] = (struct grammar_rule){.entry = entry};
 	}

@@ -171,7 +171,7 @@ int language_new(struct grammar_builder *b, uint32_t expression, struct language
 		if (e)
 			*e = none;
 	} else {
-		r = automaton_new(g, AUTOMATON_BYTES, &a);
+		r = automaton_new(g, AUTOMATON_BYTES, NULL, &a);
 		if (r == -ENOMEM)
 			err_no_memory(e);
 		if (!r)

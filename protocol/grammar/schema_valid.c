@@ -63,7 +63,7 @@ static void make_automaton(struct schemas *s, struct matcher *m, const char *pat
 			if (s->e)
 				*s->e = e;
 		} else if (!r) {
-			r = automaton_new(m->grammars[i], MATCHER_BYTES, &m->automata[i]);
+			r = automaton_new(m->grammars[i], MATCHER_BYTES, NULL, &m->automata[i]);
 			if (r == -ENOBUFS)
 				s->r = err_set(s->e, E2BIG, "a pattern needs too many states");
 			else if (r < 0)

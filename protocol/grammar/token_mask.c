@@ -201,6 +201,7 @@ size_t token_trie_bytes(const struct token_trie *t)
 /* ---- masks ---- */
 
 struct kept {
+	uint32_t *bits; /* [words]; owned */
 	uint32_t state; /* AUTOMATON_DEAD: none */
 	uint32_t n;
 	int32_t only;
@@ -209,43 +210,109 @@ struct kept {
 struct token_masks {
 	const struct token_trie *t;
 	struct automaton *a;
-	uint32_t *bits;	   /* [n_kept][words]; owned */
 	struct kept *kept; /* [n_kept]; owned */
 	uint32_t *place;   /* [place_cap]: by state, where its mask is kept, plus 1; owned */
-	uint32_t n_kept, turn, place_cap;
+	uint32_t n_kept, kept_cap, kept_max, turn,
+		place_cap;		    /* turn: the place that is used again next */
 	uint32_t path[TOKEN_BYTES_MAX + 1]; /* by depth: the state there */
 };
+
+/* Returns the bytes that a mask takes while it is kept. */
+static size_t kept_bytes(const struct token_masks *m)
+{
+	return m->t->words * sizeof(uint32_t) + sizeof(struct kept);
+}
+
+/* Makes a place for a mask, which is counted already, behind the others. */
+static int add_place(struct token_masks *m)
+{
+	uint32_t *bits = calloc(m->t->words, sizeof(*bits));
+
+	if (!bits || !array_grow(m->kept, m->kept_cap, m->n_kept + 1)) {
+		free(bits);
+		return -ENOMEM;
+	}
+	m->kept[m->n_kept++] = (struct kept){.bits = bits, .state = AUTOMATON_DEAD};
+	return 0;
+}
 
 int token_masks_new(const struct token_trie *t, struct automaton *a, size_t max_bytes,
 		    struct token_masks **ret)
 {
 	struct token_masks *m = calloc(1, sizeof(*m));
+	int r;
 
 	if (!m)
 		return -ENOMEM;
 	m->t = t;
 	m->a = a;
-	m->n_kept = (uint32_t)MIN(MAX(max_bytes / (t->words * sizeof(*m->bits)), (size_t)1),
-				  (size_t)1 << 20);
-	/* calloc takes pages as they are used. */
-	m->bits = calloc(m->n_kept, t->words * sizeof(*m->bits));
-	m->kept = calloc(m->n_kept, sizeof(*m->kept));
-	if (!m->bits || !m->kept) {
-		token_masks_free(m);
-		return -ENOMEM;
+	m->kept_max = (uint32_t)MIN(MAX(max_bytes / kept_bytes(m), (size_t)1), (size_t)1 << 20);
+	r = a->account ? account_take(a->account, kept_bytes(m)) : 0;
+	if (r < 0) {
+		free(m);
+		return r == -E2BIG ? -ENOBUFS : r;
+	}
+	r = add_place(m);
+	if (r < 0) {
+		if (a->account)
+			account_give(a->account, kept_bytes(m));
+		free(m);
+		return r;
 	}
 	*ret = m;
 	return 0;
+}
+
+/* Frees the masks behind the first n. */
+static void keep_first(struct token_masks *m, uint32_t n)
+{
+	for (uint32_t i = n; i < m->n_kept; i++) {
+		if (m->kept[i].state != AUTOMATON_DEAD)
+			m->place[m->kept[i].state] = 0;
+		free(m->kept[i].bits);
+	}
+	if (m->a->account)
+		account_give(m->a->account, (m->n_kept - n) * kept_bytes(m));
+	m->n_kept = n;
+	m->turn = 0;
+}
+
+void token_masks_drop(struct token_masks *m)
+{
+	keep_first(m, 1);
 }
 
 void token_masks_free(struct token_masks *m)
 {
 	if (!m)
 		return;
-	free(m->bits);
+	keep_first(m, 0);
 	free(m->kept);
 	free(m->place);
 	free(m);
+}
+
+/* Finds a place for one more mask: a new one, if there is memory to spare, else the one whose turn it is. */
+static int take_place(struct token_masks *m, uint32_t *ret)
+{
+	struct account *account = m->a->account;
+	struct kept *k;
+
+	if (m->n_kept < m->kept_max && (!account || account_take_spare(account, kept_bytes(m)))) {
+		*ret = m->n_kept;
+		if (add_place(m) == 0)
+			return 0;
+		if (account)
+			account_give(account, kept_bytes(m));
+		return -ENOMEM;
+	}
+	*ret = m->turn;
+	m->turn = (m->turn + 1) % m->n_kept;
+	k = &m->kept[*ret];
+	if (k->state != AUTOMATON_DEAD)
+		m->place[k->state] = 0;
+	k->state = AUTOMATON_DEAD;
+	return 0;
 }
 
 struct states {
@@ -403,7 +470,6 @@ int token_mask(struct token_masks *m, uint32_t state, struct token_mask *ret, st
 {
 	uint32_t at, cap = m->place_cap;
 	struct kept *k;
-	uint32_t *bits;
 	int r;
 
 	if (state >= m->place_cap) {
@@ -414,25 +480,21 @@ int token_mask(struct token_masks *m, uint32_t state, struct token_mask *ret, st
 	}
 	at = m->place[state];
 	if (!at) {
-		at = m->turn;
-		m->turn = (m->turn + 1) % m->n_kept;
+		if (take_place(m, &at) < 0)
+			return err_no_memory(e);
 		k = &m->kept[at];
-		bits = m->bits + at * m->t->words;
-		if (k->state != AUTOMATON_DEAD)
-			m->place[k->state] = 0;
-		k->state = AUTOMATON_DEAD;
-		r = make_mask(m, state, bits, e);
+		r = make_mask(m, state, k->bits, e);
 		if (r < 0)
 			return r;
-		count(m, bits, k);
+		count(m, k->bits, k);
 		k->state = state;
 		/* The dead state's mask is empty, and is not kept. */
 		if (state != AUTOMATON_DEAD)
 			m->place[state] = at + 1;
 	} else {
-		at--;
+		k = &m->kept[at - 1];
 	}
-	*ret = (struct token_mask){m->bits + at * m->t->words, m->kept[at].n, m->kept[at].only};
+	*ret = (struct token_mask){k->bits, k->n, k->only};
 	return 0;
 }
 

@@ -52,13 +52,18 @@ size_t token_trie_words(const struct token_trie *t);
 size_t token_trie_bytes(const struct token_trie *t);
 
 /* Makes *new* masks of an automaton's states. Trie and automaton must outlive them; they belong to the thread of the
- * automaton. max_bytes: about the most memory for masks that are kept. -ENOMEM. */
+ * automaton. max_bytes: about the most memory for masks that are kept, but one is always kept. Masks are counted in the
+ * automaton's account, and those but one only while it has memory to spare (account_take_spare). -ENOMEM; -ENOBUFS,
+ * -ENOSPC, -EDQUOT: the account has no memory for one (automaton_new). */
 int token_masks_new(const struct token_trie *t, struct automaton *a, size_t max_bytes,
 		    struct token_masks **ret) MUST_CHECK;
 void token_masks_free(struct token_masks *m);
 
-/* Makes the mask of a state. -ENOMEM, or -ENOBUFS: the automaton has failed; -E2BIG: the grammar is so ambiguous that the
- * mask takes too much work. All with a sentence. */
+/* Frees the masks that are kept, but for one. */
+void token_masks_drop(struct token_masks *m);
+
+/* Makes the mask of a state. -ENOMEM, -ENOBUFS, -ENOSPC, -EDQUOT: the automaton has failed; -E2BIG: the grammar is so ambiguous
+ * that the mask takes too much work. All with a sentence. */
 int token_mask(struct token_masks *m, uint32_t state, struct token_mask *ret,
 	       struct err *e) MUST_CHECK;
 

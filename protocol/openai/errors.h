@@ -9,7 +9,7 @@
 #include "base/err.h"
 
 /* The number of rows of the table. The errors are numbered from 0 in the order of the rows. */
-enum { OPENAI_ERRORS = 28 };
+enum { OPENAI_ERRORS = 29 };
 
 /* Returns the number of the error of a code, which may be positive or negative. */
 size_t openai_error_number(int code);

@@ -37,6 +37,7 @@ struct steered {
 
 struct steering {
 	struct steering_config config; /* owns its grammar */
+	struct account account;	       /* of all memory of the object */
 	size_t words;		       /* of a mask */
 	struct automaton *automaton;   /* NULL: no grammar */
 	struct token_masks *masks;
@@ -128,10 +129,8 @@ static int make_always(struct steering *s)
 	const struct steering_config *c = &s->config;
 	bool wanted = c->allowed;
 
-	for (size_t i = 0; i < c->n_words; i++) {
+	for (size_t i = 0; i < c->n_words; i++)
 		wanted |= c->words[i].n == 1;
-		s->longest_word = MAX(s->longest_word, (size_t)c->words[i].n);
-	}
 	if (!wanted)
 		return 0;
 	s->always = calloc(s->words, sizeof(*s->always));
@@ -172,27 +171,43 @@ static int make_thinking(struct steering *s)
 	return 0;
 }
 
-/* Makes the automaton and its masks, in place of those that there are. */
-static int make_automaton(struct steering *s, struct err *e)
+/* Says why there is no memory for an automaton or an object, or no more work: r is the code of an automaton, of an
+ * account or of a mask. */
+static int refuse(int r, struct err *e)
 {
-	struct automaton *a = NULL;
-	struct token_masks *m = NULL;
-	int r = automaton_new(s->config.grammar, s->config.automaton_bytes, &a);
+	switch (r) {
+	case -ENOMEM: return err_no_memory(e);
+	case -EDQUOT:
+		return err_set(e, PROBLEM_CONSTRAINT_MEMORY,
+			       "the constraints of this client's requests take all the memory that "
+			       "they may; try again later");
+	case -ENOSPC:
+		return err_set(e, PROBLEM_CONSTRAINT_MEMORY,
+			       "the constraints of all requests take all the memory that there is "
+			       "for them; try again later");
+	default:
+		return err_set(e, PROBLEM_CONSTRAINT,
+			       "the constraint of the answer takes too much %s",
+			       r == -E2BIG ? "work" : "memory");
+	}
+}
 
-	if (r == 0)
-		r = token_masks_new(s->config.trie, a, STEERING_MASKS_BYTES, &m);
+/* Makes the automaton and its masks, in place of those that there are. Codes as those of automaton_new. */
+static int make_automaton(struct steering *s)
+{
+	int r;
+
 	if (s->automaton)
 		s->work_gone += automaton_work(s->automaton);
 	token_masks_free(s->masks);
 	automaton_free(s->automaton);
-	s->automaton = a;
-	s->masks = m;
+	s->masks = NULL;
+	s->automaton = NULL;
 	s->progress = 0;
-	if (r == -ENOMEM)
-		return err_no_memory(e);
-	return r < 0 ? err_set(e, PROBLEM_CONSTRAINT,
-			       "the constraint of the answer takes too much memory")
-		     : 0;
+	r = automaton_new(s->config.grammar, s->config.automaton_bytes, &s->account, &s->automaton);
+	if (r == 0)
+		r = token_masks_new(s->config.trie, s->automaton, STEERING_MASKS_BYTES, &s->masks);
+	return r;
 }
 
 static int init_choices(struct steering *s)
@@ -213,6 +228,21 @@ static int init_choices(struct steering *s)
 	return 0;
 }
 
+/* Opens the account, with the memory that the object takes whatever is drawn. */
+static int open_account(struct steering *s)
+{
+	const struct steering_config *c = &s->config;
+	size_t masks = 1 + (c->grammar && c->thinking) + (steering_depends(s) ? c->n_choices : 0);
+	size_t fixed = sizeof(*s) + masks * s->words * sizeof(*s->bits) +
+		       c->n_choices * sizeof(*s->choices) +
+		       (c->grammar ? grammar_bytes(c->grammar) : 0);
+	int r = account_open(&s->account, &c->bounds, fixed + STEERING_RESERVE);
+
+	if (r == 0)
+		account_add(&s->account, fixed);
+	return r == -E2BIG ? -ENOBUFS : r;
+}
+
 int steering_new(const struct steering_config *config, struct steering **ret, struct err *e)
 {
 	struct steering *s = calloc(1, sizeof(*s));
@@ -224,20 +254,24 @@ int steering_new(const struct steering_config *config, struct steering **ret, st
 	}
 	s->config = *config;
 	s->words = PLAN_MASK_WORDS(config->vocab_size);
-	r = make_always(s);
+	for (size_t i = 0; i < config->n_words; i++)
+		s->longest_word = MAX(s->longest_word, (size_t)config->words[i].n);
+	r = open_account(s);
+	if (r == 0)
+		r = make_always(s);
 	if (r == 0 && config->grammar && config->thinking)
 		r = make_thinking(s);
 	if (r == 0)
 		r = init_choices(s);
-	if (r < 0)
-		err_no_memory(e);
-	else if (config->grammar)
-		r = make_automaton(s, e);
-	if (r < 0)
+	if (r == 0 && config->grammar)
+		r = make_automaton(s);
+	if (r < 0) {
+		r = refuse(r, e);
 		steering_free(s);
-	else
-		*ret = s;
-	return r;
+		return r;
+	}
+	*ret = s;
+	return 0;
 }
 
 void steering_free(struct steering *s)
@@ -253,6 +287,7 @@ void steering_free(struct steering *s)
 	free(s->thinking);
 	free(s->bits);
 	free(s->choices);
+	account_close(&s->account);
 	free(s);
 }
 
@@ -266,32 +301,26 @@ bool steering_constrains(const struct steering *s)
 	return s->config.grammar;
 }
 
-size_t steering_bytes(const struct steering *s)
+void steering_trim(struct steering *s)
 {
-	enum { NODE_BYTES = 32 }; /* a node of a grammar, with its edges */
-	/* Masks of choices take memory when they are made; the first one is. */
-	size_t masks = 1 + (size_t) !!s->always + !!s->thinking;
-	size_t n = masks * s->words * sizeof(*s->bits) + s->config.n_choices * sizeof(*s->choices);
-
-	if (!s->config.grammar)
-		return n;
-	return n + automaton_bytes(s->automaton) +
-	       (size_t)grammar_size(s->config.grammar) * NODE_BYTES;
+	if (s->masks && account_is_tight(&s->account))
+		token_masks_drop(s->masks);
 }
 
 /* ---- a full automaton ---- */
 
-/* Makes a new automaton, which reads the texts so far. */
-static int renew(struct steering *s, struct err *e)
+/* Makes a new automaton, which reads the texts so far. why: the code of the one that has failed. */
+static int renew(struct steering *s, int why, struct err *e)
 {
 	int r;
 
-	if (s->progress < PROGRESS * s->config.n_choices)
-		return err_set(e, PROBLEM_CONSTRAINT,
-			       "the constraint of the answer takes too much memory");
-	r = make_automaton(s, e);
+	/* A grammar that fills the memory of a request again and again is at fault itself, unlike one that finds memory
+	 * taken by others. The work of that one is bounded all the same. */
+	if (why == -ENOMEM || (why == -ENOBUFS && s->progress < PROGRESS * s->config.n_choices))
+		return refuse(why, e);
+	r = make_automaton(s);
 	if (r < 0)
-		return r;
+		return refuse(r, e);
 	for (uint32_t i = 0; i < s->config.n_choices; i++) {
 		struct steered *c = &s->choices[i];
 
@@ -300,29 +329,23 @@ static int renew(struct steering *s, struct err *e)
 						  c->text.len);
 	}
 	r = automaton_failed(s->automaton, NULL);
-	if (r == -ENOMEM)
-		return err_no_memory(e);
-	return r < 0 ? err_set(e, PROBLEM_CONSTRAINT,
-			       "the constraint of the answer takes too much memory")
-		     : 0;
+	return r < 0 ? refuse(r, e) : 0;
 }
 
 /* Lets the grammar of a choice read bytes. */
 static int read_bytes(struct steering *s, struct steered *c, const char *bytes, size_t len,
 		      struct err *e)
 {
+	size_t cap = c->text.cap;
 	int r;
 
 	buf_append(&c->text, bytes, len);
+	account_add(&s->account, c->text.cap - cap);
 	if (c->text.failed)
 		return err_no_memory(e);
 	c->state = automaton_read(s->automaton, c->state, bytes, len);
 	r = automaton_failed(s->automaton, NULL);
-	if (r == -ENOMEM)
-		return err_no_memory(e);
-	if (r < 0)
-		return renew(s, e);
-	return 0;
+	return r < 0 ? renew(s, r, e) : 0;
 }
 
 /* ---- tokens ---- */
@@ -412,20 +435,17 @@ static int grammar_mask(struct steering *s, struct steered *c, struct err *e)
 	bool may_end;
 	int r = token_mask(s->masks, c->state, &mask, e);
 
-	if (r == -ENOBUFS) {
-		r = renew(s, e);
-		if (r == 0)
-			r = token_mask(s->masks, c->state, &mask, e);
+	if (r < 0 && automaton_failed(s->automaton, NULL) < 0) {
+		r = renew(s, automaton_failed(s->automaton, NULL), e);
+		if (r < 0)
+			return r;
+		r = token_mask(s->masks, c->state, &mask, e);
 	}
 	if (r == 0 &&
 	    s->work_gone + automaton_work(s->automaton) > WORK_FIRST + s->n_taken * WORK_TOKEN)
 		r = -E2BIG;
-	if (r == -ENOBUFS || r == -E2BIG)
-		return err_set(e, PROBLEM_CONSTRAINT,
-			       "the constraint of the answer takes too much %s",
-			       r == -E2BIG ? "work" : "memory");
 	if (r < 0)
-		return r;
+		return refuse(r, e);
 	memcpy(c->mask, mask.bits, words * sizeof(*c->mask));
 	memset(c->mask + words, 0, (s->words - words) * sizeof(*c->mask));
 	if (g->vocab_size % 32) /* not the tokens that the model does not have */
@@ -505,8 +525,10 @@ int steering_mask(struct steering *s, uint32_t choice, const uint32_t **ret, str
 {
 	struct steered *c = &s->choices[choice];
 	const uint32_t *mask = c->mask ? c->mask : s->always;
-	int r = c->mask ? write_mask(s, c, e) : 0;
+	int r;
 
+	steering_trim(s);
+	r = c->mask ? write_mask(s, c, e) : 0;
 	if (r < 0)
 		return r;
 	if (mask && !leaves_any(s, c, mask))

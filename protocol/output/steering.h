@@ -19,6 +19,10 @@
  * All choices share one automaton. When it is full, a new one is made that reads the texts so far again. If that
  * happens too often, or if no token may be drawn, the request fails: steering_take or steering_mask returns an error.
  *
+ * Memory is counted in an account (base/account.h) as it grows. While memory is tight, masks are not kept but made
+ * again. When there is none, a new object is refused, and an automaton that has to grow begins anew, within the object's
+ * reserve; the request fails only if one mask needs more than that.
+ *
  * An object belongs to one thread at a time. Trie and tokenizer may be shared. */
 #pragma once
 
@@ -34,6 +38,9 @@ enum {
 	STEERING_WORD_MAX = 32,		     /* tokens of a bad word */
 	STEERING_AUTOMATON_BYTES = 16 << 20, /* memory of the automaton of a request */
 	STEERING_MASKS_BYTES = 8 << 20,	     /* of its masks that are kept */
+	/* The reserve of the account of a request, beside its grammar and the masks of its choices: for a typical JSON
+	 * schema's automaton, which has 150 to 450 KB after thousands of tokens. */
+	STEERING_RESERVE = 512 << 10,
 };
 
 /* The tokens of a bad word: 1 to STEERING_WORD_MAX. */
@@ -48,9 +55,10 @@ struct steering_config {
 	const struct token_trie
 		*trie; /* of all tokens of the tokenizer that are shown, without end tokens */
 	uint32_t vocab_size, n_choices;
-	struct grammar *grammar; /* NULL: any text */
-	size_t automaton_bytes;	 /* the most memory of its automaton */
-	bool thinking;		 /* the prompt ended in an open think block; with a grammar */
+	struct grammar *grammar;      /* NULL: any text */
+	size_t automaton_bytes;	      /* the most memory of its automaton */
+	struct account_bounds bounds; /* of the memory of all objects */
+	bool thinking;		      /* the prompt ended in an open think block; with a grammar */
 	/* [n_allowed] borrowed by steering_new alone; NULL: every token */
 	const int32_t *allowed;
 	size_t n_allowed;
@@ -66,7 +74,8 @@ struct steering_config {
 
 struct steering;
 
-/* Makes a *new* object; takes the grammar, also if the call fails. -ENOMEM. */
+/* Makes a *new* object; takes the grammar, also if the call fails. -ENOMEM; -PROBLEM_CONSTRAINT_MEMORY: all objects
+ * take too much memory, or those of the owner; -PROBLEM_CONSTRAINT: this one takes too much. All with a sentence. */
 int steering_new(const struct steering_config *config, struct steering **ret,
 		 struct err *e) MUST_CHECK;
 void steering_free(struct steering *s);
@@ -77,12 +86,12 @@ bool steering_depends(const struct steering *s);
 /* Returns whether there is a grammar. Its masks have the end tokens, also those before min_tokens. */
 bool steering_constrains(const struct steering *s);
 
-/* Returns the bytes of memory that it takes now, about. */
-size_t steering_bytes(const struct steering *s);
+/* While memory is tight, frees what can be made again. */
+void steering_trim(struct steering *s);
 
 /* Gives the mask of a choice's next draw: *ret [PLAN_MASK_WORDS] is borrowed until the next call for this choice; NULL:
  * every token may be drawn. -PROBLEM_CONSTRAINT: no token may be drawn, or the grammar takes too much memory or work;
- * -ENOMEM. All with a sentence. */
+ * -PROBLEM_CONSTRAINT_MEMORY: the reserve does not suffice, and there is no more memory; -ENOMEM. All with a sentence. */
 int steering_mask(struct steering *s, uint32_t choice, const uint32_t **ret,
 		  struct err *e) MUST_CHECK;
 

@@ -83,7 +83,7 @@ static int bench(const struct tokenizer *t, const struct token_trie *trie, const
 		return -1;
 	}
 	compiled = clock_now_ns() - start;
-	if (automaton_new(g, AUTOMATON_BYTES, &a) < 0 ||
+	if (automaton_new(g, AUTOMATON_BYTES, NULL, &a) < 0 ||
 	    token_masks_new(trie, a, MASKS_BYTES, &m) < 0)
 		return -1;
 	while (n < MASKS) {

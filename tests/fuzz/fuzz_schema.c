@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CHECK(!e.code || e.text[0]);
 	if (r < 0)
 		return 0;
-	if (automaton_new(g, MAX_BYTES, &a) == 0) {
+	if (automaton_new(g, MAX_BYTES, NULL, &a) == 0) {
 		for (int i = 0; i < 5; i++)
 			answer(a, &random);
 		automaton_free(a);

@@ -15,10 +15,11 @@ SEATS, QUEUE = 4, 8
 class Ask:
     """A request, streamed by default. client: the address that it comes from, and further lines of headers, such as a key."""
 
-    def __init__(self, s, client, tokens=4000, prompt="a", port=None, stream=True):
+    def __init__(self, s, client, tokens=4000, prompt="a", port=None, stream=True, **more):
         address, extra = client
         self.socket = socket.create_connection(("127.0.0.1", port or s.port), source_address=(address, 0))
-        body = json.dumps({"prompt": prompt, "max_tokens": tokens, "stream": stream, "ignore_eos": True}).encode()
+        body = json.dumps({"prompt": prompt, "max_tokens": tokens, "stream": stream, "ignore_eos": True,
+                           **more}).encode()
         self.socket.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n{extra}Content-Length: {len(body)}\r\n\r\n".encode()
                             + body)
         self.got = b""
@@ -192,5 +193,41 @@ ok(wait_for(lambda: (short.status(), waiting[-1].status()) == (429, 429)) and no
 ok(Ask(s, a, prompt=[7] * IDS, stream=False).waits_for(429), "and the first client gets no more")
 for q in (running, *waiting, short, other):
     q.close()
+s.stop()
+
+# The memory of constraints is bounded, also of requests that run: each has a reserve of 512 KiB.
+MOST = 4 << 20
+s = Server("--max-num-seqs", "16", "--constraint-memory", str(MOST), env={"FAKE_STEP_US": "3000"})
+
+
+def constrained(client):
+    return Ask(s, client, guided_regex="[a-z ]+")
+
+
+def used():
+    return s.metrics()["constraint_bytes"]
+
+
+same(used(), 0, "no constraint takes memory")
+mine = [constrained(a) for _ in range(3)]
+ok(all(q.waits_for(200) for q in mine) and 3 << 19 < used() <= MOST // 2, "three requests of a client run", used())
+last = constrained(a)
+ok(last.waits_for(429) and b"this client's requests" in last.got and b"constraint_memory_full" in last.got
+   and b"Retry-After" in last.got, "the memory of a fourth would be more than half", last.got)
+ok(Ask(s, a).waits_for(200), "without a constraint it runs")
+theirs = [constrained(b) for _ in range(3)]
+ok(all(q.waits_for(200) for q in theirs) and used() <= MOST, "another client has the other half", used())
+third = [constrained(("127.0.0.4", "")) for _ in range(2)]
+ok(wait_for(lambda: all(q.status() for q in third)) and third[-1].status() == 429 and b"of all requests" in third[-1].got,
+   "of a third one what is left", [q.got for q in third])
+ok(not any(b"error" in q.got for q in mine + theirs), "the others go on")
+for q in mine:
+    q.close()
+ok(wait_for(lambda: used() < MOST // 2 + (1 << 20)), "memory is given back when requests end", used())
+again = constrained(a)
+ok(again.waits_for(200), "and can be had again", again.got)
+for q in (*theirs, *third, again):
+    q.close()
+ok(wait_for(lambda: used() == 0), "nothing is left", used())
 s.stop()
 done()
