@@ -180,7 +180,11 @@ TEST(calls)
 		{STRICT_IS("false") ",'tool_choice':'required'", true},
 		{STRICT_IS("false") ",'response_format':{'type':'json_object'}", true, true},
 		{STRICT_IS("true") ",'guided_json':'{}'", true, true},
-		{STRICT_IS("true") ",'guided_regex':'a'", true, true, true},
+		{STRICT_IS("false") ",'guided_regex':'a'", true, true, true},
+		{STRICT_IS(
+			 "false") ",'tool_choice':'required','response_format':{'type':'json_object'}",
+		 true},
+		{STRICT_IS("true") ",'tool_choice':'required','guided_json':{'type':'null'}", true},
 		{STRICT_IS("true") ",'tool_choice':'none','guided_regex':'a'", true, true, true},
 	};
 	const struct tools_format *hermes = tools_format_at(1);
@@ -192,7 +196,16 @@ TEST(calls)
 			   r.no_calls == with[i].no_calls && !r.only_tool && !r.one_call,
 		   "%s", with[i].members + strcspn(with[i].members, "]"));
 		limits.tools = NULL;
-		if (with[i].constraint || !strstr(with[i].members, "required")) {
+		if (strstr(with[i].members, "required")) {
+			is_int(parse_with(true, with[i].members), -PROBLEM_UNSUPPORTED,
+			       "of a format that is not known no call is demanded");
+			is_str(err.param, "tool_choice", "by tool_choice");
+		} else if (strstr(with[i].members, "true") && !strstr(with[i].members, "none")) {
+			is_int(parse_with(true, with[i].members), -PROBLEM_UNSUPPORTED,
+			       "nor is a tool strict");
+			ok(!strcmp(err.param, "tools") && strstr(err.text, "\"f\""), "%s",
+			   err.text);
+		} else {
 			takes(true, with[i].members, "a format that is not known");
 			ok(!r.grammar == !with[i].constraint, "a grammar of the text alone");
 		}
@@ -212,6 +225,18 @@ TEST(calls)
 	ok(!strcmp(err.param, "tools") && strstr(err.text, "propertyX") &&
 		   strstr(err.text, "\"f\""),
 	   "%s", err.text);
+	refuses(true, STRICT_IS("true") ",'structured_outputs':{'choice':['a']}",
+		"a text and a strict tool");
+	is_str(err.param, "structured_outputs.choice", "of which the constraint is named");
+	/* The parameter at fault, whatever words a client's schema has. */
+	is_int(parse_with(true, STRICT_IS("true") ",'guided_json':{' the tool ':1}"),
+	       -PROBLEM_UNSUPPORTED, "a schema that is not known beside a strict tool");
+	is_str(err.param, "guided_json", "is named");
+	is_int(parse_with(true,
+			  STRICT_IS("false") ",'tool_choice':'required','response_format':"
+					     "{'type':'json_schema','json_schema':{'schema':7}}"),
+	       -EINVAL, "a schema that is none beside a demanded call");
+	is_str(err.param, "response_format.json_schema.schema", "is named, too");
 	limits.tools = NULL;
 }
 

@@ -203,6 +203,7 @@ TEST(parameters)
 
 TEST(tools)
 {
+	limits.tools = tools_detect("<tool_call> tojson");
 	is_int(parse_with("'tools':[{'type':'function','name':'f','description':'d','parameters':"
 			  "{'type':'object','properties':{'n':{'type':'integer'}}},'strict':true},"
 			  "{'type':'function','name':'g','parameters':null}]"),

@@ -249,14 +249,16 @@ static int text_format(const json_t *body, struct found *f, struct err *e)
 	return named_schema(format, where, f, e);
 }
 
-/* Names the parameter in the error of a front end. A grammar beyond the limits is the request's fault. */
+/* Names the parameter in the error of a front end that has named none. A grammar beyond the limits is the request's
+ * fault. */
 static int name_error(const char *param, struct err *e)
 {
 	if (!e)
 		return 0;
 	if (e->code != ENOMEM) {
-		err_prefix(e, "%s", param);
-		snprintf(e->param, sizeof(e->param), "%s", param);
+		if (!e->param[0])
+			snprintf(e->param, sizeof(e->param), "%s", param);
+		err_prefix(e, "%s", e->param);
 	}
 	if (e->code == E2BIG)
 		e->code = EINVAL;
@@ -292,15 +294,23 @@ static int take_schema(struct found *f, struct err *e)
 	return r;
 }
 
-/* Returns whether a tool asks that the arguments of its calls follow its schema. */
-static bool any_strict(const json_t *tools)
+/* Returns the first tool that asks that the arguments of its calls follow its schema; NULL: none does. */
+static const struct tool *first_strict(const struct openai_request *r)
 {
-	for (size_t i = 0; i < json_array_size(tools); i++)
+	const json_t *tools = json_object_get(r->context, "tools");
+
+	for (size_t i = 0; i < r->tools.n; i++)
 		if (json_is_true(
 			    json_object_get(json_object_get(json_array_get(tools, i), "function"),
 					    "strict")))
-			return true;
-	return false;
+			return &r->tools.v[i];
+	return NULL;
+}
+
+/* Returns whether the constraint is JSON, beside which an answer may have calls. */
+static bool is_json(const struct found *f)
+{
+	return f->compile == compile_object || f->compile == compile_schema;
 }
 
 /* Makes the grammar of an answer with calls. f: the constraint of other text; f->param "": there is none. */
@@ -324,21 +334,37 @@ static int compile_calls(const struct found *f, const struct pace *pace,
 	return tools_grammar(&demand, pace, &r->grammar, e);
 }
 
-/* Checks that a demanded call can be made. */
-static int check_demand(const struct found *f, const struct openai_limits *limits,
-			const struct openai_request *r, struct err *e)
+/* Checks that calls that are demanded, or have to follow a schema, can be made. A demanded call wins over JSON. */
+static int check_calls(struct found *f, const struct openai_limits *limits,
+		       const struct openai_request *r, struct err *e)
 {
-	if (r->tool_choice != TOOL_CHOICE_REQUIRED)
-		return 0;
-	if (f->param[0])
+	const bool demanded = r->tool_choice == TOOL_CHOICE_REQUIRED;
+	const struct tool *strict = first_strict(r);
+
+	if (demanded && f->param[0] && !is_json(f))
 		return err_param(e, EINVAL, "tool_choice",
 				 "%s and tool_choice are both given, but an answer cannot be a "
 				 "text and a call",
 				 f->param);
-	if (!limits->tools)
+	if (demanded && !limits->tools)
 		return err_param(e, PROBLEM_UNSUPPORTED, "tool_choice",
 				 "tool_choice cannot demand a call: this server does not know how "
 				 "the model writes tool calls");
+	if (strict && !limits->tools)
+		return err_param(
+			e, PROBLEM_UNSUPPORTED, "tools",
+			"the tool \"%.60s\" cannot be strict: this server does not know how "
+			"the model writes tool calls",
+			strict->name);
+	if (strict && f->param[0] && !is_json(f))
+		return err_param(e, EINVAL, f->param,
+				 "%s and the strict tool \"%.60s\" are both given, but beside a "
+				 "constraint other than JSON an answer has no calls",
+				 f->param, strict->name);
+	if (demanded) {
+		json_decref(f->schema);
+		*f = (struct found){0};
+	}
 	return 0;
 }
 
@@ -346,18 +372,13 @@ static int compile_found(const struct found *f, const struct pace *pace,
 			 const struct openai_limits *limits, struct openai_request *r,
 			 struct err *e)
 {
-	bool json = f->compile == compile_object || f->compile == compile_schema;
 	bool calls = r->tools.n && limits->tools;
-	const char *param = f->param;
 	struct err own = {0};
 	int ret;
 
-	if (calls && (r->tool_choice == TOOL_CHOICE_REQUIRED || json ||
-		      (!param[0] && any_strict(json_object_get(r->context, "tools"))))) {
+	if (calls && (r->tool_choice == TOOL_CHOICE_REQUIRED || is_json(f) || first_strict(r))) {
 		ret = compile_calls(f, pace, limits, r, &own);
-		if (!param[0] || strstr(own.text, " the tool "))
-			param = "tools";
-	} else if (param[0]) {
+	} else if (f->param[0]) {
 		r->no_calls = true;
 		ret = f->compile(f->value, pace, &r->grammar, &own);
 	} else {
@@ -365,7 +386,7 @@ static int compile_found(const struct found *f, const struct pace *pace,
 	}
 	if (ret == 0)
 		return 0;
-	ret = name_error(param, &own);
+	ret = name_error(f->param[0] ? f->param : "tools", &own);
 	if (e)
 		*e = own;
 	return ret;
@@ -387,14 +408,14 @@ int constraint_parse(const json_t *body, const struct pace *pace, const struct r
 			ret = note(&f, "", parameters[i].name, parameters[i].compile, v, e);
 	}
 	if (ret == 0)
-		ret = check_demand(&f, limits, r, e);
+		ret = take_schema(&f, e);
+	if (ret == 0)
+		ret = check_calls(&f, limits, r, e);
 	if (ret == 0 && f.param[0]) {
 		r->constraint = arena_strdup(arena, f.param);
 		if (!r->constraint)
 			ret = err_no_memory(e);
 	}
-	if (ret == 0)
-		ret = take_schema(&f, e);
 	if (ret == 0)
 		ret = compile_found(&f, pace, limits, r, e);
 	json_decref(f.schema);

@@ -1,6 +1,7 @@
 #include "protocol/output/tools_grammar.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +17,9 @@
 void tools_cannot_write(struct tools_writer *w, size_t tool, const char *what)
 {
 	if (!w->r)
-		w->r = err_set(w->e, PROBLEM_UNSUPPORTED,
-			       "calls of the tool \"%.60s\" cannot be demanded of this model: %s",
-			       tools_writer_name(w, tool), what);
+		w->r = err_param(w->e, PROBLEM_UNSUPPORTED, "tools",
+				 "calls of the tool \"%.60s\" cannot be demanded of this model: %s",
+				 tools_writer_name(w, tool), what);
 }
 
 const char *tools_writer_name(const struct tools_writer *w, size_t tool)
@@ -48,9 +49,10 @@ void tools_writer_fail(struct tools_writer *w, size_t tool, int r)
 	if (r >= 0 || w->r)
 		return;
 	w->r = r;
-	if (r != -ENOMEM)
-		err_prefix(w->e, "the parameters of the tool \"%.60s\"",
-			   tools_writer_name(w, tool));
+	if (r == -ENOMEM || !w->e)
+		return;
+	err_prefix(w->e, "the parameters of the tool \"%.60s\"", tools_writer_name(w, tool));
+	snprintf(w->e->param, sizeof(w->e->param), "tools");
 }
 
 static void define_arguments(struct tools_writer *w, size_t tool, uint32_t rule)

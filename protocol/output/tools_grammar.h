@@ -34,6 +34,7 @@ struct tools_demand {
 };
 
 /* Makes a *new* grammar. Errors and pace as in constraint.h, with sentences that name tool and keyword;
- * -PROBLEM_UNSUPPORTED: also a name or a schema that the format cannot write. */
+ * -PROBLEM_UNSUPPORTED: also a name or a schema that the format cannot write. If a tool is at fault, the error's param
+ * is "tools". */
 int tools_grammar(const struct tools_demand *d, const struct pace *pace, struct grammar **ret,
 		  struct err *e) MUST_CHECK;

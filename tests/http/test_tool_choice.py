@@ -139,6 +139,8 @@ same(streamed(s, "json", **json_or), [([], '{"a": "<tool_call>"}', "stop")], "as
 for seed in range(6):
     (calls, content, finish), = whole(s, f"Say {seed}", temperature=1, seed=seed, **json_or)
     ok((finish == "length" or calls) or list(json.loads(content)) == ["a"], "JSON or calls", (calls, content, finish))
+(calls, content, finish), = whole(s, "json", tool_choice=NAMED, **json_or)
+ok(len(calls) == 1 and calls[0][0] == "aim" and fits(*calls[0]) and not content, "a demanded call wins over JSON", (calls, content))
 (calls, content, finish), = whole(s, "call", guided_choice=["yes", "no"])
 ok(not calls and content in ("yes", "no"), "another constraint has no calls", (calls, content))
 
@@ -155,6 +157,7 @@ for params, want in (
         ({"tools": None, "tool_choice": "required"}, (400, None, "tool_choice", "no tools")),
         ({"tool_choice": {"function": {"name": "fly"}}}, (400, None, "tool_choice", "fly")),
         ({"tool_choice": "required", "guided_regex": "a"}, (400, None, "tool_choice", "guided_regex")),
+        ({"tools": STRICT, "guided_regex": "a"}, (400, None, "guided_regex", "strict")),
         ({"tools": bad}, (400, "unsupported_parameter", "tools", "contentRules")),
         ({"tools": bad, "tool_choice": "required"}, (400, "unsupported_parameter", "tools", '"f"'))):
     got = refused(s, **params)
@@ -163,7 +166,10 @@ s.stop()
 s = Server("--tool-call-parser", "none", model=model)
 got = refused(s, tool_choice="required")
 ok(got[:3] == (400, "unsupported_parameter", "tool_choice"), "a server that does not know the format", got)
-same(whole(s, "prose", tools=STRICT), [([], "No call.", "stop")], "strict tools there are a matter of the prompt alone")
+got = refused(s, tools=STRICT)
+ok(got[:3] == (400, "unsupported_parameter", "tools") and '"aim"' in got[3], "strict tools there are refused", got)
+same(whole(s, "prose"), [([], "No call.", "stop")], "other tools there are a matter of the prompt alone")
+same(whole(s, "prose", tools=STRICT, tool_choice="none"), whole(s, "prose", tools=None), "without tools strict is no matter")
 
 # hostile tools
 s.stop()
