@@ -89,7 +89,7 @@ static const char *tag_at(const char *text)
 
 static void naive(bool inside, bool once, const char *text, struct outcome *o)
 {
-	bool trim = inside;
+	size_t trim = inside ? SIZE_MAX : 0;
 
 	while (*text) {
 		const char *tag = once && !inside ? NULL : tag_at(text);
@@ -97,13 +97,15 @@ static void naive(bool inside, bool once, const char *text, struct outcome *o)
 
 		if (tag) {
 			inside = tag == opening;
-			trim = inside || strspn(buf_str(&o->content), "\r\n") == o->content.len;
+			trim = 0;
+			if (inside || strspn(buf_str(&o->content), "\r\n") == o->content.len)
+				trim = once && !inside ? 2 : SIZE_MAX;
 			text += strlen(tag);
 			continue;
 		}
 		if (!trim || !line_end)
 			buf_putc(inside ? &o->reasoning : &o->content, *text);
-		trim = trim && line_end;
+		trim = trim && line_end ? trim - 1 : 0;
 		text++;
 	}
 }

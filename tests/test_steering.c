@@ -5,6 +5,7 @@
 
 #include "base/problem.h"
 #include "protocol/grammar/constraint.h"
+#include "protocol/output/reasoning.h"
 #include "protocol/output/steering.h"
 #include "scheduler/plan.h"
 #include "tests/model_text.h"
@@ -189,6 +190,63 @@ TEST(thinking)
 		   allows_end(s),
 	   "a line end that the constraint has itself");
 	steering_free(s);
+}
+
+/* The content of an answer, without its reasoning, is a text of the grammar: also of one whose texts begin with line
+ * ends. */
+TEST(line_ends)
+{
+	static const char *const patterns[] = {"\\n{1,2}(yes|no)", "\\n{0,4}a?", "[ab]+",
+					       "(\\n|\\r|b){1,6}", "\\n\\n\\nc"};
+	static const char *const tags[] = {"</think>", "</think>\n", "</think>\n\n"};
+
+	for (int i = 0; i < 300; i++) {
+		const char *pattern = patterns[i % ARRAY_SIZE(patterns)];
+		const char *tag = tags[random_below(ARRAY_SIZE(tags))];
+		struct steering_config c = config_of(regex(pattern));
+		struct grammar *g = regex(pattern);
+		struct buf thought, content;
+		struct automaton *a = NULL;
+		struct reasoning split;
+		struct steering *s;
+		int n = 0;
+
+		c.thinking = true;
+		s = make(&c);
+		buf_init(&thought, 1 << 10);
+		buf_init(&content, 1 << 20);
+		reasoning_init(&split, true, true);
+		if (automaton_new(g, 1 << 24, NULL, &a) < 0)
+			abort();
+		check(write_text(s, 0, tag));
+		reasoning_push(&split, tag, strlen(tag), &thought, &content);
+		while (n++ < 40 && (!allows_end(s) || random_below(4))) {
+			const uint32_t *mask = mask_of(s, 0);
+			int32_t id =
+				random_below(3) ? token_of("\n") : (int32_t)random_below(vocab);
+			const char *text;
+			size_t len;
+
+			if (allows_end(s) && count(mask) == 1)
+				break;
+			while (id == ends[0] || !allows(mask, id))
+				id = (id + 1) % (int32_t)vocab;
+			check(steering_take(s, 0, id, NULL) == 0);
+			text = tokenizer_bytes(tokenizer, id, &len);
+			reasoning_push(&split, text, len, &thought, &content);
+		}
+		reasoning_finish(&split, &thought, &content);
+		check(!thought.len);
+		check(automaton_may_end(a, automaton_read(a, AUTOMATON_START, buf_str(&content),
+							  content.len)) == allows_end(s));
+		check(allows_end(s) || n > 40);
+		steering_free(s);
+		automaton_free(a);
+		grammar_free(g);
+		buf_release(&thought);
+		buf_release(&content);
+	}
+	ok_all("what the grammar reads is the content");
 }
 
 TEST(tokens)

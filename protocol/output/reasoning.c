@@ -8,7 +8,7 @@ static const char opening[] = "<think>", closing[] = "</think>";
 
 void reasoning_init(struct reasoning *r, bool inside, bool once)
 {
-	*r = (struct reasoning){.inside = inside, .once = once, .trim = inside};
+	*r = (struct reasoning){.inside = inside, .once = once, .trim = inside ? UINT32_MAX : 0};
 }
 
 static bool begins(const char *tag, const char *text, size_t len)
@@ -16,21 +16,29 @@ static bool begins(const char *tag, const char *text, size_t len)
 	return len <= strlen(tag) && !memcmp(tag, text, len);
 }
 
+static bool is_line_end(char c)
+{
+	return c == '\n' || c == '\r';
+}
+
+size_t reasoning_line_ends(const char *text, size_t len, uint32_t *left)
+{
+	size_t n = 0;
+
+	while (n < len && n < *left && is_line_end(text[n]))
+		n++;
+	*left = n < len ? 0 : *left - (uint32_t)n;
+	return n;
+}
+
 static void put(struct reasoning *r, const char *text, size_t len, struct buf *reasoning,
 		struct buf *content)
 {
-	size_t ends = 0;
+	size_t n = reasoning_line_ends(text, len, &r->trim);
 
-	while (ends < len && (text[ends] == '\n' || text[ends] == '\r'))
-		ends++;
-	if (ends < len && !r->inside)
-		r->content = true;
-	if (r->trim) {
-		r->trim = ends == len;
-		text += ends;
-		len -= ends;
-	}
-	buf_append(r->inside ? reasoning : content, text, len);
+	for (size_t i = n; i < len && !r->inside && !r->content; i++)
+		r->content = !is_line_end(text[i]);
+	buf_append(r->inside ? reasoning : content, text + n, len - n);
 }
 
 static void flush(struct reasoning *r, struct buf *reasoning, struct buf *content)
@@ -49,13 +57,14 @@ static void take(struct reasoning *r, char c, struct buf *reasoning, struct buf 
 	if (begins(opening, r->held, r->n_held)) {
 		if (r->n_held < strlen(opening))
 			return;
-		r->inside = r->trim = true;
+		r->inside = true;
+		r->trim = UINT32_MAX;
 		r->n_held = 0;
 	} else if (begins(closing, r->held, r->n_held)) {
 		if (r->n_held < strlen(closing))
 			return;
 		r->inside = false;
-		r->trim = !r->content;
+		r->trim = r->content ? 0 : r->once ? REASONING_LINE_ENDS : UINT32_MAX;
 		r->n_held = 0;
 	} else {
 		flush(r, reasoning, content);

@@ -6,8 +6,9 @@
  * reasoning. As long as the content has only line ends, further line ends are dropped behind a closing tag, too. The
  * chat template adds line ends at these places itself. All other text is kept byte for byte.
  *
- * An answer with a constraint (steering.h) has at most one think block, at its start (`once`). All text behind it is
- * content, whatever tags it has. */
+ * An answer with a constraint (steering.h) has at most one think block, at its start (`once`). At most
+ * REASONING_LINE_ENDS line ends are dropped behind it. All text behind these is content, whatever tags it has, and is
+ * the text that the constraint reads. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,11 +17,14 @@
 
 #include "base/buf.h"
 
+enum { REASONING_LINE_ENDS = 2 };
+
 struct reasoning {
 	bool inside;  /* inside a think block */
 	bool once;    /* text outside of a think block has no tags */
-	bool trim;    /* drop line ends until another character comes */
 	bool content; /* the content has more than line ends */
+	/* so many line ends are dropped if they come next; UINT32_MAX: all of them, since no text is so long */
+	uint32_t trim;
 	uint8_t n_held;
 	char held[8]; /* held-back text that begins a tag */
 };
@@ -32,6 +36,10 @@ void reasoning_init(struct reasoning *r, bool inside, bool once);
  * memory runs out, that buf's `failed` is set. */
 void reasoning_push(struct reasoning *r, const char *text, size_t len, struct buf *reasoning,
 		    struct buf *content);
+
+/* Takes the line ends that belong to a tag off the start of a piece of the text behind it. Returns the number of bytes
+ * of the piece to skip. *left: how many line ends may still come before other text; it becomes 0 when that has come. */
+size_t reasoning_line_ends(const char *text, size_t len, uint32_t *left);
 
 /* To be called when the text has ended: appends the held-back text, which is no whole tag. */
 void reasoning_finish(struct reasoning *r, struct buf *reasoning, struct buf *content);

@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/problem.h"
+#include "protocol/output/reasoning.h"
 #include "scheduler/plan.h"
 
 enum {
 	TEXT_MAX = 1 << 30, /* bytes of the text of a choice */
-	BLANKS_MAX = 2,	    /* line ends behind </think> */
-	LINE_ENDS_MAX = 8,  /* tokens of one or two line ends */
 	PROGRESS = 64,	    /* the fewest tokens of each choice between two new automata */
 };
 
@@ -29,7 +29,7 @@ struct steered {
 	uint32_t n_tokens; /* drawn so far */
 	uint8_t n_tag;	   /* bytes of </think> that the text ends with */
 	bool begun;	   /* the grammar reads the text from now on */
-	uint8_t blanks;	   /* line ends that may still come behind </think>, before the text */
+	uint32_t left;	   /* line ends that may still come behind </think>, before the text */
 	struct buf text;   /* that the grammar has read */
 	int32_t last[STEERING_WORD_MAX - 1]; /* [n_last] the last tokens */
 	uint32_t n_last;
@@ -51,8 +51,9 @@ struct steering {
 	uint32_t
 		*thinking; /* [words] the mask before the grammar begins; NULL: it begins at once */
 	uint32_t *bits;	   /* [n_choices][words] memory of the choices' masks */
-	int32_t line_ends[LINE_ENDS_MAX];
-	size_t n_line_ends;
+	int32_t *
+		line_ends; /* [n_line_ends] with `thinking`: the tokens that begin with a line end */
+	size_t n_line_ends, line_ends_cap;
 	struct steered *choices; /* [n_choices] */
 };
 
@@ -147,6 +148,27 @@ static int make_always(struct steering *s)
 	return 0;
 }
 
+/* Lists the tokens of the trie that begin with a line end. */
+static int list_line_ends(struct steering *s)
+{
+	const struct tokenizer *t = s->config.tokenizer;
+
+	for (int32_t id = 0; id < tokenizer_size(t) && drawable(s, id); id++) {
+		size_t len;
+		const char *bytes = tokenizer_bytes(t, id, &len);
+		uint32_t left = 1;
+
+		if (tokenizer_is_special(t, id) || len > TOKEN_BYTES_MAX ||
+		    !reasoning_line_ends(bytes, len, &left))
+			continue;
+		if (!array_grow(s->line_ends, s->line_ends_cap, s->n_line_ends + 1))
+			return -ENOMEM;
+		s->line_ends[s->n_line_ends++] = id;
+	}
+	account_add(&s->account, s->line_ends_cap * sizeof(*s->line_ends));
+	return 0;
+}
+
 static int make_thinking(struct steering *s)
 {
 	const struct steering_config *c = &s->config;
@@ -160,15 +182,7 @@ static int make_thinking(struct steering *s)
 		fill_ones(s->thinking, c->vocab_size);
 	for (size_t i = 0; i < c->n_ends; i++)
 		clear(s->thinking, c->ends[i]);
-	for (int32_t id = 0; id < MIN(tokenizer_size(c->tokenizer), (int32_t)c->vocab_size); id++) {
-		size_t len;
-		const char *bytes = tokenizer_bytes(c->tokenizer, id, &len);
-
-		if (len && len <= BLANKS_MAX && bytes[0] == '\n' && bytes[len - 1] == '\n' &&
-		    s->n_line_ends < LINE_ENDS_MAX)
-			s->line_ends[s->n_line_ends++] = id;
-	}
-	return 0;
+	return list_line_ends(s);
 }
 
 /* Says why there is no memory for an automaton or an object, or no more work: r is the code of an automaton, of an
@@ -285,6 +299,7 @@ void steering_free(struct steering *s)
 	grammar_free(s->config.grammar);
 	free(s->always);
 	free(s->thinking);
+	free(s->line_ends);
 	free(s->bits);
 	free(s->choices);
 	account_close(&s->account);
@@ -364,15 +379,6 @@ static size_t end_of_thinking(struct steered *c, const char *bytes, size_t len)
 	return 0;
 }
 
-static size_t line_ends(const char *bytes, size_t len)
-{
-	size_t n = 0;
-
-	while (n < len && (bytes[n] == '\n' || bytes[n] == '\r'))
-		n++;
-	return n;
-}
-
 static void remember(struct steering *s, struct steered *c, int32_t token)
 {
 	size_t most = s->longest_word - 1;
@@ -406,57 +412,64 @@ int steering_take(struct steering *s, uint32_t choice, int32_t token, struct err
 		if (!n)
 			return 0;
 		c->begun = true;
+		c->left = REASONING_LINE_ENDS;
 		bytes += n;
 		len -= n;
-		n = line_ends(bytes, len);
-		c->blanks = (uint8_t)(n < BLANKS_MAX ? BLANKS_MAX - n : 0);
-		bytes += n;
-		len -= n;
-	} else if (c->blanks) {
-		/* Line ends that the grammar could not read belong to the tag. */
-		if (len <= c->blanks && line_ends(bytes, len) == len &&
-		    automaton_read(s->automaton, c->state, bytes, len) == AUTOMATON_DEAD) {
-			c->blanks -= (uint8_t)len;
-			return 0;
-		}
-		c->blanks = 0;
 	}
-	return len ? read_bytes(s, c, bytes, len, e) : 0;
+	n = reasoning_line_ends(bytes, len, &c->left);
+	return n < len ? read_bytes(s, c, bytes + n, len - n, e) : 0;
 }
 
 /* ---- masks ---- */
+
+/* Writes the mask of the automaton's state. -ENOMEM, -ENOBUFS, -ENOSPC, -EDQUOT, -E2BIG as token_mask. */
+static int state_mask(struct steering *s, struct steered *c, struct err *e)
+{
+	size_t words = MIN(s->words, token_trie_words(s->config.trie));
+	struct token_mask mask;
+	int r = token_mask(s->masks, c->state, &mask, e);
+
+	if (r < 0)
+		return r;
+	memcpy(c->mask, mask.bits, words * sizeof(*c->mask));
+	memset(c->mask + words, 0, (s->words - words) * sizeof(*c->mask));
+	/* Of a token that begins with line ends of the tag the grammar reads the rest. */
+	for (size_t i = 0; c->left && i < s->n_line_ends; i++) {
+		int32_t id = s->line_ends[i];
+		uint32_t left = c->left;
+		size_t len, n;
+		const char *bytes = tokenizer_bytes(s->config.tokenizer, id, &len);
+
+		n = reasoning_line_ends(bytes, len, &left);
+		if (n == len ||
+		    automaton_read(s->automaton, c->state, bytes + n, len - n) != AUTOMATON_DEAD)
+			set(c->mask, id);
+		else
+			clear(c->mask, id);
+	}
+	return automaton_failed(s->automaton, e);
+}
 
 /* Writes the mask of the grammar: without end tokens, unless nothing else may come or min_tokens is reached. */
 static int grammar_mask(struct steering *s, struct steered *c, struct err *e)
 {
 	const struct steering_config *g = &s->config;
-	size_t words = MIN(s->words, token_trie_words(g->trie));
-	struct token_mask mask;
 	bool may_end;
-	int r = token_mask(s->masks, c->state, &mask, e);
+	int r = state_mask(s, c, e);
 
 	if (r < 0 && automaton_failed(s->automaton, NULL) < 0) {
 		r = renew(s, automaton_failed(s->automaton, NULL), e);
 		if (r < 0)
 			return r;
-		r = token_mask(s->masks, c->state, &mask, e);
+		r = state_mask(s, c, e);
 	}
 	if (r == 0 &&
 	    s->work_gone + automaton_work(s->automaton) > WORK_FIRST + s->n_taken * WORK_TOKEN)
 		r = -E2BIG;
 	if (r < 0)
 		return refuse(r, e);
-	memcpy(c->mask, mask.bits, words * sizeof(*c->mask));
-	memset(c->mask + words, 0, (s->words - words) * sizeof(*c->mask));
 	if (g->vocab_size % 32) /* not the tokens that the model does not have */
 		c->mask[s->words - 1] &= (UINT32_C(1) << g->vocab_size % 32) - 1;
-	for (size_t i = 0; i < s->n_line_ends; i++) {
-		size_t len;
-
-		tokenizer_bytes(g->tokenizer, s->line_ends[i], &len);
-		if (len <= c->blanks)
-			set(c->mask, s->line_ends[i]);
-	}
 	for (size_t i = 0; i < g->n_barred; i++)
 		if ((uint32_t)g->barred[i] < g->vocab_size)
 			clear(c->mask, g->barred[i]);

@@ -8,8 +8,8 @@
  *
  * If the prompt ended in an open think block, the grammar begins behind the first </think> that the choice writes.
  * Before that every token may be drawn but end tokens, because an answer that ended there would have no text. Up to two
- * line ends may stand directly behind the tag: models write them there, and they are no part of the content
- * (reasoning.h).
+ * line ends may stand directly behind the tag: models write them there. The grammar does not read them, because they are
+ * no part of the content (reasoning_line_ends).
  *
  * End tokens before min_tokens: with a grammar they may be drawn only where nothing else may come. Without one the
  * scheduler bans them (scheduler_request.min_tokens).
