@@ -42,6 +42,7 @@ struct exchange {
 	bool in_chunks;
 	/* copied into the call, if there is one, when the request is completed */
 	struct access access;
+	char id[ACCESS_ID_SIZE]; /* of a request without a call or an id of the client, whose answer is an error; "": none */
 	uint64_t owner;	 /* number of the client: of its key, or of its address (call.owner) */
 	struct buf body; /* moves into the call */
 	/* Content-Length; 0: there is none, or no memory could be reserved for so much */

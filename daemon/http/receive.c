@@ -453,16 +453,16 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 
 void exchange_end(struct exchange *x)
 {
-	char total[48];
+	char middle[ACCESS_ID_SIZE + 64];
 
 	x->access.ended_ns = clock_now_ns();
 	if (x->call) {
 		x->call->http.access = x->access;
 		return;
 	}
-	snprintf(total, sizeof(total), ", total %.1f ms",
+	snprintf(middle, sizeof(middle), "%s%s, total %.1f ms", x->id[0] ? ", " : "", x->id,
 		 (double)(x->access.ended_ns - x->access.begun_ns) / 1e6);
-	access_log(&x->access, total);
+	access_log(&x->access, middle);
 }
 
 void exchange_free(struct exchange *x)

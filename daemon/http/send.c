@@ -53,15 +53,14 @@ static bool has_cors(const struct exchange *x)
 static void list_headers(const struct exchange *x, unsigned status, struct headers *h)
 {
 	const bool ends = lifecycle_state(x->http->server->lifecycle) >= LIFECYCLE_DRAINING;
+	const char *id = x->access.id[0] ? x->access.id : x->call ? x->call->id : x->id;
 
 	h->n = 0;
 	if (has_cors(x)) {
 		add(h, "Access-Control-Allow-Origin", "*");
 		add(h, "Access-Control-Expose-Headers", "X-Request-Id, X-Tigon-Cache, request-id");
 	}
-	if (x->access.id[0] || x->call) {
-		const char *id = x->access.id[0] ? x->access.id : x->call->id;
-
+	if (id[0]) {
 		add(h, "X-Request-Id", id);
 		if (exchange_dialect(x)->id_header)
 			add(h, exchange_dialect(x)->id_header, id);
@@ -157,6 +156,13 @@ enum MHD_Result send_whole(struct MHD_Connection *mc, struct exchange *x, unsign
 	return queue_response(mc, x, status, r);
 }
 
+/* Gives a request an id, by which its error is found in the log, if it has neither a call nor an id of the client. */
+static void name_request(struct exchange *x)
+{
+	if (!x->call && !x->access.id[0])
+		access_make_id("req_", x->id);
+}
+
 /* Notes an error that the client gets, for the log and the metrics. */
 static void note_error(struct exchange *x, const struct err *e)
 {
@@ -169,6 +175,7 @@ enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const 
 	struct buf body;
 	int status;
 
+	name_request(x);
 	buf_init(&body, 64 << 10);
 	status = exchange_dialect(x)->error(e, &body);
 	if (!body.failed) /* else send_whole sends another error */
@@ -185,6 +192,7 @@ bool send_within_body(struct MHD_Connection *mc, struct exchange *x, const struc
 	int status;
 
 	x->close = true;
+	name_request(x);
 	buf_init(&body, WITHIN_BODY);
 	buf_init(&out, WITHIN_BODY);
 	status = exchange_dialect(x)->error(e, &body);

@@ -3,6 +3,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "protocol/openai/errors.h"
@@ -40,6 +42,19 @@ void access_take_id(struct access *a, const char *id)
 		if (!is_printable(id[i]))
 			return;
 	memcpy(a->id, id, len + 1);
+}
+
+void access_make_id(const char *prefix, char *out)
+{
+	const time_t now = time(NULL);
+	unsigned char random[16] = {0};
+	size_t n = (size_t)snprintf(out, ACCESS_ID_SIZE, "%s", prefix);
+
+	/* getrandom gives all 16 bytes, or fails where it is not allowed: then ids of one second are the same. */
+	if (getrandom(random, sizeof(random), 0) < 0)
+		memcpy(random, &now, sizeof(now));
+	for (size_t i = 0; i < sizeof(random); i++)
+		n += (size_t)snprintf(out + n, ACCESS_ID_SIZE - n, "%02x", random[i]);
 }
 
 void access_fail(struct access *a, const struct err *e)

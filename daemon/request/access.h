@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 
-enum { REQUEST_ID_MAX = 128 };
+enum { REQUEST_ID_MAX = 128, ACCESS_ID_SIZE = 48 };
 
 struct access {
 	/* when the headers arrived; when the request was completed, 0: not yet */
@@ -28,6 +28,9 @@ void access_request(struct access *a, const char *method, const char *path);
 /* Takes over a client's X-Request-Id (NULL: none was sent). It counts as none if it is empty, has more than
  * REQUEST_ID_MAX characters, or has a character that is not printable ASCII. */
 void access_take_id(struct access *a, const char *id);
+
+/* Makes an id of a request: out [ACCESS_ID_SIZE] becomes the prefix, of at most 15 characters, and 32 random ones. */
+void access_make_id(const char *prefix, char *out);
 
 /* Notes the error that the client gets. */
 void access_fail(struct access *a, const struct err *e);

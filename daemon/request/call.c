@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -43,18 +42,6 @@ static void count_kept(struct call *c, size_t more, size_t less)
 		atomic_store(&c->large, true);
 }
 
-static void name_call(struct call *c)
-{
-	unsigned char random[16] = {0};
-	size_t n = (size_t)snprintf(c->id, sizeof(c->id), "%s", c->endpoint->id);
-
-	/* getrandom gives all 16 bytes, or fails where it is not allowed: then calls of one second have the same id. */
-	if (getrandom(random, sizeof(random), 0) < 0)
-		memcpy(random, &c->created, sizeof(c->created));
-	for (size_t i = 0; i < sizeof(random); i++)
-		n += (size_t)snprintf(c->id + n, sizeof(c->id) - n, "%02x", random[i]);
-}
-
 struct call *call_new(struct server *s, const struct endpoint *endpoint)
 {
 	struct call *c = calloc(1, sizeof(*c));
@@ -64,7 +51,7 @@ struct call *call_new(struct server *s, const struct endpoint *endpoint)
 	c->server = s;
 	c->endpoint = endpoint;
 	c->created = time(NULL);
-	name_call(c);
+	access_make_id(endpoint->id, c->id);
 	atomic_init(&c->refs, 1);
 	arena_init(&c->text.arena, ARENA_MAX);
 	buf_init(&c->shared.tokens, TOKENS_MAX);

@@ -185,9 +185,9 @@ struct call {
 	/* constant once the call is handed on */
 	struct server *server;
 	const struct endpoint *endpoint;
-	char id[48];	     /* "chatcmpl-…", "cmpl-…" */
-	int64_t created;     /* seconds since 1970 */
-	uint64_t arrived_ns; /* when the body had arrived (monotonic); 0: it has not */
+	char id[ACCESS_ID_SIZE]; /* "chatcmpl-…", "cmpl-…" */
+	int64_t created;	 /* seconds since 1970 */
+	uint64_t arrived_ns;	 /* when the body had arrived (monotonic); 0: it has not */
 
 	_Atomic uint32_t refs;
 	/* No further work is needed: the client has left, its answer ended early, or call_cancel was called. */

@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 
-from harness import Server, done, make_model, messages, ok, same
+from harness import Server, done, make_model, messages, ok, same, wait_for
 
 MESSAGES, COUNT = "/v1/messages", "/v1/messages/count_tokens"
 VERSION = {"anthropic-version": "2023-06-01"}
@@ -255,6 +255,12 @@ for body in ask("plain"), {}:
     _, headers, _ = s.request("POST", MESSAGES + "?beta=true", json.dumps(body), {
         "Content-Type": "application/json", "anthropic-beta": "x", **VERSION})
     ok(headers["request-id"] and headers["request-id"] == headers["X-Request-Id"], "request-id", headers)
+for method, path, headers in ("POST", MESSAGES, {"Content-Type": "text/plain"}), ("GET", MESSAGES, {}), \
+        ("POST", MESSAGES, {"Content-Type": "application/json", "Host": "elsewhere.example"}):
+    status, headers, _ = s.request(method, path, "{}" if method == "POST" else None, {**VERSION, **headers})
+    ok(status in (403, 405, 415) and headers["request-id"].startswith("req_") and headers["request-id"] == headers["X-Request-Id"],
+       f"request-id of an answer with status {status}", headers)
+    ok(wait_for(lambda: headers["request-id"] in s.text()), "which is in the log")
 same(s.request("POST", "/v1/chat/completions", "{}", {"Content-Type": "application/json"})[1]["request-id"], None,
      "which the other API does not have")
 
