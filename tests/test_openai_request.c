@@ -791,6 +791,8 @@ static const struct bad bads[] = {
 	{'c', "'tools':[{'type':'function'}]", "tools[0].function", NULL},
 	{'c', "'tools':[{'function':{'name':''}}]", "tools[0].function.name", NULL},
 	{'c', "'tools':[{'function':{'name':'a\\u0000b'}}]", "tools[0].function.name", NULL},
+	{'c', "'tools':[{'function':{'name':'f','strict':'yes'}}]", "tools[0].function.strict",
+	 "tools[0].function.strict is \"yes\", but must be true or false"},
 	{'c', "'tools':[{'function':{'name':'f','parameters':'x'}}]",
 	 "tools[0].function.parameters", NULL},
 	{'c', "'tool_choice':'required'", "tool_choice",

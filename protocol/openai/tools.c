@@ -26,6 +26,7 @@ static int check_tool(const json_t *tool, size_t index, struct err *e)
 {
 	const json_t *function = field_get(tool, "function"), *type, *name = NULL, *parameters;
 	char where[ERR_PARAM_MAX];
+	bool strict;
 	int r;
 
 	field_path(where, "tools[%zu]", index);
@@ -40,6 +41,8 @@ static int check_tool(const json_t *tool, size_t index, struct err *e)
 				   "an object with name and parameters");
 	field_path(where, "tools[%zu].function.", index);
 	r = tools_function_name(function, where, &name, e);
+	if (r == 0)
+		r = field_bool(function, where, "strict", &strict, e);
 	if (r < 0)
 		return r;
 	parameters = field_get(function, "parameters");
