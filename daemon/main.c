@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -48,6 +49,8 @@ static const uint64_t exit_ns = 5 * SECOND;
 
 /* The main port, and that of --admin-port. */
 enum { LISTENERS = 2 };
+
+enum { HEAP_END = 1 << 20 }; /* the most bytes that the free end of a thread's heap keeps */
 
 /* The guard: a thread that bounds the time in which the process ends, and takes signals meanwhile. Main may hang while
  * it joins a thread, which may be within a step, encode a long text or still load the model. It may also hang within an
@@ -436,11 +439,21 @@ static int run_server(struct server *s, struct err *e)
 	return r;
 }
 
+/* By default glibc keeps the free end of each thread's heap up to twice the size of the largest block that was freed so
+ * far, which is 32 MiB after a body of 16 MB, and malloc_trim (daemon/http/watch.c) gives back that of the first heap
+ * alone. */
+static void bound_heaps(void)
+{
+	mallopt(M_TRIM_THRESHOLD, HEAP_END);
+	mallopt(M_MMAP_THRESHOLD, HEAP_END);
+}
+
 int main(int argc, char **argv)
 {
 	static struct server server;
 	struct err e = {0};
 
+	bound_heaps();
 	role_begin(&role_main);
 	metrics_init(&server.metrics);
 	server.started = time(NULL);
