@@ -5,7 +5,8 @@
 The streams run alone until each has had an answer. Then they run alone for --quiet seconds, which are measured, and then
 beside the attacks. All of it is with one daemon, which gets the OPTIONs. The daemon has the last processor that this process
 may use; load and attacks share the first. During the attacks nobody reads the daemon's log. All requests are greedy or have
-a seed, so that every answer must have the bytes that it had alone.
+a seed, so that every answer must have the bytes that it had alone. Two more good clients (companions.py), whose times are
+no part of the figures, ask for answers of other kinds.
 
 The longest answer has --tokens tokens, and the shortest half as many. Answers are long because each new prompt delays all
 streams by a step: with fewer than some 1,000 tokens an answer, the prompts and not the attacks would decide the 99th
@@ -29,6 +30,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "http"))
@@ -92,6 +94,10 @@ class Daemon:
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def metric(self, name):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as r:
+            return float(re.search(rf"^tigon_{name}\S* (\S+)$", r.read().decode(), re.M)[1])
 
     def forget_peak(self):
         with open(f"/proc/{self.process.pid}/clear_refs", "w") as f:
@@ -327,6 +333,21 @@ def draw(path, quiet, load, rows):
         f.write("\n".join(out) + "\n")
 
 
+def begin(program, *args, behind=()):
+    """A program of this folder, which has printed its first line."""
+    child = subprocess.Popen([*behind, sys.executable, os.path.join(HERE, program), *map(str, args)],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    child.stdout.readline()
+    return child
+
+
+def end(child, seconds):
+    """What it has printed, as JSON."""
+    child.send_signal(signal.SIGTERM)
+    out, _ = child.communicate(timeout=seconds)
+    return json.loads(out)
+
+
 def main():
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[0]})
@@ -349,19 +370,17 @@ def main():
     # Where times are measured, attackers have the lowest priority (chrt -i) on the processor that they share with the load. So
     # the load is not delayed itself, and measures the daemon's delays. Whether the attackers do all their work is checked below.
     behind = [] if o.bytes_only else ["chrt", "-i", "0"]
-    attackers = subprocess.Popen([*behind, sys.executable, os.path.join(HERE, "attackers.py"), str(daemon.port), str(o.scale), str(o.seed)],
-                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    attackers.stdout.readline()
+    good = begin("companions.py", daemon.port)
+    attackers = begin("attackers.py", daemon.port, o.scale, o.seed, behind=behind)
     samples = Samples(daemon)
     samples.start()
     processor = Processor(cores[-1])
     try:
         load.phase(RAMP + o.seconds)
     finally:
-        attackers.send_signal(signal.SIGTERM)
-        out, _ = attackers.communicate(timeout=120)
+        companions = end(good, 900)  # while the attacks go on
+        attacks = end(attackers, 120)
     p99, largest, live = summary("beside the attacks", load, processor)
-    attacks = json.loads(out)
     seen, due = attacks["seen"], attacks["due"]
     print(f"# attacks for {attacks['seconds']:.0f} s")
     for name, counts in seen.items():
@@ -369,8 +388,9 @@ def main():
     peak = daemon.memory("VmHWM")
     time.sleep(AFTER)
     samples.over = True
-    left, rss = daemon.descriptors(), daemon.memory("VmRSS")
-    print(f"# memory: {idle / MIB:.0f} MiB before, at most {peak / MIB:.0f}, {AFTER} s behind {rss / MIB:.0f}; descriptors "
+    left, rss, kept = daemon.descriptors(), daemon.memory("VmRSS"), daemon.metric("responses_stored_bytes")
+    print(f"# memory: {idle / MIB:.0f} MiB before, at most {peak / MIB:.0f}, {AFTER} s behind {rss / MIB:.0f}, of which {kept / MIB:.0f} are "
+          f"stored responses; descriptors "
           f"{descriptors}, at most {max(n for _, _, n in samples.rows)}, then {left}")
 
     ok(load.n_answers and not load.wrong, f"beside the attacks {load.n_answers} answers have the bytes that they had alone",
@@ -378,6 +398,13 @@ def main():
     few = [name for name, counts in seen.items() if counts["began"] < (1 if o.bytes_only else 0.9 * due[name])]
     ok(attackers.returncode == 0 and not few, "the attackers did what they were to do", few)
     ok(not any(k.startswith("2") for k in seen["malformed"]), "no malformed request is served", seen["malformed"])
+    # 505 is for a version of HTTP that does not exist.
+    faults = {name: counts for name, counts in seen.items() if any(re.search(r"\b5(?!05)\d\d$", k) for k in counts)}
+    ok(not faults, "no attacker gets a status that is for a fault of the server", faults)
+    ok("another's" not in seen["stored"], "no response is shown to, or changed by, a client that has not made it", seen["stored"])
+    for name, what in (("conversation", "a stored response goes on in the same way"), ("schema", "an answer of a schema has the same bytes")):
+        c = companions[name]
+        ok(c["rounds"] and not c["wrong"], f"{what}, {c['rounds']} times, within {c['slowest']:.1f} s", "\n".join(c["wrong"][:5]))
     ok(all(status == 200 for _, _, status in load.lives), "/livez always answers",
        [row for row in load.lives if row[2] != 200][:5])
     ok(left <= descriptors, f"{AFTER} s behind them no descriptor is left", (descriptors, left))
@@ -387,7 +414,8 @@ def main():
         ok(largest < 0.5, f"the largest gap is {largest * 1e3:.1f} ms, of 500 allowed")
         ok(live < 0.1, f"the slowest /livez took {live * 1e3:.1f} ms, of 100 allowed")
         ok(peak - idle <= GIB, f"memory rises by at most {(peak - idle) / MIB:.0f} MiB, of 1024 allowed")
-        ok(rss - idle <= 64 * MIB, f"of which {(rss - idle) / MIB:.0f} MiB are left, of 64 allowed")
+        kept = int(kept) + 64 * MIB
+        ok(rss - idle <= kept, f"of which {(rss - idle) / MIB:.0f} MiB are left, of {kept / MIB:.0f} allowed with the stored responses")
     if o.svg:
         draw(o.svg, alone, load, samples.rows)
     daemon.process.send_signal(signal.SIGTERM)
