@@ -82,6 +82,22 @@ static void reset_counts(struct plan_builder *b, struct sequence *q)
 	q->counts_valid = true;
 }
 
+/* Whether a token mask leaves a token that does not end the request's choices. allowed NULL: every token. */
+static bool leaves_other(const struct scheduler *s, const struct request *r,
+			 const uint32_t *allowed)
+{
+	uint32_t vocab_size = s->config.vocab_size;
+
+	for (uint32_t i = 0; allowed && i < PLAN_MASK_WORDS(vocab_size); i++)
+		for (uint32_t left = allowed[i]; left; left &= left - 1) {
+			uint32_t id = i * 32 + (uint32_t)__builtin_ctz(left);
+
+			if (id < vocab_size && !request_ends_with(r, (int32_t)id))
+				return true;
+		}
+	return !allowed;
+}
+
 /* Adds a draw of q from the logits of the last row. */
 static void add_draw(struct plan_builder *b, struct sequence *q)
 {
@@ -101,7 +117,7 @@ static void add_draw(struct plan_builder *b, struct sequence *q)
 		.choice = q->choice,
 		.position = q->n_generated + q->n_drawing,
 	};
-	if (d->position < r->ask.min_tokens) {
+	if (d->position < r->ask.min_tokens && leaves_other(b->s, r, q->allowed)) {
 		d->banned = r->ask.end_tokens;
 		d->n_banned = r->ask.n_end_tokens;
 	}

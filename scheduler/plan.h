@@ -90,7 +90,7 @@ struct plan_bias {
  * their prompt, have none. */
 struct plan_draw {
 	const struct sampling *sampling;
-	/* [n_banned] ids that must not be drawn yet: end tokens before min_tokens */
+	/* [n_banned] ids that must not be drawn yet: end tokens before min_tokens. The mask leaves others. */
 	const int32_t *banned;
 	uint32_t n_banned;
 	uint32_t n_biases;

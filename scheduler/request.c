@@ -181,6 +181,14 @@ int request_reserve_first_draws(struct request *r)
 	return 0;
 }
 
+bool request_ends_with(const struct request *r, int32_t token)
+{
+	for (uint32_t i = 0; i < r->ask.n_end_tokens; i++)
+		if (r->ask.end_tokens[i] == token)
+			return true;
+	return false;
+}
+
 enum finish_reason request_draw(struct sequence *q, int32_t token)
 {
 	const struct request *r = q->request;
@@ -189,9 +197,8 @@ enum finish_reason request_draw(struct sequence *q, int32_t token)
 	q->generated[q->n_generated++] = token;
 	if (q->n_generated == r->ask.max_tokens)
 		finish = FINISH_LENGTH;
-	for (uint32_t i = 0; i < r->ask.n_end_tokens; i++)
-		if (r->ask.end_tokens[i] == token)
-			finish = FINISH_STOP;
+	if (request_ends_with(r, token))
+		finish = FINISH_STOP;
 	if (finish != FINISH_NONE)
 		request_end_choice(q);
 	return finish;

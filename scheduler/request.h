@@ -201,6 +201,9 @@ int request_reserve_draw(struct sequence *q) MUST_CHECK;
 /* Makes room for every living choice's first draw. -ENOMEM. */
 int request_reserve_first_draws(struct request *r) MUST_CHECK;
 
+/* Whether the token is an end token of the request. */
+bool request_ends_with(const struct request *r, int32_t token);
+
 /* Adds a token that a living choice drew. An end token, or reaching max_tokens, ends the choice. Returns the reason, or
  * FINISH_NONE. */
 enum finish_reason request_draw(struct sequence *q, int32_t token);

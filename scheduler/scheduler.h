@@ -114,8 +114,9 @@ enum scheduler_handoff {
 struct scheduler_request {
 	const int32_t *prompt; /* [n_prompt], n_prompt >= 1 */
 	uint32_t n_prompt;
-	uint32_t max_tokens;	   /* >= 1; prompt + max_tokens <= max_model_len */
-	uint32_t min_tokens;	   /* end tokens are not drawn before so many tokens */
+	uint32_t max_tokens; /* >= 1; prompt + max_tokens <= max_model_len */
+	/* End tokens are not drawn before so many tokens, unless the token mask leaves nothing else. */
+	uint32_t min_tokens;
 	uint32_t n_choices;	   /* 1 .. max_seqs */
 	const int32_t *end_tokens; /* [n_end_tokens] one of them ends the choice that draws it */
 	uint32_t n_end_tokens;

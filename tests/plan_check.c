@@ -53,10 +53,14 @@ static const char *check_draw(const struct rules *r, const struct plan_draw *d,
 {
 	const struct rule_request *q = &r->requests[row->q];
 	const struct rule_choice *c = &q->choices[row->draws[k]];
+	/* the tokens of the mask, which is one word, less end tokens */
+	uint32_t others = c->allowed ? *c->allowed : UINT32_MAX;
 
 	EXPECT(d->choice == row->draws[k] && d->position == row->positions[k]);
 	EXPECT(!memcmp(d->sampling, &q->r.sampling, sizeof(*d->sampling)));
-	if (d->position < q->r.min_tokens) {
+	for (uint32_t i = 0; c->allowed && i < q->r.n_end_tokens; i++)
+		others &= ~(1u << q->ends[i]);
+	if (d->position < q->r.min_tokens && others) {
 		EXPECT(d->n_banned == q->r.n_end_tokens && d->n_banned <= PLAN_BANNED_MAX);
 		for (uint32_t i = 0; i < d->n_banned; i++)
 			EXPECT(d->banned[i] == q->ends[i]);

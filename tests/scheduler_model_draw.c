@@ -64,7 +64,8 @@ static bool memory_for(const struct model *m, const struct scheduler_request *r)
 
 const uint32_t *model_mask(struct model *m)
 {
-	static const uint32_t masks[] = {0xffff, 0x00ff, 0x0f0f};
+	/* the last two have only tokens that are end tokens of some requests */
+	static const uint32_t masks[] = {0xffff, 0x00ff, 0x0f0f, 1u << END, 3u << END};
 
 	return model_chance(m, 3) ? NULL : &masks[model_below(m->src, ARRAY_SIZE(masks))];
 }

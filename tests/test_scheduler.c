@@ -479,6 +479,49 @@ TEST(finish)
 	   "and nothing stops but the length");
 }
 
+/* min_tokens beside a token mask, which may leave end tokens alone. */
+TEST(min_tokens_of_a_mask)
+{
+	static const int32_t ends[] = {50, END};
+	uint32_t both[PLAN_MASK_WORDS(VOCAB)] = {0}, other[PLAN_MASK_WORDS(VOCAB)] = {0};
+	struct world *w = new_world(64, 100, 128);
+	struct scheduler_request r = world_letters('a', 10, 9);
+	uint64_t id;
+
+	both[50 / 32] |= 1u << 50 % 32;
+	both[END / 32] |= 1u << END % 32;
+	memcpy(other, both, sizeof(other));
+	other[0] = 1u << 7;
+	r.end_tokens = ends;
+	r.n_end_tokens = 2;
+	r.min_tokens = 4;
+	r.needs_last = true;
+	r.allowed = other;
+	id = world_submit_request(w, &r);
+	world_plan(w);
+	is_int(w->plan->draws[0].n_banned, 2, "a mask that leaves another token: no end yet");
+	world_commit(w, 1);
+	scheduler_allow(w->s, id, 0, both);
+	world_plan(w);
+	is_int(w->plan->draws[0].n_banned, 0, "end tokens alone are left: they may be drawn");
+	world_commit(w, 1);
+	/* A bit behind the vocabulary is no token. */
+	both[(VOCAB - 1) / 32] |= VOCAB % 32 ? 1u << VOCAB % 32 : 0;
+	world_plan(w);
+	is_int(w->plan->draws[0].n_banned, 0, "whatever follows the vocabulary's last token");
+	world_commit(w, 1);
+	scheduler_allow(w->s, id, 0, NULL);
+	world_plan(w);
+	is_int(w->plan->draws[0].n_banned, 2, "without a mask: no end");
+	world_commit(w, 1);
+	scheduler_allow(w->s, id, 0, other);
+	world_plan(w);
+	is_int(w->plan->draws[0].n_banned, 0, "min_tokens is reached");
+	world_commit(w, 1);
+	scheduler_abort(w->s, id);
+	ok(world_at_baseline(w), "nothing is left");
+}
+
 TEST(seats)
 {
 	struct world *w = new_world(64, 100, 128);

@@ -138,23 +138,37 @@ TEST(ends)
 {
 	const int32_t stops[] = {7};
 	struct steering_config c = config_of(regex("[0-9]{1,3}"));
+	struct steering_word words[10];
+	int32_t behind[10][2];
 	struct steering *s;
 
-	c.min_tokens = 2;
 	c.stops = stops;
 	c.n_stops = 1;
 	s = make(&c);
-	ok(write_text(s, 0, "1") && !allows_end(s) && !allows(mask_of(s, 0), 7),
-	   "no end token before min_tokens");
-	ok(write_text(s, 0, "2") && allows_end(s) && allows(mask_of(s, 0), 7),
-	   "behind them the model's and the request's");
+	ok(!allows_end(s) && !allows(mask_of(s, 0), 7), "no end token where the text may not end");
+	ok(write_text(s, 0, "1") && allows_end(s) && allows(mask_of(s, 0), 7),
+	   "where it may: the model's and the request's");
 	steering_free(s);
 
 	c.grammar = regex("[0-9]{1,3}");
-	c.min_tokens = UINT32_MAX;
+	c.ends_last = true;
 	s = make(&c);
 	ok(write_text(s, 0, "12") && !allows_end(s) && write_text(s, 0, "3") && allows_end(s),
-	   "but where nothing else may come, the text may end");
+	   "or only where nothing else may come");
+	steering_free(s);
+
+	for (int i = 0; i < 10; i++) {
+		behind[i][0] = token_of("a");
+		behind[i][1] = token_of((char[]){(char)('0' + i), 0});
+		words[i] = (struct steering_word){behind[i], 2};
+	}
+	c.grammar = regex("a[0-9]?");
+	c.words = words;
+	c.n_words = 10;
+	s = make(&c);
+	ok(write_text(s, 0, "a") && count(mask_of(s, 0)) == 2 && allows_end(s) &&
+		   allows(mask_of(s, 0), 7),
+	   "because it would be a bad word");
 	steering_free(s);
 }
 
@@ -310,12 +324,8 @@ TEST(nothing_left)
 	steering_free(s);
 
 	c.n_allowed = 2;
-	c.min_tokens = 1;
 	s = make(&c);
-	ok(steering_mask(s, 0, &mask, NULL) == -PROBLEM_CONSTRAINT,
-	   "an end token alone is left, and min_tokens is not reached");
-	check(steering_take(s, 0, a, NULL) == 0);
-	ok(steering_mask(s, 0, &mask, NULL) == 0 && count(mask) == 1, "it is reached");
+	ok(count(mask_of(s, 0)) == 1 && allows_end(s), "an end token alone is left");
 	steering_free(s);
 }
 

@@ -79,7 +79,7 @@ int prepare_steering(struct call *c, struct err *e)
 		.n_stops = ask->stop_token_ids.len,
 		.barred = c->server->tool_marks.v,
 		.n_barred = ask->tools.n && !ask->no_calls ? 0 : c->server->tool_marks.n,
-		.min_tokens = ask->ignore_eos && ask->grammar ? UINT32_MAX : ask->min_tokens,
+		.ends_last = ask->ignore_eos,
 	};
 	int r = 0;
 

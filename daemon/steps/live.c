@@ -119,9 +119,6 @@ static int submit_part(struct live *l, struct call *c, struct call_part *p, stru
 
 	if (c->text.steering) {
 		q.needs_last = steering_depends(c->text.steering);
-		/* With a grammar the masks have the end tokens (steering.h). */
-		if (steering_constrains(c->text.steering))
-			q.min_tokens = 0;
 		r = steering_mask(c->text.steering, 0, &q.allowed, e);
 		if (r < 0)
 			return r;

@@ -24,13 +24,12 @@ static const char closing[] = "</think>";
 
 /* The state of a choice. */
 struct steered {
-	uint32_t *mask;	   /* [words] */
-	uint32_t state;	   /* of the automaton, once the grammar has begun */
-	uint32_t n_tokens; /* drawn so far */
-	uint8_t n_tag;	   /* bytes of </think> that the text ends with */
-	bool begun;	   /* the grammar reads the text from now on */
-	uint32_t left;	   /* line ends that may still come behind </think>, before the text */
-	struct buf text;   /* that the grammar has read */
+	uint32_t *mask;	 /* [words] */
+	uint32_t state;	 /* of the automaton, once the grammar has begun */
+	uint8_t n_tag;	 /* bytes of </think> that the text ends with */
+	bool begun;	 /* the grammar reads the text from now on */
+	uint32_t left;	 /* line ends that may still come behind </think>, before the text */
+	struct buf text; /* that the grammar has read */
 	int32_t last[STEERING_WORD_MAX - 1]; /* [n_last] the last tokens */
 	uint32_t n_last;
 };
@@ -311,11 +310,6 @@ bool steering_depends(const struct steering *s)
 	return s->config.grammar || s->longest_word > 1;
 }
 
-bool steering_constrains(const struct steering *s)
-{
-	return s->config.grammar;
-}
-
 void steering_trim(struct steering *s)
 {
 	if (s->masks && account_is_tight(&s->account))
@@ -397,7 +391,6 @@ int steering_take(struct steering *s, uint32_t choice, int32_t token, struct err
 	const char *bytes;
 	size_t len, n;
 
-	c->n_tokens++;
 	s->progress++;
 	s->n_taken++;
 	remember(s, c, token);
@@ -450,11 +443,10 @@ static int state_mask(struct steering *s, struct steered *c, struct err *e)
 	return automaton_failed(s->automaton, e);
 }
 
-/* Writes the mask of the grammar: without end tokens, unless nothing else may come or min_tokens is reached. */
+/* Writes the mask of the grammar, without end tokens. */
 static int grammar_mask(struct steering *s, struct steered *c, struct err *e)
 {
 	const struct steering_config *g = &s->config;
-	bool may_end;
 	int r = state_mask(s, c, e);
 
 	if (r < 0 && automaton_failed(s->automaton, NULL) < 0) {
@@ -477,14 +469,15 @@ static int grammar_mask(struct steering *s, struct steered *c, struct err *e)
 		clear(c->mask, g->ends[i]);
 	for (size_t i = 0; s->always && i < s->words; i++)
 		c->mask[i] &= s->always[i];
-	may_end = automaton_may_end(s->automaton, c->state);
-	if (!may_end || (c->n_tokens < g->min_tokens && any(c->mask, s->words)))
-		return 0;
-	for (size_t i = 0; i < g->n_ends; i++)
-		set(c->mask, g->ends[i]);
-	for (size_t i = 0; i < g->n_stops; i++)
-		set(c->mask, g->stops[i]);
 	return 0;
+}
+
+static void add_ends(const struct steering *s, struct steered *c)
+{
+	for (size_t i = 0; i < s->config.n_ends; i++)
+		set(c->mask, s->config.ends[i]);
+	for (size_t i = 0; i < s->config.n_stops; i++)
+		set(c->mask, s->config.stops[i]);
 }
 
 /* Clears the last tokens of bad words whose other tokens the choice ends with. */
@@ -500,37 +493,25 @@ static void clear_bad_words(const struct steering *s, struct steered *c)
 	}
 }
 
-/* Returns whether a mask leaves a token. Without a grammar the scheduler bans end tokens before min_tokens. */
-static bool leaves_any(const struct steering *s, const struct steered *c, const uint32_t *mask)
-{
-	const struct steering_config *g = &s->config;
-
-	if (g->grammar || c->n_tokens >= g->min_tokens)
-		return any(mask, s->words);
-	for (size_t i = 0; i < s->words; i++)
-		for (uint32_t left = mask[i]; left; left &= left - 1) {
-			int32_t id = (int32_t)(i * 32) + __builtin_ctz(left);
-
-			if (!is_one_of(g->ends, g->n_ends, id) &&
-			    !is_one_of(g->stops, g->n_stops, id))
-				return true;
-		}
-	return false;
-}
-
 /* Writes the mask of a choice whose mask depends on its tokens. */
 static int write_mask(struct steering *s, struct steered *c, struct err *e)
 {
 	const uint32_t *before = s->thinking ? s->thinking : s->always;
 	int r = c->begun ? grammar_mask(s, c, e) : 0;
+	bool may_end, ends_last = s->config.ends_last;
 
 	if (r < 0)
 		return r;
+	may_end = c->begun && automaton_may_end(s->automaton, c->state);
 	if (!c->begun && before)
 		memcpy(c->mask, before, s->words * sizeof(*c->mask));
 	else if (!c->begun)
 		fill_ones(c->mask, s->config.vocab_size);
+	if (may_end && !ends_last)
+		add_ends(s, c);
 	clear_bad_words(s, c);
+	if (may_end && ends_last && !any(c->mask, s->words))
+		add_ends(s, c);
 	return 0;
 }
 
@@ -544,10 +525,10 @@ int steering_mask(struct steering *s, uint32_t choice, const uint32_t **ret, str
 	r = c->mask ? write_mask(s, c, e) : 0;
 	if (r < 0)
 		return r;
-	if (mask && !leaves_any(s, c, mask))
+	if (mask && !any(mask, s->words))
 		return err_set(e, PROBLEM_CONSTRAINT,
 			       "no token of the model can continue the answer: its constraint, "
-			       "allowed_token_ids, bad_words and min_tokens leave none");
+			       "allowed_token_ids and bad_words leave none");
 	*ret = mask;
 	return 0;
 }

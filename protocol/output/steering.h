@@ -11,8 +11,7 @@
  * line ends may stand directly behind the tag: models write them there. The grammar does not read them, because they are
  * no part of the content (reasoning_line_ends).
  *
- * End tokens before min_tokens: with a grammar they may be drawn only where nothing else may come. Without one the
- * scheduler bans them (scheduler_request.min_tokens).
+ * Of min_tokens the masks know nothing: the scheduler bans end tokens (scheduler_request.min_tokens).
  *
  * Special tokens are in no mask, because their text is not shown; end tokens and the marks of calls are the exceptions.
  *
@@ -69,7 +68,8 @@ struct steering_config {
 	size_t n_ends, n_stops;
 	const int32_t *barred; /* [n_barred] tokens of the trie that are not shown in this answer */
 	size_t n_barred;
-	uint32_t min_tokens;
+	/* with a grammar: end tokens are in the mask only where nothing else may come */
+	bool ends_last;
 };
 
 struct steering;
@@ -82,9 +82,6 @@ void steering_free(struct steering *s);
 
 /* Returns whether the mask of a draw depends on the tokens that the choice has drawn. */
 bool steering_depends(const struct steering *s);
-
-/* Returns whether there is a grammar. Its masks have the end tokens, also those before min_tokens. */
-bool steering_constrains(const struct steering *s);
 
 /* While memory is tight, frees what can be made again. */
 void steering_trim(struct steering *s);

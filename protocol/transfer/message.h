@@ -172,7 +172,8 @@ struct wire_prepare {
 	/* tokens at the prompt's beginning whose pages are not to be sent: a multiple of page_tokens, below n_tokens */
 	uint32_t n_have;
 	uint32_t n_choices;
-	uint32_t min_tokens;	/* > 0: no first token may be an end token */
+	/* > 0: no first token may be an end token, unless the mask leaves nothing else */
+	uint32_t min_tokens;
 	int32_t priority;	/* lower first */
 	uint8_t cache_disabled; /* 0, 1 */
 	uint64_t space[2];

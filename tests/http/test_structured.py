@@ -140,6 +140,21 @@ text, finish = said(guided_regex="[a-z ]{2,80}", min_tokens=10, return_token_ids
 ok(matches("[a-z ]{2,80}")(text) and finish == "stop", "min_tokens", text)
 usage = chat(guided_regex="(a|b){1,9}", min_tokens=8, allowed_token_ids=[*range(8192)])["usage"]
 ok(usage["completion_tokens"] >= 8, "are counted", usage)
+# The bias has the model draw the stop token as soon as it may.
+stop = s.post("/tokenize", {"prompt": "a", "add_special_tokens": False})[1]["tokens"]
+early = {"logit_bias": {str(stop[0]): 100}, "stop_token_ids": stop, "min_tokens": 5}
+for name, more in {"no constraint": {}, "a constraint": {"guided_regex": "[ab]{90}"},
+                   "a constraint, in the reasoning": {"guided_regex": "no|yes", **thinks},
+                   "allowed tokens": {"allowed_token_ids": [*stop, 500, 600]},
+                   "bad words": {"bad_words": ["one two three"]}}.items():
+    answer = chat(**early, **more)
+    same((answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]), (6, "stop"),
+         f"no stop token before min_tokens: {name}")
+for name, more in {"a constraint": {"guided_regex": "[ab]{9}", "allowed_token_ids": stop},
+                   "allowed tokens": {"allowed_token_ids": stop}}.items():
+    answer = chat(**early, **more)
+    same((answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]), (1, "stop"),
+         f"but where nothing else may come: {name}")
 text, finish = said("object", response_format={"type": "json_object"}, stop=["2.5"])[0]
 same((text, finish), ('{"a": {"b": [1, ', "stop"), "a stop string ends a constrained text")
 
