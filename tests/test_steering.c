@@ -443,19 +443,27 @@ TEST(admission)
 	is_int((long long)bytes_of_all, 0, "nothing was counted");
 }
 
-/* Draws random tokens from the masks of three choices, and checks each mask against a second automaton: of some tokens
- * whether they are in it, and that the text stays one that the grammar begins with. With a small automaton, which is
- * made again and again, the masks are the same. */
-static void walk(const char *name, struct grammar *(*grammar)(void), size_t bytes)
+/* Draws random tokens from the masks of three choices, and checks each mask against a second automaton without a bound:
+ * of some tokens whether they are in it, and that the text stays one that the grammar begins with. A second steering
+ * must give the same masks. Its automaton has at most so many bytes and is made again at this bound, at least
+ * least_renewals times: until then its memory only grows. An end token is drawn only where nothing else may come.
+ * Returns the bytes of the steering without a bound. */
+static size_t walk(const char *name, struct grammar *(*grammar)(void), size_t bytes,
+		   uint32_t least_renewals)
 {
 	enum { CHOICES = 3 };
+	_Atomic uint64_t whole_bytes = 0, small_bytes = 0, all = 0;
 	struct steering_config c = config_of(grammar()), small_c = config_of(grammar());
 	struct steering *s, *small;
 	struct automaton *naive = NULL;
-	uint32_t states[CHOICES], tokens = 0, ended = 0;
+	uint32_t states[CHOICES], tokens = 0, ended = 0, renewals = 0;
+	size_t before = 0, unbounded;
 
 	c.n_choices = small_c.n_choices = CHOICES;
+	c.automaton_bytes = (size_t)1 << 30;
 	small_c.automaton_bytes = bytes;
+	c.bounds = (struct account_bounds){&all, &whole_bytes, UINT64_MAX};
+	small_c.bounds = (struct account_bounds){&all, &small_bytes, UINT64_MAX};
 	s = make(&c);
 	small = make(&small_c);
 	if (automaton_new(c.grammar, (size_t)1 << 30, NULL, &naive) < 0)
@@ -475,6 +483,8 @@ static void walk(const char *name, struct grammar *(*grammar)(void), size_t byte
 		other = mask_of(small, i);
 		if (!mask || !other)
 			abort();
+		renewals += small_bytes < before;
+		before = small_bytes;
 		check(!memcmp(mask, other, PLAN_MASK_WORDS(vocab) * sizeof(*mask)));
 		check(allows(mask, ends[0]) == automaton_may_end(naive, states[i]));
 		for (int t = 0; t < 50; t++) {
@@ -487,9 +497,11 @@ static void walk(const char *name, struct grammar *(*grammar)(void), size_t byte
 				       automaton_read(naive, states[i], text, len) !=
 					       AUTOMATON_DEAD));
 		}
-		while (!allows(mask, id))
+		while (!allows(mask, id) || (id == ends[0] && count(mask) > 1))
 			id = (id + 1) % (int32_t)vocab;
 		check(steering_take(s, i, id, NULL) == 0 && steering_take(small, i, id, NULL) == 0);
+		renewals += small_bytes < before;
+		before = small_bytes;
 		tokens++;
 		if (id == ends[0]) {
 			states[i] = AUTOMATON_DEAD;
@@ -500,11 +512,14 @@ static void walk(const char *name, struct grammar *(*grammar)(void), size_t byte
 		states[i] = automaton_read(naive, states[i], text, len);
 		check(states[i] != AUTOMATON_DEAD);
 	}
-	check(tokens > 20);
-	ok_all("%s: %u tokens", name, tokens);
+	check(tokens > 20 && renewals >= least_renewals);
+	unbounded = whole_bytes;
+	ok_all("%s: %u tokens, %u new automata of %zu KiB, else %zu KiB", name, tokens, renewals,
+	       bytes >> 10, unbounded >> 10);
 	automaton_free(naive);
 	steering_free(s);
 	steering_free(small);
+	return unbounded;
 }
 
 static struct grammar *any_object(void)
@@ -572,11 +587,23 @@ TEST(pressure)
 	is_int((long long)bytes_of_all, 0, "all memory is given back");
 }
 
+/* A state is the set of those of the last 24 letters that were in [a-d], so nearly every text has a state of its own,
+ * and the states that a mask has looked at are seldom needed again. */
+static struct grammar *letters(void)
+{
+	return regex("[a-h]*[a-d][a-h]{24}");
+}
+
 TEST(random)
 {
+	size_t unbounded = 0;
+
 	for (int i = 0; i < 3; i++) {
-		walk("words", words, 1600 << 10);
-		walk("any object", any_object, 6 << 20);
+		walk("words", words, 1600 << 10, 1);
+		walk("any object", any_object, 6 << 20, 0);
+		/* A new automaton has to last for 64 tokens of each choice, a sixth of the walk. */
+		unbounded = walk("letters", letters,
+				 i ? unbounded * 3 / 10 : STEERING_AUTOMATON_BYTES, i ? 3 : 0);
 	}
 }
 

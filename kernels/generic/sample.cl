@@ -105,9 +105,9 @@ static inline float of_key(uint key)
 }
 
 /* Floats of a group's scratch memory: group_sum, sum_of_four and sum_parts take it in turns. */
-#define SCRATCH MAX_(4 * LANES, MAX_(LIST, (uint)BLOCK) / 16)
+#define GROUP_FLOATS MAX_(4 * LANES, MAX_(LIST, (uint)BLOCK) / 16)
 
-/* Returns group_sum of each of the four numbers. scratch: [SCRATCH] */
+/* Returns group_sum of each of the four numbers. scratch: [GROUP_FLOATS] */
 GROUP_FUNCTION float4 sum_of_four(float4 x, LOCAL float *scratch)
 {
 #if LANES == 1
@@ -131,7 +131,7 @@ GROUP_FUNCTION float4 sum_of_four(float4 x, LOCAL float *scratch)
 
 /* Returns the largest t such that the weights of the values at or above t add up to `want` or more; -INFINITY if there
  * is no finite t. Every value weighs 1 if weights is 0. n is a multiple of 16. A pass finds two bits of t's key. scratch:
- * [SCRATCH] */
+ * [GROUP_FLOATS] */
 GROUP_FUNCTION float threshold(__global const float *values, __global const float *weights, uint n, float want,
 			       LOCAL float *scratch)
 {
@@ -156,7 +156,7 @@ GROUP_FUNCTION float threshold(__global const float *values, __global const floa
 }
 
 /* Writes to parts[i] the sum of the weights 16 i to 16 i + 15 that are at or above limit. n is a multiple of 16. parts:
- * [SCRATCH] */
+ * [GROUP_FLOATS] */
 GROUP_FUNCTION void sum_parts(__global const float *weights, uint n, float limit, LOCAL float *parts)
 {
 	BARRIER();
@@ -168,7 +168,7 @@ GROUP_FUNCTION void sum_parts(__global const float *weights, uint n, float limit
 	BARRIER();
 }
 
-/* Returns the sum of n weights, in the order in which choose adds them. n is a multiple of 16. parts: [SCRATCH] */
+/* Returns the sum of n weights, in the order in which choose adds them. n is a multiple of 16. parts: [GROUP_FLOATS] */
 GROUP_FUNCTION float total(__global const float *weights, uint n, LOCAL float *parts)
 {
 	float sum = 0;
@@ -182,7 +182,7 @@ GROUP_FUNCTION float total(__global const float *weights, uint n, LOCAL float *p
 
 /* Chooses the last of n weights for which the sum of the weights before it is at most `target`. Returns its index, and
  * that sum in *before; -1: there is none. Weights of 0 or below limit are left out. n is a multiple of 16. All lanes
- * get the same. parts: [SCRATCH] */
+ * get the same. parts: [GROUP_FLOATS] */
 GROUP_FUNCTION int choose(__global const float *weights, uint n, float limit, float target, float *before,
 			  LOCAL float *parts)
 {
@@ -455,7 +455,7 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	float most, value;
 	int block, id = -1;
 	bool finite;
-	LOCAL float scratch[SCRATCH] __attribute__((aligned(16)));
+	LOCAL float scratch[GROUP_FLOATS] __attribute__((aligned(16)));
 	GROUP_INT_SCRATCH(ids);
 	LOCAL int before[1];
 
@@ -547,7 +547,7 @@ __kernel GROUP_SIZE void score(__global int *step, int scores_at, __global const
 	struct view v = view_of(x, VOCAB);
 	int id = s[SCORE_TOKEN];
 	float rank = 0;
-	LOCAL float scratch[SCRATCH] __attribute__((aligned(16)));
+	LOCAL float scratch[GROUP_FLOATS] __attribute__((aligned(16)));
 	GROUP_INT_SCRATCH(ids);
 	LOCAL int before[1];
 
