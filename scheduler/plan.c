@@ -27,7 +27,7 @@ struct plan_builder {
 	bool refused;	      /* the request that is next stays in the queue */
 	bool paced;	/* sequences decode, and scheduler_pace has limited the prefill budget */
 	bool paused;	/* a decoding sequence got no page */
-	bool gathering; /* no sequence gets a decode row (must_gather) */
+	bool gathering; /* no sequence that draws gets a decode row (must_gather) */
 };
 
 /* Adds the next row of q. The row reads slot q->source and writes q->slot, which is the source of the row after it. */
@@ -345,8 +345,8 @@ static bool must_gather(const struct plan_builder *b)
 	return awaited;
 }
 
-/* Gives each sequence that may get a decode row a page for its next token, if it has none and one can be had. If there
- * is such a sequence, the pace limits the prefill budget. */
+/* Gives each sequence that can decode a page for its next token, if it has none and one can be had, also if its row has
+ * to wait for the token before. If there is such a sequence, the pace limits the prefill budget. */
 static void grow_sequences(struct plan_builder *b)
 {
 	list_for_each (q, &b->s->decoding, struct sequence, node) {
@@ -354,12 +354,16 @@ static void grow_sequences(struct plan_builder *b)
 		if (!can_decode(b, q))
 			continue;
 		b->paced = true;
-		if (b->gathering || awaits_token(q))
-			continue;
 		/* Before the fork every choice still has the pages of its admission, which are enough. */
 		if (!q->request->trunk && !admission_has_page(b->s, q) && !admission_grow(b->s, q))
 			b->paused = true;
 	}
+}
+
+/* Whether the next row of q, whose request has forked, computes a token again that was generated before. */
+static bool computes_again(const struct sequence *q)
+{
+	return q->n_planned + 1 < request_known(q) + q->n_drawing;
 }
 
 /* Adds a decode row of q for its newest token, or for a token that is computed again. */
@@ -367,24 +371,28 @@ static void add_decode(struct plan_builder *b, struct sequence *q)
 {
 	struct request *r = q->request;
 	uint32_t at = q->n_planned - r->ask.n_prompt; /* index of the row's token in `generated` */
-	bool last = at + 1 == q->n_generated + q->n_drawing;
+	bool again = computes_again(q);
 
 	add_row(b, q, at < q->n_generated ? &q->generated[at] : NULL, 1, true);
-	if (last)
-		add_draw(b, q);
-	else
+	if (again)
 		b->s->stats.replayed_tokens++;
+	else
+		add_draw(b, q);
 }
 
 static void plan_decodes(struct plan_builder *b)
 {
-	if (b->gathering)
+	/* A step of rows that compute tokens again would keep the gathering sequences waiting; in a prompt's step such
+	 * rows take little time. */
+	if (b->gathering && !b->t->plan.n_rows)
 		return;
 	list_for_each (q, &b->s->decoding, struct sequence, node) {
 		struct request *r = q->request;
 
 		prefetch_sequence(&q->node);
 		if (!can_decode(b, q) || awaits_token(q))
+			continue;
+		if (b->gathering && (r->trunk || !computes_again(q)))
 			continue;
 		if (r->trunk)
 			admission_fork(b->s, r, &b->t->plan, b->t->page_copies, b->t->state_copies);

@@ -158,33 +158,46 @@ static bool next_try(struct rules *r, const struct rules *tried)
 	return false;
 }
 
-/* Lets the rules plan, too: of the plans that may be right, the one that was made (p). Returns NULL, or the condition
- * that failed for the first of them. */
+/* Lets the rules plan, too, with the answers of rules.tried. Returns NULL if it is the plan that was made (p), or the
+ * condition that failed. */
+static const char *try_plan(struct model *m, const struct plan *p)
+{
+	const char *failed;
+
+	m->trial = m->rules;
+	failed = model_check_made(m, p, rules_plan(&m->trial));
+	if (!failed && p)
+		failed = plan_check(&m->trial, p);
+	if (failed)
+		return failed;
+	m->rules = m->trial;
+	if (p)
+		plan_learn_ids(&m->rules, p);
+	return NULL;
+}
+
+/* Finds, of the plans that may be right, the one that was made (p). Returns NULL, or the condition that failed for the
+ * first of them. */
 static const char *follow_plan(struct model *m, const struct plan *p)
 {
-	const char *failed, *first = NULL;
+	const char *first;
 	uint32_t n = 0;
 
 	memset(m->rules.tried, 0, sizeof(m->rules.tried));
 	m->rules.before = m->other;
 	m->rules.after = m->now;
-	do {
-		m->trial = m->rules;
-		failed = model_check_made(m, p, rules_plan(&m->trial));
-		if (!failed && p)
-			failed = plan_check(&m->trial, p);
-		if (!failed) {
-			m->rules = m->trial;
-			if (p)
-				plan_learn_ids(&m->rules, p);
+	first = try_plan(m, p);
+	if (!first)
+		return NULL;
+	m->counts->doubts += next_try(&m->rules, &m->trial);
+	memset(m->rules.tried, 0, sizeof(m->rules.tried));
+	while (++n < TRIES_MAX && next_try(&m->rules, &m->trial))
+		if (!try_plan(m, p))
 			return NULL;
-		}
-		first = first ? first : failed;
-		m->counts->doubts += n == 0 && next_try(&m->rules, &m->trial);
-		if (n == 0)
-			memset(m->rules.tried, 0, sizeof(m->rules.tried));
-	} while (++n < TRIES_MAX && next_try(&m->rules, &m->trial));
-	return first;
+	/* The first answers were those of the cache before the plan. The last are those of the cache after it: the first
+	 * of many admissions may have evicted all that the others could have used. */
+	memset(m->rules.tried, 0xff, sizeof(m->rules.tried));
+	return try_plan(m, p) ? first : NULL;
 }
 
 static const char *do_plan(struct model *m)
@@ -192,7 +205,7 @@ static const char *do_plan(struct model *m)
 	const char *failed = shuffle_twin(m);
 	bool pinned[RULES_SLOTS] = {0};
 	uint64_t retractions = m->rules.retractions, waits = m->rules.shared_waits;
-	uint64_t receives = m->rules.receives;
+	uint64_t receives = m->rules.receives, grown = m->rules.grown;
 	struct scheduler_stats before, after;
 	const struct plan *p, *twin;
 
@@ -220,9 +233,10 @@ static const char *do_plan(struct model *m)
 		return failed ? failed : model_check_published(m);
 	}
 	scheduler_stats(m->s, &after);
-	/* No plan, and no request was retracted, or has begun to follow or to receive: nothing changed. */
+	/* No plan, and no request was retracted, or has begun to follow or to receive, or got a page for a draw that
+	 * waits for the token before: nothing changed. */
 	if (retractions == m->rules.retractions && waits == m->rules.shared_waits &&
-	    receives == m->rules.receives)
+	    receives == m->rules.receives && grown == m->rules.grown)
 		EXPECT(!memcmp(&before, &after, sizeof(before)));
 	/* If no plan is out and no prompt is to come or to be sent, a request can run: none is ever stuck. */
 	EXPECT(m->rules.planned > m->rules.committed || !model_n_alive(m) || n_transfers(m));
@@ -630,6 +644,7 @@ static void add_up(struct model *m)
 	n->paused += m->rules.paused;
 	n->awaited += m->rules.awaited;
 	n->gathered += m->rules.gathered;
+	n->joined += m->rules.joined;
 	n->alone += m->rules.alone;
 	n->held_back += m->rules.held_back;
 	n->gave_way += m->rules.gave_way;

@@ -52,6 +52,8 @@ struct model_counts {
 	uint64_t admissions_refused, cut_prompts, late_results, shared_waits, retractions,
 		replayed_tokens, paused;
 	uint64_t awaited, gathered; /* rows, and plans, that waited for the token before */
+	uint64_t
+		joined; /* rows that computed a token again in a plan whose other sequences waited */
 	/* times that a request let another one pass, because its owner had its share of seats */
 	uint64_t held_back;
 	/* requests that were retracted so that one of another owner gets seats */

@@ -417,10 +417,11 @@ static void for_each_decoding(struct rules *r, uint64_t number,
 static void grow_one(struct rules *r, struct rule_request *q, struct rule_choice *c,
 		     uint64_t number, bool *paused)
 {
-	if (awaits(q, c) || q->trunk >= 0 || has_page(r, c))
+	if (q->trunk >= 0 || has_page(r, c))
 		return;
 	if (rules_room(r, 1, 0)) {
 		c->n_pages++;
+		r->grown++;
 	} else {
 		*paused = true;
 		r->paused++;
@@ -434,9 +435,12 @@ static void decode_one(struct rules *r, struct rule_request *q, struct rule_choi
 	bool last;
 
 	if (awaits(q, c)) {
-		r->awaited++;
+		r->awaited += !r->gathers;
 		return;
 	}
+	if (r->gathers && (q->trunk >= 0 || c->n_planned + 1 == rules_known(q, c) + c->n_drawing))
+		return;
+	r->joined += r->gathers;
 	if (q->trunk >= 0)
 		fork_request(r, q, number);
 	if (!has_page(r, c))
@@ -649,11 +653,10 @@ bool rules_plan(struct rules *r)
 		r->gathers = gather(r, number);
 		r->gathered += r->gathers;
 		*p = (struct rule_plan){0};
-		if (!r->gathers)
-			for_each_decoding(r, number, grow_one, &paused);
+		for_each_decoding(r, number, grow_one, &paused);
 		if (!add_prefills(r, number, paused) && !paused)
 			add_receives(r);
-		if (!r->gathers)
+		if (!r->gathers || p->n_rows)
 			for_each_decoding(r, number, decode_one, NULL);
 		if (p->n_rows)
 			break;

@@ -126,13 +126,15 @@ struct rules {
 	struct rule_request requests[RULES_REQUESTS];
 	int head;
 	uint64_t planned, committed, orders;
-	bool gathers; /* the sequences that can decode wait for each other in the plan that is being made */
+	/* the sequences that can decode wait for each other in the plan that is being made; those that compute tokens
+	 * again join a prompt's rows */
+	bool gathers;
 	uint64_t making; /* number of the plan that is being made; if none is, `planned` */
 	struct rule_plan plans[2]; /* [number % 2] */
 	uint64_t retractions, replayed_tokens, prompt_tokens, cached_tokens, shared_waits;
 	uint64_t receives, receives_failed;
-	uint64_t admissions_refused, paused, awaited, gathered, alone, cut_prompts, held_back,
-		gave_way;
+	uint64_t admissions_refused, paused, awaited, gathered, joined, grown, alone, cut_prompts,
+		held_back, gave_way;
 	const struct mirror *before, *after; /* the cache before and after the plan */
 	const struct rule_marks *evicted;
 	/* Of question number n of this plan (where an admission begins, or which branch is right): the answer that is

@@ -711,6 +711,73 @@ TEST(needs_last)
 	scheduler_abort(w->s, a);
 }
 
+/* Sequences that wait for each other (needs_last): the next page is theirs before an admission can take it, and a
+ * sequence that computes known tokens again has a row meanwhile if a prompt has one. */
+TEST(gathering)
+{
+	struct scheduler_config config = world_config(0, 5, 8);
+	struct scheduler_request r = world_letters('a', 3, 6);
+	struct world *w;
+	uint64_t a;
+
+	config.max_plans_out = 2;
+	config.cache_disabled = true;
+	w = world_new(&config);
+	w->named = true;
+	r.needs_last = true;
+	a = world_submit_request(w, &r);
+	step_is(w, 1, "a0+3!", "three pages for a prompt and its first tokens");
+	step_is(w, 1, "a.0@3!", "a row");
+	step_is(w, 1, "a.0@4!", "a row");
+	plan_is(w, "a.0@5!", "a row that fills the last of these pages");
+	world_submit_letters(w, 'b', 3, 1);
+	plan_is(w, "nothing", "a prompt that needs both free pages does not get them");
+	world_commit(w, 1);
+	plan_is(w, "a.0@6!", "because the sequence that waited has one of them");
+	world_commit(w, 1);
+	scheduler_abort(w->s, a);
+	step_is(w, 1, "b0+3!", "then the prompt runs");
+	ok(world_at_baseline(w), "nothing is left");
+}
+
+/* A sequence of a retracted request computes its own tokens again. */
+TEST(gathering_again)
+{
+	struct scheduler_config config = world_config(0, 16, 8);
+	struct world *w;
+	uint64_t ids[3];
+
+	config.max_plans_out = 2;
+	config.cache_disabled = true;
+	w = world_new(&config);
+	for (uint32_t i = 0; i < 3; i++) {
+		struct scheduler_request r = world_letters((char)('a' + i), i < 2 ? 2 : 6, 20);
+
+		r.needs_last = true;
+		ids[i] = world_submit_request(w, &r);
+	}
+	step_is(w, 1, "a0+2! b0+2! c0+4", "three prompts");
+	step_is(w, 1, "c4+2! @2! @2!", "to their ends");
+	for (int i = 0; i < 40 && !world_stats(w).retractions; i++)
+		if (strcmp(world_plan(w), "nothing") == 0)
+			world_commit(w, 1);
+	ok(world_stats(w).running == 2, "of three the longest is retracted");
+	scheduler_abort(w->s, ids[0]);
+	world_commit(w, 1);
+	step_is(w, 1, "c0+6 @11!", "its prompt runs again when another ends");
+	plan_is(w, "@12! @6", "then its tokens, beside a row of the other");
+	world_submit_letters(w, 'd', 1, 1);
+	plan_is(w, "d0+1! @7", "or of a prompt, while the other waits for its token");
+	world_commit(w, 1);
+	plan_is(w, "@13! @8", "they do not wait for each other");
+	world_commit(w, 1);
+	plan_is(w, "nothing", "but alone they would keep the other waiting");
+	scheduler_abort(w->s, ids[1]);
+	scheduler_abort(w->s, ids[2]);
+	world_commit(w, 1);
+	ok(world_at_baseline(w), "nothing is left");
+}
+
 TEST(fail)
 {
 	struct world *w = new_world(64, 10, 128);

@@ -54,6 +54,7 @@ int main(int argc, char **argv)
 	SEEN(paused, 15000);
 	SEEN(awaited, 5000);
 	SEEN(gathered, 5000);
+	SEEN(joined, 1);
 	SEEN(held_back, 2000);
 	SEEN(gave_way, 100);
 	SEEN(hits, 12000);
