@@ -374,15 +374,20 @@ TEST(truncation)
 
 static json_t *list_of(const char *items, struct responses_page page)
 {
-	struct buf in, out;
+	/* The items may be in several texts: one ends at each '|'. */
+	char *copy = strdup(quoted(items)), *rest = copy;
+	struct response_text texts[200];
+	struct buf out;
 	json_t *list = NULL;
+	size_t n = 0;
 
-	buf_init(&in, 1 << 16);
-	buf_init(&out, 1 << 16);
-	buf_puts(&in, quoted(items));
-	if (responses_list(&in, &page, &out, &err) == 0)
+	buf_init(&out, 1 << 20);
+	for (char *text; (text = strsep(&rest, "|"));)
+		if (*text)
+			texts[n++] = (struct response_text){text, strlen(text)};
+	if (responses_list(texts, n, &page, NULL, &out, &err) == 0)
 		list = json_loadb(buf_str(&out), out.len, 0, NULL);
-	buf_release(&in);
+	free(copy);
 	buf_release(&out);
 	return list;
 }
@@ -415,7 +420,120 @@ TEST(lists)
 	   "an unknown item");
 	list = list_of("", (struct responses_page){.limit = 20});
 	is_int(json_array_size(json_object_get(list, "data")), 0, "no items");
+	ok(json_is_null(json_object_get(list, "last_id")), "so no last one");
 	json_decref(list);
+}
+
+/* An id is that of the item alone: no member of a part, no text that looks like one. */
+TEST(list_ids)
+{
+	static const struct {
+		const char *id, *next; /* the item behind it, in the order of the conversation */
+	} rows[] = {{"item_0", "a,b"}, {"a,b", "item_2"}, {"item_2", "q\"\\"}, {"q\"\\", "item_4"},
+		    {"item_4", "x"},   {"x", NULL},	  {"inner", ""},       {"text", ""}};
+	const char *items =
+		"{'role':'user','content':[{'id':'inner','type':'input_text','text':'id'}]},"
+		"{'id':'a,b','content':'}],\\'id\\':\\'text\\'','role':'user'}|"
+		"{'type':'reasoning','id':null,'summary':[{'id':'inner'}]},"
+		"{'role':'user','content':'}','id':'q\\'\\\\'}|"
+		"{'role':'user','content':'id'}|{'id':'x','type':'reasoning'}";
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		json_t *list = list_of(items, (struct responses_page){.limit = 1,
+								      .after = rows[i].id,
+								      .rising = true});
+		const char *next = json_string_value(json_object_get(list, "first_id"));
+
+		if (!rows[i].next)
+			ok(list && !next, "behind the last one is none");
+		else if (!rows[i].next[0])
+			ok(!list, "%s is no id", rows[i].id);
+		else
+			is_str(next, rows[i].next, "behind %s", rows[i].id);
+		json_decref(list);
+	}
+}
+
+/* Appends the ids of a list's items. Returns the last one, as text of the list; NULL: there are no more. */
+static const char *add_ids(const json_t *list, struct buf *ids)
+{
+	const json_t *data = json_object_get(list, "data");
+
+	for (size_t i = 0; i < json_array_size(data); i++)
+		buf_printf(ids, " %s",
+			   json_string_value(json_object_get(json_array_get(data, i), "id")));
+	return json_is_true(json_object_get(list, "has_more"))
+		       ? json_string_value(json_object_get(list, "last_id"))
+		       : NULL;
+}
+
+/* Pages of any length and order, one behind the other, give all items. */
+TEST(list_pages)
+{
+	enum { ITEMS = 150 };
+	struct buf items, up, down;
+
+	buf_init(&items, 1 << 16);
+	buf_init(&up, 1 << 16);
+	buf_init(&down, 1 << 16);
+	for (int i = 0; i < ITEMS; i++) {
+		buf_printf(&items, "%s{'role':'user','content':'%d'%s%d%s}",
+			   !i	   ? ""
+			   : i % 7 ? ","
+				   : "|",
+			   i, i % 3 ? ",'no':'" : ",'id':'own_", i, "'");
+		buf_printf(&up, i % 3 ? " item_%d" : " own_%d", i);
+		buf_printf(&down, (ITEMS - 1 - i) % 3 ? " item_%d" : " own_%d", ITEMS - 1 - i);
+	}
+	for (int rising = 0; rising < 2; rising++)
+		for (uint64_t limit = 1; limit <= RESPONSES_PAGE_MAX; limit += limit < 8 ? 1 : 46) {
+			struct responses_page page = {.limit = limit, .rising = rising};
+			json_t *list, *last = NULL;
+			struct buf ids;
+
+			buf_init(&ids, 1 << 16);
+			do {
+				list = list_of(buf_str(&items), page);
+				check(list &&
+				      json_array_size(json_object_get(list, "data")) <= limit);
+				page.after = add_ids(list, &ids);
+				json_decref(last);
+				last = list;
+			} while (page.after);
+			json_decref(last);
+			check(!strcmp(buf_str(&ids), buf_str(rising ? &up : &down)));
+			buf_release(&ids);
+		}
+	ok_all("pages of all lengths have all items once");
+	buf_release(&items);
+	buf_release(&up);
+	buf_release(&down);
+}
+
+static bool stop(void *arg)
+{
+	return ++*(int *)arg > 1;
+}
+
+/* A long conversation is read with a pace. */
+TEST(list_pace)
+{
+	int asked = 0;
+	const struct pace pace = {stop, &asked};
+	struct responses_page page = {.limit = 1};
+	struct response_text text;
+	struct buf items, out;
+
+	buf_init(&items, 1 << 24);
+	buf_init(&out, 1 << 16);
+	for (int i = 0; i < 10000; i++)
+		buf_puts(&items, quoted(i ? ",{'role':'user','content':'some words'}"
+					  : "{'role':'user','content':'some words'}"));
+	text = (struct response_text){buf_str(&items), items.len};
+	is_int(responses_list(&text, 1, &page, &pace, &out, &err), -ECANCELED, "it may end");
+	is_int(asked, 2, "soon");
+	buf_release(&items);
+	buf_release(&out);
 }
 
 int main(void)

@@ -29,7 +29,7 @@
 #include "protocol/output/steering.h"
 #include "protocol/output/tools_grammar.h"
 #include "protocol/responses/answer.h"
-#include "protocol/responses/store.h"
+#include "protocol/responses/list.h"
 #include "tests/model_text.h"
 #include "tests/scheduler_world.h"
 #include "tests/scratch.h"
@@ -435,27 +435,53 @@ static void attempt_store(void *arg, unsigned long n)
 	struct response_record r = {
 		.id = "a", .owner = 1, .input = text, .output = text, .head = text, .tail = text};
 	struct response_store *s = response_store_new(1 << 20, 1000);
-	struct response_turn *t;
+	struct response_entry *e = response_entry_new(&r);
+	struct response_hold h = {0};
 	struct buf out;
-	bool kept;
+	bool kept, other;
 
-	check(s && response_store_put(s, &r, 0));
+	check(s && e && response_store_put(s, e, NULL, 0));
 	buf_init(&out, 1000);
-	t = response_store_turn(s, "a", 1, 0);
+	e = response_store_find(s, "a", 1, 0);
+	response_store_hold(s, e, &h);
+	response_store_drop(s, e);
 	short_from(n);
 	r.id = "b";
-	r.previous = t;
-	kept = response_store_put(s, &r, 0);
-	if (kept)
-		response_turn_items(t, true, &out);
-	check(!(kept && !out.failed) == short_end());
-	check(response_store_count(s) == 1u + kept);
-	buf_reset(&out);
-	check(response_store_get(s, "b", 1, 0, &out) == kept);
-	response_turn_drop(s, t);
+	e = response_entry_new(&r);
+	kept = e && response_store_put(s, e, &h, 0);
+	e = kept ? response_store_find(s, "b", 1, 0) : NULL;
+	if (e)
+		response_entry_items(e, &out);
+	response_store_drop(s, e);
+	r.id = "c";
+	r.owner = 2;
+	e = response_entry_new(&r);
+	other = e && response_store_put(s, e, NULL, 0);
+	check(!(kept && other && !out.failed) == short_end());
+	check(response_store_count(s) == 1u + kept + other);
+	response_store_release(s, &h);
 	check(response_store_delete(s, "a", 1, 0) && response_store_delete(s, "b", 1, 0) == kept);
-	check(!response_store_bytes(s));
+	check(response_store_delete(s, "c", 2, 0) == other && !response_store_bytes(s));
 	response_store_free(s);
+	buf_release(&out);
+}
+
+/* Lists items, one of them by an id with an escaped character. */
+static void attempt_list(void *arg, unsigned long n)
+{
+	static const char items[] = "{\"role\":\"user\",\"content\":\"a\"},"
+				    "{\"id\":\"\\\"\",\"role\":\"user\",\"content\":\"b\"},"
+				    "{\"role\":\"assistant\",\"content\":\"c\"}";
+	const struct response_text text = {items, sizeof(items) - 1};
+	const struct responses_page page = {.limit = 2, .after = "item_2"};
+	struct buf out;
+	struct err e;
+	int r;
+
+	buf_init(&out, 1000);
+	short_from(n);
+	r = responses_list(&text, 1, &page, NULL, &out, &e);
+	check((r < 0 || out.failed) == short_end() && (!r || r == -ENOMEM));
 	buf_release(&out);
 }
 
@@ -513,11 +539,18 @@ static void attempt_answer(void *arg, unsigned long n)
 
 TEST(responses)
 {
-	unsigned long n = each_allocation(attempt_store, NULL), m;
+	unsigned long n = each_allocation(attempt_store, NULL), m, k;
+	json_malloc_t json_malloc;
+	json_free_t json_free;
 
 	m = each_allocation(attempt_answer, NULL);
-	ok_all("%lu allocations of a store and %lu of an answer: each failure is told", n, m);
-	ok(n >= 3 && m >= 8, "are some");
+	json_get_alloc_funcs(&json_malloc, &json_free);
+	json_set_alloc_funcs(malloc, free);
+	k = each_allocation(attempt_list, NULL);
+	json_set_alloc_funcs(json_malloc, json_free);
+	ok_all("%lu allocations of a store, %lu of an answer and %lu of a list: each failure is told",
+	       n, m, k);
+	ok(n >= 6 && m >= 8 && k >= 8, "are some");
 }
 
 /* ---- tool calls ---- */

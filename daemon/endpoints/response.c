@@ -9,6 +9,7 @@
 #include "base/problem.h"
 #include "daemon/request/call.h"
 #include "daemon/request/responses.h"
+#include "daemon/request/text.h"
 #include "protocol/responses/answer.h"
 #include "protocol/responses/list.h"
 
@@ -78,34 +79,51 @@ static int ask_page(struct server *s, const char *name, const char *const *value
 	return 0;
 }
 
+static int unknown(const struct own *own, struct err *e)
+{
+	return err_set(e, PROBLEM_UNKNOWN_RESPONSE, "no response with the id \"%.60s\" is kept",
+		       own->id);
+}
+
 static int show(struct call *c, struct buf *out, struct err *e)
 {
 	const struct own *own = c->http.own;
+	struct response_entry *found = responses_find(c->server, own->id, c->owner);
 
-	return responses_get(c->server, own->id, c->owner, out, e);
+	if (!found)
+		return unknown(own, e);
+	response_entry_write(found, out);
+	responses_drop(c->server, found);
+	return 0;
 }
 
 static int forget(struct call *c, struct buf *out, struct err *e)
 {
 	const struct own *own = c->http.own;
-	int r = responses_delete(c->server, own->id, c->owner, e);
 
-	if (r == 0)
-		responses_body_deleted(own->id, out);
-	return r;
+	if (!responses_delete(c->server, own->id, c->owner))
+		return unknown(own, e);
+	responses_body_deleted(own->id, out);
+	return 0;
 }
 
 static int list(struct call *c, struct buf *out, struct err *e)
 {
 	const struct own *own = c->http.own;
-	struct buf items;
-	int r;
+	const struct pace pace = prepare_pace(c);
+	struct response_entry *found = responses_find(c->server, own->id, c->owner);
+	struct response_text *texts = NULL;
+	size_t n;
+	int r = 0;
 
-	buf_init(&items, SIZE_MAX / 2);
-	r = responses_get_input(c->server, own->id, c->owner, &items, e);
+	if (!found)
+		return unknown(own, e);
+	if (response_entry_texts(found, false, &texts, &n) < 0)
+		r = err_no_memory(e);
 	if (r == 0)
-		r = responses_list(&items, &own->page, out, e);
-	buf_release(&items);
+		r = responses_list(texts, n, &own->page, &pace, out, e);
+	free(texts);
+	responses_drop(c->server, found);
 	return r;
 }
 
@@ -125,7 +143,7 @@ static int cancel(struct call *c, struct buf *out, struct err *e)
 		responses_body_cancelled(found->id, found->created, c->server->name, out);
 		r = 0;
 	} else {
-		r = responses_get(c->server, own->id, c->owner, out, e);
+		r = show(c, out, e);
 	}
 	call_unref(found);
 	return r;

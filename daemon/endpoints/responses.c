@@ -3,15 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/problem.h"
 #include "daemon/request/call.h"
 #include "daemon/request/responses.h"
 #include "protocol/responses/answer.h"
 #include "protocol/responses/request.h"
 
-/* The object of a call. http makes it, a text thread sets `previous`. */
+/* The object of a call. http makes it, a text thread sets `goes_on` and `previous`. */
 struct own {
 	struct server *server;
-	struct response_turn *previous; /* of previous_response_id, a reference; NULL: none */
+	bool goes_on; /* from previous_response_id, whose conversation is in `previous` */
+	struct response_hold previous;
 };
 
 static int ask(struct server *s, const char *name, const char *const *values, void **ret_own,
@@ -30,7 +32,7 @@ static void release(void *arg)
 {
 	struct own *own = arg;
 
-	responses_drop(own->server, own->previous);
+	responses_release(own->server, &own->previous);
 	free(own);
 }
 
@@ -38,8 +40,16 @@ static int recall(void *arg, const char *id, struct buf *out, struct err *e)
 {
 	struct call *c = arg;
 	struct own *own = c->http.own;
+	struct response_entry *found = responses_find(c->server, id, c->owner);
 
-	return responses_recall(c->server, id, c->owner, out, &own->previous, e);
+	if (!found)
+		return err_param(e, PROBLEM_UNKNOWN_PREVIOUS, "previous_response_id",
+				 "no response with the id \"%.60s\" is kept", id);
+	response_entry_items(found, out);
+	responses_hold(c->server, found, &own->previous);
+	own->goes_on = true;
+	responses_drop(c->server, found);
+	return 0;
 }
 
 /* ---- the answer ---- */
@@ -85,6 +95,7 @@ static void keep(struct writer *w)
 {
 	const struct call *c = w->call;
 	const struct responses_request *own = c->text.ask.responses;
+	const struct own *object = c->http.own;
 	struct buf head, items, tail;
 
 	if (!own->store ||
@@ -95,14 +106,14 @@ static void keep(struct writer *w)
 	buf_init(&tail, SIZE_MAX / 2);
 	responses_answer_parts(w->answer, &head, &items, &tail);
 	if (!head.failed && !items.failed && !tail.failed)
-		responses_put(c->server, &(struct response_record){
-						 .id = c->id,
-						 .owner = c->owner,
-						 .previous = ((struct own *)c->http.own)->previous,
-						 .input = {own->input, own->input_len},
-						 .output = text_of(&items),
-						 .head = text_of(&head),
-						 .tail = text_of(&tail)});
+		responses_put(c->server,
+			      &(struct response_record){.id = c->id,
+							.owner = c->owner,
+							.input = {own->input, own->input_len},
+							.output = text_of(&items),
+							.head = text_of(&head),
+							.tail = text_of(&tail)},
+			      object->goes_on ? &object->previous : NULL);
 	buf_release(&head);
 	buf_release(&items);
 	buf_release(&tail);

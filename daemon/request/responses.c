@@ -1,11 +1,9 @@
 #include "daemon/request/responses.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/problem.h"
 
 struct responses {
 	pthread_mutex_t lock;
@@ -57,12 +55,6 @@ static void unlock(struct server *s)
 	pthread_mutex_unlock(&s->responses->lock);
 }
 
-static int unknown(const char *id, struct err *e)
-{
-	return err_set(e, PROBLEM_UNKNOWN_RESPONSE, "no response with the id \"%.60s\" is kept",
-		       id);
-}
-
 bool responses_take(struct server *s, size_t bytes)
 {
 	struct response_store *store = lock(s);
@@ -72,74 +64,58 @@ bool responses_take(struct server *s, size_t bytes)
 	return takes;
 }
 
-void responses_put(struct server *s, const struct response_record *r)
+void responses_put(struct server *s, const struct response_record *r,
+		   const struct response_hold *previous)
 {
-	struct response_store *store = lock(s);
-	bool kept = store && response_store_put(store, r, clock_now_ns());
+	struct response_entry *entry = s->responses ? response_entry_new(r) : NULL;
+	bool kept = false;
 
-	unlock(s);
-	if (!kept)
-		log_info("%s is not kept: it does not fit into --response-store-memory", r->id);
-}
-
-int responses_get(struct server *s, const char *id, uint64_t owner, struct buf *out, struct err *e)
-{
-	struct response_store *store = lock(s);
-	bool found = store && response_store_get(store, id, owner, clock_now_ns(), out);
-
-	unlock(s);
-	if (!found)
-		return unknown(id, e);
-	return out->failed ? err_no_memory(e) : 0;
-}
-
-int responses_get_input(struct server *s, const char *id, uint64_t owner, struct buf *out,
-			struct err *e)
-{
-	struct response_store *store = lock(s);
-	struct response_turn *t =
-		store ? response_store_turn(store, id, owner, clock_now_ns()) : NULL;
-
-	if (t) {
-		response_turn_items(t, false, out);
-		response_turn_drop(store, t);
+	if (entry) {
+		kept = response_store_put(lock(s), entry, previous, clock_now_ns());
+		unlock(s);
 	}
-	unlock(s);
-	if (!t)
-		return unknown(id, e);
-	return out->failed ? err_no_memory(e) : 0;
+	if (!kept)
+		log_info("%s is not kept: --response-store-memory has no room for it", r->id);
 }
 
-int responses_delete(struct server *s, const char *id, uint64_t owner, struct err *e)
+struct response_entry *responses_find(struct server *s, const char *id, uint64_t owner)
+{
+	struct response_store *store = lock(s);
+	struct response_entry *r =
+		store ? response_store_find(store, id, owner, clock_now_ns()) : NULL;
+
+	unlock(s);
+	return r;
+}
+
+void responses_drop(struct server *s, struct response_entry *r)
+{
+	if (!r)
+		return;
+	response_store_drop(lock(s), r);
+	unlock(s);
+}
+
+bool responses_delete(struct server *s, const char *id, uint64_t owner)
 {
 	struct response_store *store = lock(s);
 	bool found = store && response_store_delete(store, id, owner, clock_now_ns());
 
 	unlock(s);
-	return found ? 0 : unknown(id, e);
+	return found;
 }
 
-int responses_recall(struct server *s, const char *id, uint64_t owner, struct buf *out,
-		     struct response_turn **ret_turn, struct err *e)
+void responses_hold(struct server *s, struct response_entry *r, struct response_hold *h)
+{
+	response_store_hold(lock(s), r, h);
+	unlock(s);
+}
+
+void responses_release(struct server *s, struct response_hold *h)
 {
 	struct response_store *store = lock(s);
-	struct response_turn *t =
-		store ? response_store_turn(store, id, owner, clock_now_ns()) : NULL;
 
-	if (t)
-		response_turn_items(t, true, out);
-	unlock(s);
-	if (!t)
-		return err_param(e, PROBLEM_UNKNOWN_PREVIOUS, "previous_response_id",
-				 "no response with the id \"%.60s\" is kept", id);
-	*ret_turn = t;
-	return out->failed ? err_no_memory(e) : 0;
-}
-
-void responses_drop(struct server *s, struct response_turn *t)
-{
-	if (!t || !s->responses)
-		return;
-	response_turn_drop(lock(s), t);
+	if (store)
+		response_store_release(store, h);
 	unlock(s);
 }

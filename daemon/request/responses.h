@@ -1,6 +1,6 @@
 /* The responses that clients may ask for again (protocol/responses/store.h), for all threads: text threads look earlier
  * ones up, the http threads keep new ones. Owners are those of calls (call.owner): a client finds nothing of another
- * one's. */
+ * one's. One lock guards the store. It is never held while a text is copied: texts are read through references. */
 #pragma once
 
 #include "daemon/server.h"
@@ -14,21 +14,19 @@ void responses_close(struct server *s);
 /* Returns whether a response of so many bytes may be kept. */
 bool responses_take(struct server *s, size_t bytes);
 
-/* Keeps a response. One that is too large is dropped, with a line in the log. */
-void responses_put(struct server *s, const struct response_record *r);
+/* Keeps a response. previous: the conversation that it goes on from; NULL: none. One that does not fit is dropped, with
+ * a line in the log. */
+void responses_put(struct server *s, const struct response_record *r,
+		   const struct response_hold *previous);
 
-/* Append the JSON of a response, or the items that it was made of. -PROBLEM_UNKNOWN_RESPONSE: this owner has none of
- * this id; -ENOMEM. */
-int responses_get(struct server *s, const char *id, uint64_t owner, struct buf *out,
-		  struct err *e) MUST_CHECK;
-int responses_get_input(struct server *s, const char *id, uint64_t owner, struct buf *out,
-			struct err *e) MUST_CHECK;
+/* Returns a response, a reference, which responses_drop gives back (NULL is allowed). NULL: this owner has none of this
+ * id. */
+struct response_entry *responses_find(struct server *s, const char *id, uint64_t owner);
+void responses_drop(struct server *s, struct response_entry *r);
 
-/* Forgets a response. -PROBLEM_UNKNOWN_RESPONSE. */
-int responses_delete(struct server *s, const char *id, uint64_t owner, struct err *e) MUST_CHECK;
+/* Forgets a response. False: this owner has none of this id. */
+bool responses_delete(struct server *s, const char *id, uint64_t owner);
 
-/* Appends the items of a response's conversation. *ret_turn: its last turn, a reference, which responses_drop gives
- * back. -PROBLEM_UNKNOWN_PREVIOUS; -ENOMEM. */
-int responses_recall(struct server *s, const char *id, uint64_t owner, struct buf *out,
-		     struct response_turn **ret_turn, struct err *e) MUST_CHECK;
-void responses_drop(struct server *s, struct response_turn *t);
+/* Lets *h, which holds nothing, hold the conversation of a response, and ends that. */
+void responses_hold(struct server *s, struct response_entry *r, struct response_hold *h);
+void responses_release(struct server *s, struct response_hold *h);

@@ -116,8 +116,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	buf_init(&kept, 1 << 24);
 	buf_init(&out, 1 << 24);
 	if (parse((const char *)data, size, &none, &kept) == 0 && kept.len) {
+		const struct response_text text = {buf_str(&kept), kept.len};
+
 		CHECK(parse(again, sizeof(again) - 1, &kept, NULL) == 0);
-		CHECK(responses_list(&kept, &page, &out, &e) == 0);
+		page.rising = data[0] & 8;
+		CHECK(responses_list(&text, 1, &page, NULL, &out, &e) == 0);
 		check_json("", buf_str(&out), out.len, "");
 	}
 	buf_release(&none);

@@ -214,6 +214,17 @@ same([i["type"] for i in items["data"]], ["message", "function_call", "function_
 ok(all(i["id"] for i in items["data"]) and not items["has_more"] and items["first_id"] == items["data"][0]["id"], "with ids", items)
 status, page = get(f"{RESPONSES}/{third['id']}/input_items?limit=2&after={items['data'][2]['id']}")
 same(([i["id"] for i in page["data"]], page["has_more"]), ([i["id"] for i in items["data"][1::-1]], False), "a page of them")
+long = whole("?", input=[{"type": "reasoning", "content": [{"type": "reasoning_text", "text": "y" * 2000000}]},
+                         *[user(f"Say {i}.") for i in range(50)]])
+status, page = get(f"{RESPONSES}/{long['id']}/input_items?limit=5")
+same(([i["content"][0]["text"] for i in page["data"]], page["has_more"], page["last_id"]),
+     ([f"Say {i}." for i in range(49, 44, -1)], True, page["data"][-1]["id"]), "a page of a long conversation")
+same(len(get(f"{RESPONSES}/{long['id']}/input_items")[1]["data"]), 20, "has 20 items")
+behind = whole("?", input="And?", previous_response_id=long["id"])
+ok(behind["usage"]["input_tokens"] > long["usage"]["input_tokens"], "which goes on", behind["usage"])
+page = get(f"{RESPONSES}/{behind['id']}/input_items?limit=100&order=asc")[1]
+same((len(page["data"]), len(page["data"][0]["content"][0]["text"]), page["data"][-1]["content"][0]["text"]),
+     (51 + len(long["output"]) + 1, 2000000, "And?"), "to its end")
 same(get(f"{RESPONSES}/{third['id']}/input_items?limit=0")[0], 400, "a bad limit")
 same(get(f"{RESPONSES}/{third['id']}/input_items?after=x")[0], 400, "a bad after")
 same(get(f"{RESPONSES}/{third['id']}?stream=true")[0], 400, "no stream of what is kept")
@@ -323,11 +334,35 @@ same(get(f"{RESPONSES}/{mine['id']}", s, "DELETE", **b)[0], 404, "and deletes no
 same(get(f"{RESPONSES}/{mine['id']}/cancel", s, "POST", **b)[0], 404, "nor cancels it")
 same(s.post(RESPONSES, ask("plain", previous_response_id=mine["id"]), b)[0], 400, "nor goes on from it")
 same(s.post(RESPONSES, ask("plain", previous_response_id=mine["id"]), a)[0], 200, "its own key does")
+other = s.post(RESPONSES, ask("plain"), b)[1]["id"]
 made = [s.post(RESPONSES, ask("plain", instructions="x" * 2000), a)[1]["id"] for _ in range(12)]
 there = [get(f"{RESPONSES}/{i}", s, **a)[0] for i in [mine["id"], *made]]
 ok(there[0] == 404 and there[-1] == 200 and there == sorted(there, reverse=True), "the oldest make room", there)
+same(get(f"{RESPONSES}/{other}", s, **b)[0], 200, "but not one of a key that has few")
+for _ in range(12):
+    s.post(RESPONSES, ask("plain", instructions="x" * 2000), b)
+same((get(f"{RESPONSES}/{made[-1]}", s, **a)[0], get(f"{RESPONSES}/{made[-3]}", s, **a)[0], get(f"{RESPONSES}/{other}", s, **b)[0]),
+     (200, 200, 404), "each has its half")
 large = s.post(RESPONSES, ask("plain", tool_choice="none", tools=[{**TOOLS[0], "description": "y" * 30000}]), a)
 ok(large[0] == 200 and get(f"{RESPONSES}/{large[1]['id']}", s, **a)[0] == 404, "one that is too large is not kept", large[0])
+s.stop()
+
+
+def from_address(address, method, path, body=None):
+    c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60, source_address=(address, 0))
+    c.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"} if body else {})
+    r = c.getresponse()
+    status, body = r.status, json.loads(r.read())
+    c.close()
+    return status, body
+
+
+s = Server("--response-store-memory", "20K", model=model)
+mine = from_address("127.0.0.2", "POST", RESPONSES, ask("plain"))[1]["id"]
+for _ in range(12):
+    from_address("127.0.0.3", "POST", RESPONSES, ask("plain", instructions="x" * 2000))
+same([from_address(address, "GET", f"{RESPONSES}/{mine}")[0] for address in ("127.0.0.2", "127.0.0.3")], [200, 404],
+     "without keys an address has its share")
 s.stop()
 s = Server("--response-store-seconds", "1", model=model)
 mine = whole("plain", s)
