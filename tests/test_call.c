@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/problem.h"
 #include "daemon/lifecycle.h"
+#include "daemon/request/responses.h"
 #include "daemon/request/text.h"
 #include "daemon/steps/loop.h"
 #include "tests/tap.h"
@@ -656,6 +657,118 @@ TEST(lines)
 		call_unref(c[--n]);
 	wait_for_calls(0);
 	is_int((long long)atomic_load(&server.metrics.body_bytes), 0, "no body is left");
+}
+
+/* Keeps a response of owner 5 whose conversation has one message of so many bytes. */
+static void keep_response(const char *id, size_t len)
+{
+	static const char answer[] = "{\"role\":\"assistant\",\"content\":\"Yes.\"}";
+	struct buf item;
+
+	buf_init(&item, SIZE_MAX / 2);
+	buf_puts(&item, "{\"role\":\"user\",\"content\":\"");
+	while (item.len < len)
+		buf_puts(&item, "many words ");
+	buf_puts(&item, "\"}");
+	responses_put(&server,
+		      &(struct response_record){.id = id,
+						.owner = 5,
+						.input = {buf_str(&item), item.len},
+						.output = {answer, sizeof(answer) - 1},
+						.head = {"[", 1},
+						.tail = {"]", 1}},
+		      NULL);
+	buf_release(&item);
+}
+
+/* Submits a call of owner 5 to an endpoint of responses, with the id in the path and, if it has a body, there. */
+static struct call *submit_response(struct connection_double *connection,
+				    const struct endpoint *endpoint_, const char *id)
+{
+	static const char *const values[ENDPOINT_ARGUMENTS];
+	struct call *c = new_call(connection);
+	struct err e = {0};
+
+	c->endpoint = endpoint_;
+	c->owner = 5;
+	check(endpoint_->ask(&server, id, values, &c->http.own, &e) == 0);
+	buf_init(&c->text.body, SIZE_MAX / 2);
+	if (endpoint_->parse)
+		buf_printf(&c->text.body, "{\"input\":\"So?\",\"previous_response_id\":\"%s\"}",
+			   id);
+	text_submit(server.text, c);
+	return c;
+}
+
+static bool answered(struct call *c)
+{
+	bool r;
+
+	pthread_mutex_lock(&c->shared.lock);
+	r = c->shared.stage == CALL_ANSWERED;
+	pthread_mutex_unlock(&c->shared.lock);
+	return r;
+}
+
+static bool comes(struct call *c)
+{
+	for (int i = 0; i < 2000 && !answered(c); i++)
+		usleep(1000);
+	return answered(c);
+}
+
+/* A call that reads a long conversation waits with bodies of such a length, though its own body is short. */
+TEST(kept_responses)
+{
+	extern const struct endpoint endpoint_responses, endpoint_response_input_items;
+	const struct endpoint *post = &endpoint_responses, *items = &endpoint_response_input_items;
+	static const struct endpoint slow = {.id = "slow-", .reply = endless},
+				     quick = {.id = "quick-", .reply = note_length};
+	enum { QUICK = 6 };
+	struct connection_double connection[6 + QUICK] = {0};
+	struct call *c[6 + QUICK];
+	struct err e = {0};
+	int n = 0;
+
+	server.options.response_store_memory = 64 << 20;
+	server.options.response_store_seconds = 1000;
+	server.limits.max_choices = 8;
+	check(responses_open(&server, &e) == 0 && text_start(&server, &e) == 0);
+	keep_response("resp_short", 1000);
+	keep_response("resp_long", 100000);
+	atomic_store(&n_busy, 0);
+	atomic_store(&taken.n, 0);
+	c[n] = submit_body(&connection[n], &slow, 9, 100000), n++;
+	check(reaches(&n_busy, 1));
+	c[n] = submit_response(&connection[n], post, "resp_long"), n++;
+	c[n] = submit_response(&connection[n], items, "resp_long"), n++;
+	c[n] = submit_response(&connection[n], items, "resp_long"), n++;
+	c[n] = submit_response(&connection[n], post, "resp_short"), n++;
+	c[n] = submit_response(&connection[n], items, "resp_short"), n++;
+	ok(comes(c[4]) && comes(c[5]), "a short conversation is read at once");
+	for (int i = 0; i < QUICK; i++, n++)
+		c[n] = submit_body(&connection[n], &quick, 5, 10);
+	ok(reaches(&taken.n, QUICK), "small bodies are taken");
+	ok(!answered(c[1]) && !answered(c[2]) && !answered(c[3]),
+	   "but a long conversation waits for a body of 100 KB");
+	call_abort(c[3]);
+	text_forget(server.text, c[3]);
+	check(responses_delete(&server, "resp_long", 6) == false);
+	call_abort(c[0]);
+	ok(comes(c[1]) && comes(c[2]), "and is read behind it");
+	ok(c[1]->shared.failure.code == EINVAL && strstr(c[1]->shared.failure.text, "template"),
+	   "once more from the beginning: %s", c[1]->shared.failure.text);
+	ok(!c[2]->shared.failure.code && c[2]->shared.reply.len > 100000 && !answered(c[3]),
+	   "the client that has left gets nothing");
+	text_free(server.text);
+	while (n)
+		call_unref(c[--n]);
+	wait_for_calls(0);
+	check(responses_delete(&server, "resp_long", 5) &&
+	      responses_delete(&server, "resp_short", 5));
+	is_int((long long)atomic_load(&server.metrics.stored_response_bytes), 0,
+	       "nothing holds a conversation any more");
+	responses_close(&server);
 }
 
 static uint64_t n_finished(enum metrics_finish why)

@@ -89,12 +89,15 @@ static int show(struct call *c, struct buf *out, struct err *e)
 {
 	const struct own *own = c->http.own;
 	struct response_entry *found = responses_find(c->server, own->id, c->owner);
+	int r;
 
 	if (!found)
 		return unknown(own, e);
-	response_entry_write(found, out);
+	r = text_weigh(c, response_entry_length(found), e);
+	if (r == 0)
+		response_entry_write(found, out);
 	responses_drop(c->server, found);
-	return 0;
+	return r;
 }
 
 static int forget(struct call *c, struct buf *out, struct err *e)
@@ -114,11 +117,12 @@ static int list(struct call *c, struct buf *out, struct err *e)
 	struct response_entry *found = responses_find(c->server, own->id, c->owner);
 	struct response_text *texts = NULL;
 	size_t n;
-	int r = 0;
+	int r;
 
 	if (!found)
 		return unknown(own, e);
-	if (response_entry_texts(found, false, &texts, &n) < 0)
+	r = text_weigh(c, response_entry_conversation(found), e);
+	if (r == 0 && response_entry_texts(found, false, &texts, &n) < 0)
 		r = err_no_memory(e);
 	if (r == 0)
 		r = responses_list(texts, n, &own->page, &pace, out, e);

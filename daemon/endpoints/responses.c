@@ -6,6 +6,7 @@
 #include "base/problem.h"
 #include "daemon/request/call.h"
 #include "daemon/request/responses.h"
+#include "daemon/request/text.h"
 #include "protocol/responses/answer.h"
 #include "protocol/responses/request.h"
 
@@ -41,15 +42,19 @@ static int recall(void *arg, const char *id, struct buf *out, struct err *e)
 	struct call *c = arg;
 	struct own *own = c->http.own;
 	struct response_entry *found = responses_find(c->server, id, c->owner);
+	int r;
 
 	if (!found)
 		return err_param(e, PROBLEM_UNKNOWN_PREVIOUS, "previous_response_id",
 				 "no response with the id \"%.60s\" is kept", id);
-	response_entry_items(found, out);
-	responses_hold(c->server, found, &own->previous);
-	own->goes_on = true;
+	r = text_weigh(c, response_entry_conversation(found), e);
+	if (r == 0) {
+		response_entry_items(found, out);
+		responses_hold(c->server, found, &own->previous);
+		own->goes_on = true;
+	}
 	responses_drop(c->server, found);
-	return 0;
+	return r;
 }
 
 /* ---- the answer ---- */

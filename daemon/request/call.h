@@ -17,7 +17,8 @@
  * The members http, text, engine, report and shared of struct call are divided by owner. `http` and `text` are
  * written by the thread of that name before it hands the call on, and are constant afterwards. There are exceptions:
  *  - http moves the body into text.body; text_forget (text.h) frees it there.
- *  - text.node and text.round are guarded by the lock of struct text (text.c).
+ *  - text.node and text.round are guarded by the lock of struct text (text.c). text.weight is the text thread's that has
+ *    the call, and guarded by that lock while the call waits.
  *  - http writes http.access when the request is completed, and owns http.kept throughout.
  *  - The engine thread owns text.parts[].run, text.choices and text.steering.
  *  - A visit may write to *http.own and http.own_bytes. Afterwards http owns *http.own. endpoint->recall may write to
@@ -119,7 +120,8 @@ struct call_text {
 	struct list node; /* while the call waits: in a line of struct text (text.c) */
 	uint64_t round;	  /* its round in that line (struct line in text.c) */
 	struct buf body;  /* until call_drop_body */
-	/* of the text thread that took the call, if its body is not small; else NULL */
+	uint64_t weight;  /* bytes of kept responses that the work reads (text_weigh) */
+	/* of the text thread that took the call, if its work is not small; else NULL */
 	struct polite *polite;
 	struct arena arena;
 	struct openai_request ask;

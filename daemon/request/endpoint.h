@@ -46,7 +46,8 @@ struct endpoint {
 	/* http: appends the answer to out. `rest` is the rest of the request's path, behind `path`. */
 	int (*get)(struct server *s, const char *rest, struct buf *out, struct err *e);
 
-	/* text: makes the answer to the call's body and appends it to out. With GET and DELETE there is no body. */
+	/* text: makes the answer to the call's body and appends it to out. With GET and DELETE there is no body. -EAGAIN
+	 * of text_weigh (text.h) is no error: it is called again. So is `recall`, with `parse`. */
 	int (*reply)(struct call *c, struct buf *out, struct err *e);
 
 	/* http: `arguments` are names of arguments of the query. `ask` gets their values (borrowed, NULL: absent) and

@@ -13,7 +13,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "protocol/output/steering.h"
 
-/* The kinds of bodies, by their lengths: at most SMALL_BODY bytes, at most LARGE_BODY, more. */
+/* The kinds of calls, by the bytes that the work reads (load_of): at most SMALL_BODY, at most LARGE_BODY, more. */
 enum kind { SMALL, LARGE, HUGE, KINDS };
 
 enum { LARGE_BODY = 1 << 20 };
@@ -25,15 +25,14 @@ struct worker {
 	struct text *text;
 	pthread_t thread;
 	enum kind kind;
-	struct polite polite; /* not used for small bodies */
+	struct polite polite; /* not used for small calls */
 	struct call *call;    /* the call that it works on, or NULL; guarded by text.lock */
 };
 
-/* Calls with bodies of one kind that wait for a worker, round after round. A round has at most one call of each owner
- * (call.owner), and its calls stand in the order of their bodies' lengths, then of their arrival. So a client that
- * sends many bodies delays the next body of another client by at most two of them, beside those on which workers work
- * already: one of the present round and one of the round after it. Nothing new joins the present round, so the longest
- * body is reached too. */
+/* Calls of one kind that wait for a worker, round after round. A round has at most one call of each owner (call.owner),
+ * and its calls stand in the order of their loads, then of their arrival. So a client that sends many calls delays the
+ * next call of another client by at most two of them, beside those on which workers work already: one of the present
+ * round and one of the round after it. Nothing new joins the present round, so the call of most load is reached too. */
 struct line {
 	struct list calls; /* by call.text.node */
 	uint64_t round;	   /* of the call that was taken last */
@@ -171,30 +170,28 @@ static void drop_failed(struct call *c, const struct err *e)
 	call_unref(c);
 }
 
-/* Does the text thread's work on a call. Takes the work's reference: hands it on to the engine thread, or drops it. */
-static void prepare_or_answer(struct call *c) ON(role_text)
+/* Returns how many bytes the work on a call reads: those of the body, and those of the kept response that it is about
+ * (text_weigh). */
+static uint64_t load_of(const struct call *c)
 {
-	struct err e = {0};
-	int r;
+	return c->text.body.len + c->text.weight;
+}
 
-	if (atomic_load(&c->aborted)) {
-		drop_aborted(c);
-		return;
-	}
-	r = c->endpoint->reply ? answer_now(c, &e) : prepare_call(c, &e);
-	call_drop_body(c);
-	if (r < 0 && atomic_load(&c->aborted)) {
-		drop_aborted(c);
-		return;
-	}
-	if (!r && c->endpoint->parse) {
-		call_submit(c);
-		return;
-	}
-	if (r < 0)
-		drop_failed(c, &e);
-	else
-		call_unref(c);
+static enum kind kind_of(const struct call *c)
+{
+	const uint64_t load = load_of(c);
+
+	return load <= SMALL_BODY ? SMALL : load <= LARGE_BODY ? LARGE : HUGE;
+}
+
+int text_weigh(struct call *c, uint64_t bytes, struct err *e)
+{
+	const enum kind was = kind_of(c);
+
+	c->text.weight = MAX(c->text.weight, bytes);
+	if (kind_of(c) == was)
+		return 0;
+	return err_set(e, EAGAIN, "another text thread has to do the work");
 }
 
 /* Returns whether a is taken before b, if a came later. */
@@ -202,7 +199,7 @@ static bool overtakes(const struct call *a, const struct call *b)
 {
 	if (a->text.round != b->text.round)
 		return a->text.round < b->text.round;
-	return a->text.body.len < b->text.body.len;
+	return load_of(a) < load_of(b);
 }
 
 /* Puts a call into a line before `next` (the head: at the end), or before more calls if it overtakes those in front of
@@ -244,9 +241,59 @@ static void line_remove(struct line *l, struct call *c)
 
 static struct line *line_of(struct text *t, const struct call *c)
 {
-	const size_t len = c->text.body.len;
+	return &t->lines[kind_of(c)];
+}
 
-	return &t->lines[len <= SMALL_BODY ? SMALL : len <= LARGE_BODY ? LARGE : HUGE];
+/* Puts a call that a worker has begun into the line of its kind, which is not the worker's. */
+static void move(struct text *t, struct call *c)
+{
+	bool drops;
+
+	/* What was parsed is parsed again. */
+	arena_release(&c->text.arena);
+	pthread_mutex_lock(&t->lock);
+	/* Neither text_forget nor text_free has found the call in a line. */
+	drops = t->quit || atomic_load(&c->aborted);
+	if (!drops) {
+		line_add(line_of(t, c), c);
+		pthread_cond_broadcast(&t->ready);
+	}
+	pthread_mutex_unlock(&t->lock);
+	if (!drops)
+		return;
+	call_drop_body(c);
+	drop_aborted(c);
+}
+
+/* Does a worker's work on a call. Takes the work's reference: hands it on to the engine thread or, with the call, to
+ * another line, or drops it. */
+static void prepare_or_answer(struct worker *w, struct call *c) ON(role_text)
+{
+	struct err e = {0};
+	int r;
+
+	if (atomic_load(&c->aborted)) {
+		drop_aborted(c);
+		return;
+	}
+	r = c->endpoint->reply ? answer_now(c, &e) : prepare_call(c, &e);
+	if (r < 0 && kind_of(c) != w->kind) {
+		move(w->text, c);
+		return;
+	}
+	call_drop_body(c);
+	if (r < 0 && atomic_load(&c->aborted)) {
+		drop_aborted(c);
+		return;
+	}
+	if (!r && c->endpoint->parse) {
+		call_submit(c);
+		return;
+	}
+	if (r < 0)
+		drop_failed(c, &e);
+	else
+		call_unref(c);
 }
 
 /* Takes the next call for this worker out of its line, with the work's reference. NULL: there is none. Call with the
@@ -303,7 +350,7 @@ static void *text_main(void *arg)
 			polite_begin(&w->polite);
 			c->text.polite = &w->polite;
 		}
-		prepare_or_answer(c);
+		prepare_or_answer(w, c);
 		pthread_mutex_lock(&w->text->lock);
 		w->call = NULL;
 		pthread_mutex_unlock(&w->text->lock);
@@ -341,7 +388,7 @@ void text_submit(struct text *t, struct call *c)
 	call_ref(c);
 	pthread_mutex_lock(&t->lock);
 	line_add(line_of(t, c), c);
-	/* Wakes all workers: if only one were woken, it might be one for the other kind of bodies. */
+	/* Wakes all workers: if only one were woken, it might be one for another kind of calls. */
 	pthread_cond_broadcast(&t->ready);
 	pthread_mutex_unlock(&t->lock);
 }

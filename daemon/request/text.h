@@ -8,7 +8,8 @@
  *
  * A body of 16 MB may take seconds, and much memory. So one thread takes huge bodies, of more than 1 MiB, one after
  * the other, and another one large bodies, of more than 64 KiB. Both leave the processor to other threads that want it
- * (polite.h). Two threads take small bodies. No body waits for one of another kind: a chat of 100 KiB does not wait for
+ * (polite.h). Two threads take small bodies. A kept response that the work reads counts like a part of the body: the
+ * thread that finds it hands the call to the thread for so many bytes (text_weigh). No body waits for one of another kind: a chat of 100 KiB does not wait for
  * bodies of 16 MB. Clients take turns: bodies are taken in rounds, at most one of each client in a round, and in a
  * round shorter ones first (text.c). Work on a call that is aborted ends soon, because parsing, rendering and
  * tokenizing look at call.aborted. */
@@ -27,6 +28,11 @@ void text_submit(struct text *t, struct call *c);
 /* http: if an aborted call still waits for a text thread, frees its body and drops the work's reference, so that it
  * takes no memory until its turn. */
 void text_forget(struct text *t, struct call *c);
+
+/* text: for the functions of an endpoint. Notes that the work on a call reads so many bytes of kept responses, beside the
+ * body. To be called before they are read. -EAGAIN: another thread has to do the work, as for a body of so many bytes
+ * more; the function then returns this error, and is called anew on that thread. */
+int text_weigh(struct call *c, uint64_t bytes, struct err *e) MUST_CHECK;
 
 /* main: makes the calls that wait for a text thread, or are with one, fail with *e. The work on calls that a text
  * thread has ends soon. Aborted calls that wait are dropped without an error. */

@@ -65,7 +65,8 @@ struct openai_limits {
 	struct sampling defaults; /* for absent parameters: the model's generation_config.json */
 	const struct tools_format *tools; /* of the model's calls; NULL: it is not known */
 	/* responses: appends the items of an earlier response's conversation as JSON, with commas between.
-	 * -PROBLEM_UNKNOWN_PREVIOUS; -ENOMEM. NULL: there are no earlier responses. */
+	 * -PROBLEM_UNKNOWN_PREVIOUS; -ENOMEM; or another error, which the parser returns. NULL: there are no earlier
+	 * responses. */
 	int (*recall)(void *arg, const char *id, struct buf *out, struct err *e);
 	void *recall_arg;
 };
