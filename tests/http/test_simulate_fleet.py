@@ -74,6 +74,27 @@ ok(v["busiest prefill worker, %"][0] < 2 * v["prefill workers busy, %"][0], "eve
 v = columns(simulate(8, 8, *COST, *SMALL, "--cache-memory", "200e6", "--max-num-seqs", "8"))
 same(v["requests"], [v["generated"][0] / 40] * 2, "with hardly any memory too")
 
+# The cost of a step by its tokens: the prompt's 1000 of the first step, and 1 of the others.
+two = trace({"at": 0, "prompt": [{"seed": 1, "tokens": 2000}], "output": 3})
+for name, args, first, between in (
+        ("between two points", (*one, "--step-us", "500:2000,1500:4000"), 3, 2.01),
+        ("at a point", (*one, "--step-us", "1:500,1000:5000,2000:9000"), 5, 0.51),
+        ("below all points, and behind the last two", (*one, "--step-us", "100:1000,200:1000,500:4000"), 9, 1.01),
+        ("one point", (*one, "--step-us", "7:1500"), 1.5, 1.51),
+        # 1024 tokens, then 976 that look back at these
+        ("in windows", (*two, "--step-us", "1:500,976:1000,1024:3000"), 4, 0.51),
+        ("with the tokens before a window", (*two, "--step-us", "1000", "--prefill-kv-us", "0.01"), 2 + 976 * 1024e-5, 1.01),
+        ("with the tokens before an answer", (*two, "--step-us", "1000", "--kv-us", "5"), 2, 1.01 + 2001 * 5e-3)):
+    v = columns(simulate(1, 1, *COST, "--prefill-us", "0", *args))
+    same((round(v["time to first token max, ms"][1], 3), v["between tokens max, ms"][1]), (round(first, 3), round(between, 3)),
+         "the cost of a step " + name)
+for text in ("", "x", "1:", ":5", "1:2,", ",1:2", "1:2,1:3", "2:2,1:3", "1:3,2:2", "1:2:3", "1:2;2:3", "-1:2", "1:-2", "1:nan", "1e10:1",
+             "1:1e10", "1e10", "5 ", "1:2,3", ",".join(f"{i}:1" for i in range(1, 34))):
+    c = simulate(1, 1, *COST, *one, "--step-us", text)
+    ok(c.returncode == 1 and not c.stdout and c.stderr.startswith("tigon simulate: --step-us: ") and c.stderr.count("\n") == 1,
+       f"complains: --step-us {text[:20]!r}", c.stderr)
+ok(simulate(1, 1, *COST, *one, "--step-us", ",".join(f"{i}:1" for i in range(1, 33))).returncode == 0, "32 points")
+
 for name, args, want in (("no memory", ("--cache-memory", "0"), "needs --cache-memory"),
                          ("a plot", ("--cache-memory", "1e9", "--svg", "x"), "--svg"),
                          ("too many", ("--prefill-workers", "65"), "from 1 to 64"),

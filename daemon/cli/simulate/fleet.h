@@ -6,7 +6,7 @@
  *                        └───────────────── scheduler_received <──────── link <───────────────────┘
  *
  * Schedulers, caches and the choice of a peer are those of tigond (scheduler/, protocol/transfer/peers.h). The device
- * is the cost model of runner.h. Each worker has a link, which carries one transfer after the other in each
+ * is the cost model of cost.h. Each worker has a link, which carries one transfer after the other in each
  * direction; fabric_bytes_s adds one link that all workers share. As in the daemon, a step's pages are sent one layer
  * group after the other while the step is computed, and a request's state with its last step. No worker fails.
  *

@@ -89,21 +89,12 @@ static int submit_next(struct sim *m, struct err *e)
 	return r == -ENOMEM ? r : 0; /* a request that can never run is counted and skipped */
 }
 
-static double step_seconds(const struct cost_model *c, const struct plan *p)
-{
-	double s = c->step_s + c->prefill_token_s * p->n_prefill_tokens;
-
-	for (uint32_t i = p->n_prefill_rows; i < p->n_rows; i++)
-		s += c->decode_row_s + c->kv_token_s * p->rows[i].start;
-	return s;
-}
-
 struct sim_step sim_step_of(const struct cost_model *c, const struct plan *p)
 {
 	return (struct sim_step){.n_draws = p->n_draws,
 				 .n_prompt_tokens = p->n_prefill_tokens,
 				 .n_decode_rows = p->n_rows - p->n_prefill_rows,
-				 .seconds = step_seconds(c, p)};
+				 .seconds = cost_of(c, p)};
 }
 
 static int note_plan(struct sim *m, const struct plan *p, double us)

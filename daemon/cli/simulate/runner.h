@@ -3,16 +3,10 @@
 #pragma once
 
 #include "daemon/cli/samples.h"
+#include "daemon/cli/simulate/cost.h"
 #include "daemon/cli/simulate/workload.h"
 #include "scheduler/prefill_pace.h"
 #include "scheduler/scheduler.h"
-
-/* A step takes step_s seconds, and besides prefill_token_s for each prompt token, decode_row_s for each decoding row,
- * and kv_token_s for each KV token that a decoding row reads. */
-struct cost_model {
-	double step_s, prefill_token_s, decode_row_s, kv_token_s;
-	double max_prefill_s; /* no cost: the limit of each worker (struct prefill_pace); 0: none */
-};
 
 /* A request that a scheduler has. Its events point to it (`user`). */
 struct flight {

@@ -23,7 +23,8 @@ struct simulate_options {
 	bool compare;
 	double cache_memory, page_bytes, slot_bytes;
 	double page_size, max_seqs, max_batched_tokens, max_prefill_ms, plans_out;
-	double step_us, prefill_us, row_us, kv_us;
+	struct cost_line step;
+	double prefill_us, prefill_kv_us, row_us, kv_us;
 	double sessions, users, system, first, turn, output, min_turns, max_turns, think, seed;
 	double prefill_workers, decode_workers, link, fabric, message_us, windows, min_tokens,
 		heartbeat;
@@ -59,8 +60,12 @@ static const struct option_def table[] = {
 	  "milliseconds that a step computes prompts for, while answers run; 0: no limit"),
 	N("plans-out", plans_out, 1, 2, 2,
 	  "steps planned before their predecessor has ended: 1 or 2"),
-	N("step-us", step_us, 0, 1e9, 3000, "cost: a step"),
+	{"step-us", "T", OPTION_OWN, AT(step), .take = cost_line_take, .initial_text = "3000",
+	 .read_initial = true,
+	 .text = "cost: a step; or points TOKENS:T,... by the tokens that it computes"},
 	N("prefill-us", prefill_us, 0, 1e6, 20, "cost: a prompt token"),
+	N("prefill-kv-us", prefill_kv_us, 0, 1e6, 0,
+	  "cost: an earlier token that a prompt token looks back at"),
 	N("row-us", row_us, 0, 1e6, 20, "cost: a decoding sequence"),
 	N("kv-us", kv_us, 0, 1e6, 0.0005, "cost: a token that a decoding sequence looks back at"),
 	N("sessions", sessions, 1, 1e7, 1000, "agentic: sessions in all"),
@@ -239,8 +244,9 @@ static int open_setup(const struct simulate_options *o, double memory, struct se
 		return r;
 	ret->config = scheduler_config(o, workload_longest(ret->w), memory);
 	ret->cost = (struct cost_model){
-		.step_s = o->step_us * 1e-6,
+		.step = o->step,
 		.prefill_token_s = o->prefill_us * 1e-6,
+		.prefill_kv_s = o->prefill_kv_us * 1e-6,
 		.decode_row_s = o->row_us * 1e-6,
 		.kv_token_s = o->kv_us * 1e-6,
 		.max_prefill_s = o->max_prefill_ms * 1e-3,
