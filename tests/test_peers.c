@@ -83,21 +83,21 @@ TEST(states)
 	is_int(peers_tick(p, SECOND - 1, &who), PEERS_NOTHING, "once");
 	is_int(peers_deadline(p), SECOND, "until a second later");
 	is_int(peers_tick(p, SECOND, &who), PEERS_SAY_HELLO, "then again");
-	ok(!peers_choose(p, NULL, 0, 0, &who, &cached), "it gets no prompts");
+	ok(!peers_choose(p, NULL, 0, 0, 0, &who, &cached), "it gets no prompts");
 	ok(!peers_hello(p, a, &h, 6 * SECOND), "its HELLO comes");
 	is_int(info(p, a).state, PEER_REGISTERED, "Registered");
-	ok(peers_choose(p, NULL, 0, 0, &who, &cached) && who == a, "it gets prompts");
+	ok(peers_choose(p, NULL, 0, 0, 0, &who, &cached) && who == a, "it gets prompts");
 	is_int(peers_tick(p, 11 * SECOND, &who), PEERS_SAY_PING, "after 5 s a PING");
 	pong.sequence = info(p, a).sequence;
-	is_int(peers_pong(p, a, &pong), 0, "which is answered");
+	is_int(peers_pong(p, a, &pong, 0), 0, "which is answered");
 	is_int(info(p, a).load, 7, "with its load");
 	is_int(peers_tick(p, 16 * SECOND, &who), PEERS_SAY_PING, "the next is not");
 	is_int(peers_tick(p, 21 * SECOND, &who), PEERS_SAY_PING, "nor the one after");
 	is_int(peers_tick(p, 26 * SECOND, &who), PEERS_DIED, "2 missed: Dead");
 	is_int(info(p, a).state, PEER_DEAD, "it is");
-	ok(!peers_choose(p, NULL, 0, 0, &who, &cached), "it gets no prompts any more");
+	ok(!peers_choose(p, NULL, 0, 0, 0, &who, &cached), "it gets no prompts any more");
 	is_int(peers_tick(p, 26 * SECOND, &who), PEERS_NOTHING, "said once");
-	check(peers_pong(p, a, &pong) == 0 && info(p, a).state == PEER_DEAD);
+	check(peers_pong(p, a, &pong, 0) == 0 && info(p, a).state == PEER_DEAD);
 	is_int(peers_tick(p, 27 * SECOND, &who), PEERS_SAY_HELLO, "HELLO again");
 	ok(!peers_hello(p, a, &h, 32 * SECOND) && info(p, a).state == PEER_REGISTERED,
 	   "and it is back");
@@ -166,36 +166,36 @@ TEST(choice)
 		snprintf(name, sizeof(name), "tcp://%u:1", i);
 		check(add(p, name) == i && !peers_hello(p, i, &h[i], 0));
 	}
-	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 0 && cached == 0,
+	ok(peers_choose(p, k, 10, 0, 0, &who, &cached) && who == 0 && cached == 0,
 	   "equal peers: the first");
 	check(sent(p, 0, k, 2, 100) == 0);
-	ok(peers_choose(p, other, 4, 0, &who, &cached) && who == 1 && cached == 0,
+	ok(peers_choose(p, other, 4, 0, 0, &who, &cached) && who == 1 && cached == 0,
 	   "nothing cached: the least loaded");
-	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 0 && cached == 2,
+	ok(peers_choose(p, k, 10, 0, 0, &who, &cached) && who == 0 && cached == 2,
 	   "most cached, although it has something to do");
 	check(sent(p, 0, NULL, 0, 100) == 0);
-	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 1 && cached == 0,
+	ok(peers_choose(p, k, 10, 0, 0, &who, &cached) && who == 1 && cached == 0,
 	   "not where more has to be computed before than is saved");
 	peers_done(p, 0, &last);
-	check(peers_pong(p, 1, &pong) == 0);
-	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 1 && cached == 4,
+	check(peers_pong(p, 1, &pong, 0) == 0);
+	ok(peers_choose(p, k, 10, 0, 0, &who, &cached) && who == 1 && cached == 4,
 	   "what gossip says counts");
-	ok(peers_choose(p, k, 10, 1u << 1, &who, &cached) && who == 0 && cached == 2,
+	ok(peers_choose(p, k, 10, 1u << 1, 0, &who, &cached) && who == 0 && cached == 2,
 	   "but not of one that failed");
-	ok(peers_choose(p, k, 10, 3, &who, &cached) && who == 2 && cached == 0, "nor of two");
-	ok(!peers_choose(p, k, 10, 7, &who, &cached), "all failed");
+	ok(peers_choose(p, k, 10, 3, 0, &who, &cached) && who == 2 && cached == 0, "nor of two");
+	ok(!peers_choose(p, k, 10, 7, 0, &who, &cached), "all failed");
 	check(sent(p, 2, k, 10, 0) == 0);
-	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 1 && cached == 4,
+	ok(peers_choose(p, k, 10, 0, 0, &who, &cached) && who == 1 && cached == 4,
 	   "one with 3 pages keeps 3");
-	ok(info(p, 2).n_keys == 3 && peers_choose(p, k, 10, 3, &who, &cached) && cached == 3,
+	ok(info(p, 2).n_keys == 3 && peers_choose(p, k, 10, 3, 0, &who, &cached) && cached == 3,
 	   "the first 3");
 	pong.draining = 1;
-	check(peers_pong(p, 1, &pong) == 0);
-	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 2 && cached == 3,
+	check(peers_pong(p, 1, &pong, 0) == 0);
+	ok(peers_choose(p, k, 10, 0, 0, &who, &cached) && who == 2 && cached == 3,
 	   "one that is about to end gets nothing new");
 	pong = (struct wire_pong){.forgotten = 1, .n_keys = 1, .keys = other};
-	check(peers_pong(p, 2, &pong) == 0);
-	ok(info(p, 2).n_keys == 1 && peers_choose(p, k, 10, 0, &who, &cached) && who == 0,
+	check(peers_pong(p, 2, &pong, 0) == 0);
+	ok(info(p, 2).n_keys == 1 && peers_choose(p, k, 10, 0, 0, &who, &cached) && who == 0,
 	   "one that has forgotten has only what it tells");
 	check(peers_lost(p, 0, 0));
 	peers_done(p, 0, &(struct peers_prompt){.n_tokens = 100, .n_asked = 100});
@@ -225,40 +225,38 @@ TEST(load)
 	is_int(info(p, a).load, 130, "what was sent counts, but for its cached pages");
 	pong.sequence = info(p, a).sequence;
 	pong.queued_tokens = 180;
-	check(peers_pong(p, a, &pong) == 0);
+	check(peers_pong(p, a, &pong, 0) == 0);
 	ok(info(p, a).load == 210 && info(p, a).others == 80,
 	   "a PONG tells of others' prompts, and of ours before its PING");
 	check(peers_tick(p, 10 * SECOND, &who) == PEERS_SAY_PING);
 	pong.queued_tokens = 1000;
-	check(peers_pong(p, a, &pong) == 0);
+	check(peers_pong(p, a, &pong, 0) == 0);
 	is_int(info(p, a).load, 210, "one of an older PING says nothing");
 	pong.sequence = info(p, a).sequence;
 	peers_done(p, a, &all);
 	is_int(info(p, a).load, 110, "what is done counts no more");
 	pong.queued_tokens = 380;
-	check(peers_pong(p, a, &pong) == 0);
+	check(peers_pong(p, a, &pong, 0) == 0);
 	ok(info(p, a).load == 110 && info(p, a).others == 80,
 	   "a PONG counts our cached pages, the load does not");
 	peers_done(p, a, &cached);
 	ok(info(p, a).load == 80 && info(p, a).others == 80, "nor when they are done");
 	pong.queued_tokens = 0;
-	check(peers_pong(p, a, &pong) == 0);
+	check(peers_pong(p, a, &pong, 0) == 0);
 	is_int(info(p, a).load, 0, "until all is done");
 	check(peers_sent(p, a, NULL, 0, &all) == 0);
 	check(peers_tick(p, 15 * SECOND, &who) == PEERS_SAY_PING);
 	pong.sequence = info(p, a).sequence;
 	pong.queued_tokens = 5;
-	check(peers_pong(p, a, &pong) == 0);
+	check(peers_pong(p, a, &pong, 0) == 0);
 	ok(info(p, a).load == 100 && info(p, a).others == 0, "never below our own prompts");
 	pong.queued_tokens = UINT64_MAX;
-	check(peers_pong(p, a, &pong) == 0);
+	check(peers_pong(p, a, &pong, 0) == 0);
 	check(peers_sent(p, a, NULL, 0, &cached) == 0);
 	ok(info(p, a).load == UINT64_MAX, "nor above all");
 	ok_all("load");
 	peers_free(p);
 }
-
-/* ---- speed and silence ---- */
 
 static struct peers *two_peers(uint64_t heartbeat_ns)
 {
@@ -269,6 +267,42 @@ static struct peers *two_peers(uint64_t heartbeat_ns)
 	check(!peers_hello(p, 0, &a, 0) && !peers_hello(p, 1, &b, 0));
 	return p;
 }
+
+/* Peer 0 has two pages of the prompt cached, and others' prompts to compute when its PONG comes; peer 1 has nothing. */
+TEST(others)
+{
+	struct peers *p = two_peers(5 * SECOND);
+	struct wire_key k[4];
+	struct wire_pong pong = {.sequence = 1, .queued_tokens = 3000};
+	uint32_t who, cached;
+
+	keys_of(0, 4, k);
+	check(sent(p, 0, k, 2, 0) == 0);
+	peers_done(p, 0, &last);
+	check(peers_tick(p, 5 * SECOND, &who) == PEERS_SAY_PING && who == 0);
+	check(peers_pong(p, 0, &pong, 6 * SECOND) == 0);
+	ok(peers_choose(p, k, 4, 0, 9 * SECOND, &who, &cached) && who == 1,
+	   "of unknown speed: what the PONG said counts until the next one");
+	peers_measure(p, 0, 1000, 0, SECOND);
+	ok(peers_choose(p, k, 4, 0, 6 * SECOND, &who, &cached) && who == 1,
+	   "a prompt does not wait for others' prompts");
+	ok(peers_choose(p, k, 4, 0, 8 * SECOND, &who, &cached) && who == 1,
+	   "nor when some of them are computed");
+	ok(peers_choose(p, k, 4, 0, 9 * SECOND, &who, &cached) && who == 0 && cached == 2,
+	   "when all must have been computed it goes where its pages are");
+	ok(peers_choose(p, k, 4, 0, UINT64_MAX, &who, &cached) && who == 0, "and ever after");
+	ok(peers_choose(p, k, 4, 0, 0, &who, &cached) && who == 1,
+	   "a clock that lags computes nothing");
+	is_int(info(p, 0).others, 3000, "the load that is shown is that of the PONG");
+	pong.sequence = 1;
+	check(peers_pong(p, 0, &pong, 10 * SECOND) == 0);
+	ok(peers_choose(p, k, 4, 0, 11 * SECOND, &who, &cached) && who == 1,
+	   "a new PONG counts from its own time");
+	ok_all("others");
+	peers_free(p);
+}
+
+/* ---- speed and silence ---- */
 
 TEST(patience)
 {
@@ -313,7 +347,7 @@ static bool is_candidate(const struct peers *p, uint32_t peer)
 {
 	uint32_t who, cached;
 
-	return peers_choose(p, NULL, 0, ~(UINT64_C(1) << peer), &who, &cached);
+	return peers_choose(p, NULL, 0, ~(UINT64_C(1) << peer), 0, &who, &cached);
 }
 
 TEST(silence)
@@ -534,7 +568,7 @@ static void compare_choice(const struct peers *p, const struct model_peer *m)
 	int want = model_choose(m, prompt, n, excluded, &want_cached);
 
 	keys_of(prompt, n, k);
-	check(peers_choose(p, k, n, excluded, &who, &cached) == (want >= 0));
+	check(peers_choose(p, k, n, excluded, 0, &who, &cached) == (want >= 0));
 	check(want < 0 || (who == (uint32_t)want && cached == want_cached));
 }
 
@@ -646,7 +680,7 @@ static void gossip(struct peers *p, struct model_peer *m, uint32_t i)
 				 .keys = k};
 
 	keys_of(prompt, n, k);
-	check(peers_pong(p, i, &pong) == 0);
+	check(peers_pong(p, i, &pong, 0) == 0);
 	if (m[i].state != PEER_REGISTERED)
 		return;
 	m[i].unanswered = 0;
@@ -791,12 +825,12 @@ TEST(size)
 		/* Some pages of the first shared prompt have left, so later prompts are asked for. */
 		keys_of(20 + i % 70, PAGES, k);
 		begin = seconds();
-		check(peers_choose(p, k, PAGES, 0, &who, &cached));
+		check(peers_choose(p, k, PAGES, 0, 0, &who, &cached));
 		all += seconds() - begin;
 		check(cached == PAGES && who == 0);
 		keys_of(1000 * (1 + i % 64) + 150 % 196, PAGES, k);
 		begin = seconds();
-		check(peers_choose(p, k, PAGES, 0, &who, &cached));
+		check(peers_choose(p, k, PAGES, 0, 0, &who, &cached));
 		none += seconds() - begin;
 		check(cached == PAGES && who == i % 64);
 	}

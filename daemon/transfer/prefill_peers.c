@@ -130,7 +130,7 @@ static void hear_pong(struct prefill_peers *p, uint32_t peer, const struct wire_
 	struct peers *peers = p->receiving.peers;
 	struct peer_info i;
 
-	if (peers_pong(peers, peer, pong) < 0)
+	if (peers_pong(peers, peer, pong, p->receiving.worker->now_ns) < 0)
 		log_debug("transfer: out of memory for keys");
 	peers_get(peers, peer, &i);
 	if (i.state == PEER_REGISTERED && i.draining)

@@ -235,7 +235,8 @@ void receiving_ask(struct receiving *r, struct prompt *p)
 	struct transfer_note *n = p->end;
 	uint32_t peer, n_cached;
 
-	while (peers_choose(r->peers, p->keys, p->n_keys, p->tried, &peer, &n_cached)) {
+	while (peers_choose(r->peers, p->keys, p->n_keys, p->tried, r->worker->now_ns, &peer,
+			    &n_cached)) {
 		p->tried |= UINT64_C(1) << peer;
 		if (ask_peer(r, p, peer, n_cached))
 			return;

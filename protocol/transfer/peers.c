@@ -25,6 +25,7 @@ struct peer {
 	uint64_t last_sent; /* peers.n_sent when a prompt was last sent to it */
 	/* The load: tokens of other decode workers' prompts, as the last PONG says, and of our open ones. */
 	uint64_t others, own;
+	uint64_t told_ns; /* time of that PONG */
 	/* n_asked of our open prompts: of those sent before the last PING, and of those sent after it */
 	uint64_t before, since;
 	uint32_t n_open; /* prompts that were sent to it and whose deliveries have not ended */
@@ -224,15 +225,17 @@ static int add_keys(struct peers *p, uint32_t peer, const struct wire_key *keys,
 	return r;
 }
 
-int peers_pong(struct peers *p, uint32_t peer, const struct wire_pong *pong)
+int peers_pong(struct peers *p, uint32_t peer, const struct wire_pong *pong, uint64_t now_ns)
 {
 	struct peer *x = &p->peers[peer];
 
 	if (x->state != PEER_REGISTERED)
 		return 0;
 	x->unanswered = 0;
-	if (pong->sequence == x->sequence)
+	if (pong->sequence == x->sequence) {
 		x->others = less(pong->queued_tokens, x->before);
+		x->told_ns = now_ns;
+	}
 	x->running = pong->running;
 	x->draining = pong->draining;
 	if (pong->forgotten)
@@ -327,20 +330,37 @@ static bool takes_prompts(const struct peer *x)
 	       !(x->n_silences && x->n_open);
 }
 
+/* Returns a peer's nanoseconds a token; 0: not known. */
+static double ns_per_token(const struct peer *x)
+{
+	return x->used && x->computed_tokens > 0 ? x->computing_ns / x->computed_tokens : 0;
+}
+
+/* Returns how many tokens of other decode workers' prompts a peer has left now. Without this a peer would be avoided
+ * until its next PONG for prompts that it had computed long before. */
+static uint64_t others_left(const struct peer *x, uint64_t now_ns)
+{
+	double ns = ns_per_token(x);
+
+	return ns > 0 ? less(x->others, (uint64_t)MIN((double)less(now_ns, x->told_ns) / ns, 1e18))
+		      : x->others;
+}
+
 /* Returns how many tokens a peer computes until it finishes a new prompt of n pages, of which it has n_cached
  * cached. */
-static uint64_t tokens_to_finish(const struct peer *x, uint32_t n, uint32_t n_cached)
+static uint64_t tokens_to_finish(const struct peer *x, uint32_t n, uint32_t n_cached,
+				 uint64_t now_ns)
 {
-	return add(load(x), (uint64_t)(n - n_cached) * x->page_tokens);
+	return add(add(others_left(x, now_ns), x->own), (uint64_t)(n - n_cached) * x->page_tokens);
 }
 
 /* Returns whether peer a, which has a_cached pages of a prompt of n pages cached, is a better choice than peer b. */
-static bool is_better(const struct peers *p, uint32_t n, uint32_t a, uint32_t a_cached, uint32_t b,
-		      uint32_t b_cached)
+static bool is_better(const struct peers *p, uint32_t n, uint64_t now_ns, uint32_t a,
+		      uint32_t a_cached, uint32_t b, uint32_t b_cached)
 {
 	const struct peer *x = &p->peers[a], *y = &p->peers[b];
-	uint64_t x_takes = tokens_to_finish(x, n, a_cached),
-		 y_takes = tokens_to_finish(y, n, b_cached);
+	uint64_t x_takes = tokens_to_finish(x, n, a_cached, now_ns),
+		 y_takes = tokens_to_finish(y, n, b_cached, now_ns);
 
 	if (x_takes != y_takes)
 		return x_takes < y_takes;
@@ -350,7 +370,7 @@ static bool is_better(const struct peers *p, uint32_t n, uint32_t a, uint32_t a_
 }
 
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
-		  uint32_t *ret, uint32_t *ret_n_cached)
+		  uint64_t now_ns, uint32_t *ret, uint32_t *ret_n_cached)
 {
 	uint32_t n_cached[PEERS_MAX] = {0}, chosen = PEERS_MAX;
 	uint64_t can = 0, with;
@@ -369,7 +389,7 @@ bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n
 		uint32_t i = (uint32_t)__builtin_ctzll(left);
 
 		if (chosen == PEERS_MAX ||
-		    is_better(p, n, i, n_cached[i], chosen, n_cached[chosen]))
+		    is_better(p, n, now_ns, i, n_cached[i], chosen, n_cached[chosen]))
 			chosen = i;
 	}
 	if (chosen == PEERS_MAX)
@@ -432,12 +452,6 @@ bool peers_measure(struct peers *p, uint32_t peer, uint64_t n_tokens, uint64_t s
 	x->renew_ns = 0;
 	forget_silence(x);
 	return true;
-}
-
-/* Returns a peer's nanoseconds a token; 0: not known. */
-static double ns_per_token(const struct peer *x)
-{
-	return x->used && x->computed_tokens > 0 ? x->computing_ns / x->computed_tokens : 0;
 }
 
 uint64_t peers_patience(const struct peers *p, uint32_t peer, uint64_t n_tokens)

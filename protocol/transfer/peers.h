@@ -17,7 +17,8 @@
  * those of other decode workers' prompts. Of our own prompts the cached pages do not count. The others' tokens follow
  * from a PONG: its queued_tokens, less those of our own prompts that were sent before the PING that it answers, because
  * the PONG counts each of these in full until its last STATUS is sent. A prompt that ends here while the PONG is on its
- * way counts as another worker's until the next PONG.
+ * way counts as another worker's until the next PONG. For a choice the others' tokens fall after the PONG at the peer's
+ * speed: a heartbeat is long, and a peer that computes 40,000 tokens a second has soon done what it told of.
  *
  * Speed is the number of prompt tokens that a peer has computed for this worker, divided by the time that it took. From
  * speed and load follows how long a prompt may take that is sent there (peers_patience). A peer that is Registered may
@@ -115,9 +116,10 @@ bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello,
 /* Handles a HELLO that does not fit, or a REFUSE: the peer becomes Refused. why: a sentence for peer_info.refusal. */
 void peers_refuse(struct peers *p, uint32_t peer, uint64_t now_ns, const char *why);
 
-/* Handles a PONG; does nothing if the peer is not Registered. The queued_tokens count only if the PONG answers the last
- * PING. -ENOMEM: some keys were not kept. */
-int peers_pong(struct peers *p, uint32_t peer, const struct wire_pong *pong) MUST_CHECK;
+/* Handles a PONG that came at now_ns; does nothing if the peer is not Registered. The queued_tokens count only if the
+ * PONG answers the last PING. -ENOMEM: some keys were not kept. */
+int peers_pong(struct peers *p, uint32_t peer, const struct wire_pong *pong,
+	       uint64_t now_ns) MUST_CHECK;
 
 /* Notes that a message of the peer came, of any type: no PING is unanswered now. */
 void peers_alive(struct peers *p, uint32_t peer);
@@ -138,14 +140,14 @@ uint64_t peers_deadline(const struct peers *p);
 
 /* Chooses a peer for a prompt. keys[n]: the keys of the prompt's whole pages. Candidates are Registered, not draining,
  * not silent and not in `excluded` (bit i: peer i). A peer that was silent and has not answered since is a candidate
- * only while it has no prompt of this worker. The peer with the fewest tokens to compute wins: its load, and the tokens
- * of the prompt's whole pages behind its cached ones. Its cached pages end before the prompt's first page that it is
+ * only while it has no prompt of this worker. The peer with the fewest tokens to compute wins: those left of its load at
+ * now_ns, and those of the prompt's whole pages behind its cached ones. Its cached pages end before the prompt's first page that it is
  * not thought to have. Of peers with equally many tokens the one with the most cached pages wins, then the one that got
  * no prompt for longest, then the one with the lowest number. So of idle peers the one with the longest cached prefix
  * wins, yet prompts that all begin alike spread over the peers. *ret_n_cached: how many of the prompt's pages the
  * chosen peer is thought to have. False: there is no candidate. */
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
-		  uint32_t *ret, uint32_t *ret_n_cached) MUST_CHECK;
+		  uint64_t now_ns, uint32_t *ret, uint32_t *ret_n_cached) MUST_CHECK;
 
 /* Notes that a prompt was sent to the peer, which will have the prompt's whole pages cached. keys[n]: the keys of these
  * pages. -ENOMEM: some keys were not kept. */

@@ -19,8 +19,9 @@ struct attempt {
 	struct peers_prompt load; /* of the prefill worker, as far as the decode worker can tell */
 	struct wire_key *keys;	  /* [n_keys] owned */
 	uint32_t n_keys;
-	/* the times when all data have arrived, and when the first token was drawn */
-	double arrived, drawn;
+	uint32_t n_computed; /* prompt tokens that the prefill worker computed */
+	/* the times when it was sent, when all data have arrived, and when the first token was drawn */
+	double sent, arrived, drawn;
 	int32_t token;
 	struct attempt *next; /* the next attempt of the same prefill worker */
 };
@@ -196,7 +197,7 @@ static int exchange(struct fleet *f, uint32_t decode)
 			pong.queued_tokens += a->load.n_asked;
 			pong.running++;
 		}
-		r = peers_pong(peers, peer, &pong);
+		r = peers_pong(peers, peer, &pong, (uint64_t)(f->now * 1e9));
 	}
 	return r;
 }
@@ -223,13 +224,15 @@ static int ask(struct fleet *f, uint32_t decode, const struct scheduler_prepare 
 		attempt_free(a);
 		return no_memory(f);
 	}
-	if (!peers_choose(peers, a->keys, a->n_keys, 0, &peer, &n_cached)) {
+	if (!peers_choose(peers, a->keys, a->n_keys, 0, (uint64_t)(f->now * 1e9), &peer,
+			  &n_cached)) {
 		attempt_free(a);
 		return err_set(f->e, EFAULT, "no prefill worker is registered");
 	}
 	have = MAX(n_cached * P, p->ask.n_have);
 	a->load.n_tokens = p->ask.n_prompt - MIN(have, p->ask.n_prompt);
 	a->load.n_asked = p->ask.n_prompt - p->ask.n_have;
+	a->sent = f->now;
 	a->prefill = f->o->n_decode + peer;
 	a->next = f->workers[a->prefill].attempts;
 	f->workers[a->prefill].attempts = a;
@@ -320,6 +323,7 @@ static int step_ended(struct fleet *f, uint32_t number)
 		a = f->answers[i].user;
 		a->token = f->answers[i].draw->token;
 		a->drawn = f->now;
+		a->n_computed = a->ask.n_prompt - f->answers[i].hit.n_cached;
 		r = add_event(f, (struct event){.at = MAX(a->arrived, f->now + f->o->message_s),
 						.type = EVENT_ARRIVED,
 						.attempt = a});
@@ -347,6 +351,9 @@ static int arrived(struct fleet *f, struct attempt *a)
 		at = &(*at)->next;
 	*at = a->next;
 	scheduler_shipped(w->s, a->prefill_id);
+	/* No worker fails, so no peer is ever silent. */
+	(void)peers_measure(to->peers, prefill - f->o->n_decode, a->n_computed,
+			    (uint64_t)(a->sent * 1e9), (uint64_t)(f->now * 1e9));
 	peers_done(to->peers, prefill - f->o->n_decode, &a->load);
 	gossip_add(w->gossip, a->keys, a->n_keys);
 	n = scheduler_received(to->s, a->decode_id, &draw, f->answers);
