@@ -68,6 +68,10 @@ ok(48 * 3 <= v["requests"][0] <= 48 * 5 and v["requests"][0] == v["requests"][1]
 same(v["states in it, GB"][0], round(v["prompts handed over"][0] * 3e-3, 3), "a state a prompt")
 ok(v["between tokens max, ms"][0] < 5 < 50 < v["between tokens max, ms"][1], "no prompt between the tokens of an answer",
    a.stdout)
+# A few requests are in each worker, whose number varies. So sessions must not move when a worker has some more than others.
+few = (*COST, *SMALL, "--users", "64", "--sessions", "192")
+found = [columns(simulate(n, n, *few))["found by answering workers, %"] for n in (1, 4)]
+ok(all(a - b < 4 for a, b in zip(*found)), "sessions stay with their workers", found)
 # All prompts begin alike: they do not all go where the first one went.
 v = columns(simulate(8, 8, *COST, *SMALL, "--users", "128", "--sessions", "384", "--think", "0.5"))
 ok(v["busiest prefill worker, %"][0] < 2 * v["prefill workers busy, %"][0], "every prefill worker has its part", v)

@@ -367,12 +367,12 @@ static int arrived(struct fleet *f, struct attempt *a)
 
 /* ---- requests ---- */
 
-/* Chooses the worker of a request by the number of its session. A worker with at least twice the mean number of
+/* Chooses the worker of a request by the number of its session. A worker with at least four times the mean number of
  * requests gets no more; then the next worker is looked at. Each request of a trace is a session of its own. */
 static uint32_t worker_of(const struct fleet *f, uint64_t tag)
 {
 	uint64_t session = tag >> 32 ? tag >> 32 : tag, n = f->o->n_decode;
-	uint64_t most = CEIL_DIV(2 * (f->in_flight + 1), n);
+	uint64_t most = CEIL_DIV(4 * (f->in_flight + 1), n);
 	uint32_t i = (uint32_t)(mix64(session + MIX_GOLDEN) % n);
 
 	while (f->workers[i].in_flight >= most)

@@ -10,7 +10,7 @@
  * direction; fabric_bytes_s adds one link that all workers share. As in the daemon, a step's pages are sent one layer
  * group after the other while the step is computed, and a request's state with its last step. No worker fails.
  *
- * A session stays with one decode worker, chosen by the session's number. While this worker has about twice the mean
+ * A session stays with one decode worker, chosen by the session's number. While this worker has about four times the mean
  * number of requests or more, new requests of the session go to another worker. packaging/haproxy.cfg balances in a
  * similar way. */
 #pragma once
