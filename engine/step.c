@@ -424,7 +424,6 @@ static void build_scores(struct builder *b)
 			score[SCORE_TOKEN] = s->next[k];
 			score[SCORE_TOP] = (int32_t)s->n_top;
 			score[SCORE_RESULT_AT] = (int32_t)b->result;
-			score[SCORE_DONE] = 0;
 			b->result += SCORE_RESULT_INTS(s->n_top);
 		}
 	}

@@ -41,7 +41,9 @@ enum kernel_id {
 	K_DELTA_OUT_TENSOR,
 	K_DELTA_NORM,
 	K_DELTA_DECODE,
+	K_SAMPLE_BLOCKS,
 	K_SAMPLE,
+	K_SCORE_BLOCKS,
 	K_SCORE,
 	K_SEAT_RESET,
 	K_SYNTHESIZE,
@@ -135,8 +137,8 @@ struct kernels {
 	uint32_t compute_units;
 	enum kernel_packing packing; /* packing of matrices of elements */
 	bool wgmma;		     /* products of many rows run by gemm_wide.cl */
-	bool branches;		     /* a branch of a whole group may have barriers in it (vocabulary.clh) */
-	bool compiled;		     /* a program was compiled, not read from the cache */
+	bool branches; /* a branch of a whole group may have barriers in it (vocabulary.clh) */
+	bool compiled; /* a program was compiled, not read from the cache */
 	struct cuts cuts;
 	cl_program programs[64];
 	uint32_t n_programs;

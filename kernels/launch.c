@@ -490,33 +490,38 @@ void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_
 	       ARG(out));
 }
 
-/* Returns the number of groups that share a draw or a score if `rows` of them are launched together; each reads one row
- * of logits. On a GPU a team of 16 lanes has one block (vocabulary.clh) if few rows are launched. If there are many, it
- * has up to 16, so that there are no more groups than run at about the same time. On a CPU all rows together get about
- * one group for each compute unit; if there are more rows than compute units, each row gets one group. But each of
- * several groups of a row gets at least 64 blocks on a CPU: a group for fewer blocks is not worth waking a thread. */
-static uint32_t sample_parts(const struct kernels *k, uint32_t rows)
+/* Returns the number of groups that share the blocks of a draw or a score if `rows` of them are launched together; each
+ * reads one row of logits. On a GPU each team of 16 lanes (vocabulary.clh) gets one block, or more if there are more
+ * groups than run at the same time. On a CPU all rows together get about one group for each compute unit; if there are
+ * more rows than compute units, each row gets one group. But each of several groups of a row gets at least 64 blocks on
+ * a CPU: a group for fewer blocks is not worth waking a thread. */
+static uint32_t sample_parts(const struct kernels *k, enum kernel_id id, uint32_t rows)
 {
-	uint32_t blocks = SAMPLE_BLOCKS(k->shape.vocab), lanes = k->tuning->lanes;
-	uint32_t units = k->compute_units / MAX(rows, 1u);
+	enum { GROUPS = 8 }; /* that run on a compute unit of a GPU at the same time */
+	uint32_t blocks = SAMPLE_BLOCKS(k->shape.vocab), teams = k->lanes[id] / 16;
 
-	if (lanes > 1)
-		return MAX(MIN(CEIL_DIV(blocks, lanes / 16), units * 16), CEIL_DIV(blocks, lanes));
+	if (teams)
+		return MAX(MIN(CEIL_DIV(blocks, teams),
+			       CEIL_DIV(k->compute_units * GROUPS, MAX(rows, 1u))),
+			   1u);
 	return MAX(MIN(CEIL_DIV(k->compute_units, MAX(rows, 1u)), blocks / 64), 1u);
 }
 
 void kernel_sample(struct kernels *k, cl_mem step, cl_int draws_at, cl_mem logits, cl_mem work,
 		   cl_mem counts, cl_mem result, uint32_t n_draws)
 {
-	LAUNCH(k, K_SAMPLE, n_draws, sample_parts(k, n_draws), ARG(step), ARG(draws_at),
-	       ARG(logits), ARG(work), ARG(counts), ARG(result));
+	LAUNCH(k, K_SAMPLE_BLOCKS, n_draws, sample_parts(k, K_SAMPLE_BLOCKS, n_draws), ARG(step),
+	       ARG(draws_at), ARG(logits), ARG(work), ARG(counts));
+	LAUNCH(k, K_SAMPLE, n_draws, 1, ARG(step), ARG(draws_at), ARG(logits), ARG(work),
+	       ARG(counts), ARG(result));
 }
 
 void kernel_score(struct kernels *k, cl_mem step, cl_int scores_at, cl_mem logits, cl_mem work,
 		  cl_mem result, uint32_t n)
 {
-	LAUNCH(k, K_SCORE, n, sample_parts(k, n), ARG(step), ARG(scores_at), ARG(logits), ARG(work),
-	       ARG(result));
+	LAUNCH(k, K_SCORE_BLOCKS, n, sample_parts(k, K_SCORE_BLOCKS, n), ARG(step), ARG(scores_at),
+	       ARG(logits), ARG(work));
+	LAUNCH(k, K_SCORE, n, 1, ARG(step), ARG(scores_at), ARG(logits), ARG(work), ARG(result));
 }
 
 void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem counts, uint32_t n)

@@ -85,11 +85,10 @@
 #define DRAW_BANNED_AT	  14 /* ids that must not be drawn */
 #define DRAW_BANNED_COUNT 15
 #define DRAW_REPORT_AT	  16 /* offset of the report in the result; 0: no report */
-#define DRAW_DONE	  17 /* groups that have finished their share; 0 before and after the draw */
-#define DRAW_MASK_AT	  18 /* its token mask; DRAW_MASK_NONE: every token may be drawn */
-#define DRAW_BIASES_AT	  19 /* numbers that are added to its logits */
-#define DRAW_BIAS_COUNT	  20
-#define DRAW_INTS	  21
+#define DRAW_MASK_AT	  17 /* its token mask; DRAW_MASK_NONE: every token may be drawn */
+#define DRAW_BIASES_AT	  18 /* numbers that are added to its logits */
+#define DRAW_BIAS_COUNT	  19
+#define DRAW_INTS	  20
 
 /* A token mask is [ceil(vocabulary / 32)] ints. It has a bit for each token, 1: the token may be drawn. */
 #define DRAW_MASK_NONE (-1)
@@ -103,8 +102,7 @@
 #define SCORE_TOKEN	0
 #define SCORE_TOP	1 /* best tokens that the report lists */
 #define SCORE_RESULT_AT 2 /* offset of its result in the result */
-#define SCORE_DONE	3 /* as DRAW_DONE */
-#define SCORE_INTS	4
+#define SCORE_INTS	3
 
 /* ---- in the result: a report of a token and the `top` best ones ---- */
 

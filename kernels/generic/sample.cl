@@ -11,8 +11,8 @@
  * "Parallel random numbers: as easy as 1, 2, 3"). Its key is the seed, its counter (position, choice), so no other row
  * of the step has an influence. Temperature 0 is the argmax, ties going to the smaller id.
  *
- * First all groups of a draw read the row of logits, by blocks (vocabulary.clh). Then one group goes on, from the
- * numbers kept of each block:
+ * First sample_blocks reads the row of logits, by blocks (vocabulary.clh), in many groups. Then sample draws, in one
+ * group, from the numbers kept of each block:
  *
  *     nothing cut   the blocks' sums choose a block, and its logits, read again, choose the token
  *     top_k         all kept tokens are in the blocks whose best logit is at or above the top_k-th largest of the
@@ -26,12 +26,12 @@
  *
  * The thresholds of top_k and top_p are then found among the tokens of these blocks alone.
  *
- * score: draws no token; computes the log-probability and the rank of a given token.
+ * score_blocks, score: draw no token; compute the log-probability and the rank of a given token.
  *
  * seat_reset: sets the counts of a sequence that begins or comes back, from its prompt and its generated tokens.
  *
- *     step      the step table (kernels/step.h): draws at draws_at, scores at scores_at; in, but DRAW_DONE and
- *               SCORE_DONE are also written. For seat_reset the table of a seat reset at resets_at; in
+ *     step      the step table (kernels/step.h): draws at draws_at, scores at scores_at. For seat_reset the table of a
+ *               seat reset at resets_at; in
  *     logits    [rows, LD(VOCAB)] float; in. Draw i reads row DRAW_LOGITS, score i row i
  *     work      [draws or scores, SAMPLE_FLOATS] float, scratch (kernels/sample.h)
  *     counts    [seats, VOCAB] uint, bit 31: in the prompt, the rest: times generated; in and out
@@ -39,10 +39,10 @@
  *               results at their offsets (kernels/step.h); out
  *
  * Sums are in float, in an order on which the other draws and the number of groups have no influence. Global size:
- * draws (scores) x parts. A part here is one of the groups that share the blocks of a draw or score; the last one to
- * finish does the rest. A block's numbers do not depend on the part that took the block, so neither does the result.
- * seat_reset: one group for each seat that is reset. Options: VOCAB. Reference: reference_adjust,
- * reference_distribution, reference_logprobs, reference_philox. */
+ * sample_blocks and score_blocks draws (scores) x parts, where a part is a group's share of the blocks; a block's
+ * numbers do not depend on the part that took the block. sample and score: a group for each draw (score). seat_reset: a
+ * group for each seat that is reset. Options: VOCAB. Reference: reference_adjust, reference_distribution,
+ * reference_logprobs, reference_philox. */
 #include "common.clh"
 #include "vocabulary.clh"
 
@@ -60,26 +60,6 @@
 	for (uint round_ = PART_FIRST, b; b = MIN_(round_ + LANE / 16, PART_END - 1), round_ < PART_END; \
 	     round_ += TEAMS)
 #endif
-
-/* Returns whether this group is the last group of its draw or score to arrive here. The last group sees the writes of
- * all others, and sets *done to 0. */
-GROUP_FUNCTION bool last_part(volatile __global int *done, LOCAL int *before)
-{
-	bool last;
-
-	mem_fence(CLK_GLOBAL_MEM_FENCE);
-	BARRIER();
-	if (LANE == 0) {
-		before[0] = atomic_inc(done);
-		if (before[0] == (int)PARTS - 1)
-			*done = 0;
-	}
-	BARRIER();
-	mem_fence(CLK_GLOBAL_MEM_FENCE);
-	last = before[0] == (int)PARTS - 1;
-	BARRIER();
-	return last;
-}
 
 /* Returns a random number of 24 bits in [0, 1), which depends on the seed, the choice and the position alone. */
 static inline float philox_uniform(uint seed_lo, uint seed_hi, uint choice, uint position)
@@ -114,13 +94,12 @@ GROUP_FUNCTION float4 sum_of_four(float4 x, LOCAL float *scratch)
 	return x;
 #else
 	LOCAL float4 *sums = (LOCAL float4 *)scratch;
-	uint lane = LANE;
 
-	sums[lane] = x;
+	sums[LANE] = x;
 	LOCAL_BARRIER();
 	for (uint s = LANES / 2; s; s >>= 1) {
-		if (lane < s)
-			sums[lane] += sums[lane + s];
+		if (LANE < s)
+			sums[LANE] += sums[LANE + s];
 		LOCAL_BARRIER();
 	}
 	x = sums[0];
@@ -130,8 +109,8 @@ GROUP_FUNCTION float4 sum_of_four(float4 x, LOCAL float *scratch)
 }
 
 /* Returns the largest t such that the weights of the values at or above t add up to `want` or more; -INFINITY if there
- * is no finite t. Every value weighs 1 if weights is 0. n is a multiple of 16. A pass finds two bits of t's key. scratch:
- * [GROUP_FLOATS] */
+ * is no finite t. Every value weighs 1 if weights is 0. n is a multiple of 16. A pass finds two bits of t's key.
+ * scratch: [GROUP_FLOATS] */
 GROUP_FUNCTION float threshold(__global const float *values, __global const float *weights, uint n, float want,
 			       LOCAL float *scratch)
 {
@@ -327,8 +306,8 @@ static inline float least_weight(const struct cuts *k)
 /* Lists the blocks of the kept tokens, and gathers the e of their tokens, with 0 for tokens that min_p and top_k drop.
  * Returns the number of blocks; 0: the draw drops no tokens. If the draw needs the sum of all e (needs_sum), it is in
  * *sum and stays there. Otherwise *sum becomes the sum over the tokens that min_p and top_k keep. */
-GROUP_FUNCTION uint keep_blocks(const struct view *w, __global float *work, const struct cuts *k, float most, float *sum,
-				LOCAL float *scratch, LOCAL int *ids)
+GROUP_FUNCTION uint keep_blocks(const struct view *w, __global float *work, const struct cuts *k, float most,
+				float *sum, LOCAL float *scratch, LOCAL int *ids)
 {
 	const bool whole = needs_sum(k), cut = !whole || k->top_p < 1;
 	__global const float *best = work + SAMPLE_BEST(VOCAB), *order = best;
@@ -419,157 +398,184 @@ GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct
 	return id < 0 ? -1 : listed[block] * BLOCK + id;
 }
 
-/* Adds the draw's penalties to v, a view of raw logits. Does nothing if the draw has none. */
-static inline void penalise(struct view *v, __global const int *d, __global const uint *seen)
+/* A draw of the step table and its memory. */
+struct drawing {
+	__global int *d; /* its row of the table */
+	bool warm, extra; /* it has a temperature above 0; it has a report */
+	struct cuts cuts;
+	struct view raw, view; /* its logits; with biases, penalties and bans */
+	/* Lists of the blocks' numbers (vocabulary.clh), of the view and of the raw logits. sum is 0 if the draw does
+	 * not need it. The raw logits have lists of their own only if the report needs other numbers. */
+	__global float *best, *sum, *raw_best, *raw_sum;
+};
+
+/* Returns the group's draw. Of the view's bans, banned are marked by mark_banned. */
+static inline struct drawing drawing_of(__global int *step, int draws_at, __global const float *logits,
+					__global float *work, __global const uint *counts)
 {
+	__global int *d = step + draws_at + GROUP_X * DRAW_INTS;
+	__global float *w = work + (ulong)GROUP_X * SAMPLE_FLOATS(VOCAB);
+	const float temperature = as_float(d[DRAW_TEMPERATURE]);
+	const bool warm = temperature > 0, extra = d[DRAW_REPORT_AT] != 0;
+	const bool bans = d[DRAW_BANNED_COUNT] > 0 || d[DRAW_MASK_AT] != DRAW_MASK_NONE;
+	const bool changed = d[DRAW_SEAT] >= 0 || bans || d[DRAW_BIAS_COUNT] > 0;
+	struct drawing r = {
+		.d = d,
+		.warm = warm,
+		.extra = extra,
+		.cuts = {warm ? 1.0f / temperature : 1.0f, warm ? as_float(d[DRAW_MIN_P]) : 0,
+			 warm ? as_float(d[DRAW_TOP_P]) : 1,
+			 warm && d[DRAW_TOP_K] > 0 && d[DRAW_TOP_K] < VOCAB ? d[DRAW_TOP_K] : 0},
+		.raw = view_of(logits + (ulong)d[DRAW_LOGITS] * LD(VOCAB), VOCAB),
+		.best = w + SAMPLE_BEST(VOCAB),
+	};
+
+	r.sum = warm && needs_sum(&r.cuts) ? w + SAMPLE_SUM(VOCAB) : 0;
+	r.raw_best = extra && changed ? w + SAMPLE_RAW_BEST(VOCAB) : r.best;
+	r.raw_sum = extra && (changed || !r.sum || temperature != 1.0f) ? w + SAMPLE_RAW_SUM(VOCAB) : r.sum;
+	r.view = r.raw;
+	r.view.biases = step + d[DRAW_BIASES_AT];
+	r.view.n_biases = d[DRAW_BIAS_COUNT];
+	r.view.banned = bans ? (__global uint *)(w + SAMPLE_BANNED(VOCAB)) : 0;
 	if (d[DRAW_SEAT] >= 0) {
-		v->seen = seen;
-		v->repetition = as_float(d[DRAW_REPETITION]);
-		v->presence = as_float(d[DRAW_PRESENCE]);
-		v->frequency = as_float(d[DRAW_FREQUENCY]);
+		r.view.seen = counts + (ulong)d[DRAW_SEAT] * VOCAB;
+		r.view.repetition = as_float(d[DRAW_REPETITION]);
+		r.view.presence = as_float(d[DRAW_PRESENCE]);
+		r.view.frequency = as_float(d[DRAW_FREQUENCY]);
+	}
+	return r;
+}
+
+__kernel GROUP_SIZE void sample_blocks(__global int *step, int draws_at, __global const float *restrict logits,
+				       __global float *work, __global const uint *restrict counts)
+{
+	const struct drawing r = drawing_of(step, draws_at, logits, work, counts);
+	__global const int *d = r.d;
+	LOCAL float scratch[LANES];
+
+	if (WORTH(r.view.banned != 0))
+		mark_banned(step + d[DRAW_BANNED_AT], d[DRAW_BANNED_COUNT],
+			    d[DRAW_MASK_AT] != DRAW_MASK_NONE ? step + d[DRAW_MASK_AT] : 0,
+			    (__global uint *)(work + (ulong)GROUP_X * SAMPLE_FLOATS(VOCAB) + SAMPLE_BANNED(VOCAB)));
+	FOR_PART_BLOCKS (b) {
+		float best = block_best(&r.view, b, scratch), sum;
+
+		r.best[b] = best;
+		if (WORTH(r.sum != 0)) {
+			sum = block_sum(&r.view, b, best, r.cuts.inverse, scratch);
+			if (r.sum)
+				r.sum[b] = sum;
+		}
+		if (WORTH(r.raw_best != r.best)) {
+			best = block_best(&r.raw, b, scratch);
+			if (r.raw_best != r.best)
+				r.raw_best[b] = best;
+		}
+		if (WORTH(r.raw_sum != r.sum)) {
+			sum = block_sum(&r.raw, b, best, 1.0f, scratch);
+			if (r.raw_sum != r.sum)
+				r.raw_sum[b] = sum;
+		}
+	}
+	if (PART == 0) {
+		pad_list(r.best, r.sum);
+		pad_list(r.raw_best, r.raw_sum);
 	}
 }
 
 __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const float *restrict logits,
 				__global float *work, __global uint *counts, __global int *restrict result)
 {
-	__global int *d = step + draws_at + get_group_id(0) * DRAW_INTS;
-	__global const float *x = logits + (ulong)d[DRAW_LOGITS] * LD(VOCAB);
-	__global float *w = work + (ulong)get_group_id(0) * SAMPLE_FLOATS(VOCAB);
-	__global uint *seen = counts + (ulong)MAX_(d[DRAW_SEAT], 0) * VOCAB;
-	__global uint *banned = (__global uint *)(w + SAMPLE_BANNED(VOCAB));
-	const float temperature = as_float(d[DRAW_TEMPERATURE]);
-	const bool warm = temperature > 0, extra = d[DRAW_REPORT_AT] != 0;
-	const bool bans = d[DRAW_BANNED_COUNT] > 0 || d[DRAW_MASK_AT] != DRAW_MASK_NONE;
-	const bool changed = d[DRAW_SEAT] >= 0 || bans || d[DRAW_BIAS_COUNT] > 0;
-	const struct cuts k = {warm ? 1.0f / temperature : 1.0f, warm ? as_float(d[DRAW_MIN_P]) : 0,
-			       warm ? as_float(d[DRAW_TOP_P]) : 1,
-			       warm && d[DRAW_TOP_K] > 0 && d[DRAW_TOP_K] < VOCAB ? d[DRAW_TOP_K] : 0};
-	const struct view raw = view_of(x, VOCAB);
-	struct view v = raw;
-	/* Lists of the blocks' numbers (vocabulary.clh). The raw logits have lists of their own only if the report
-	 * needs other numbers. */
-	__global float *best = w + SAMPLE_BEST(VOCAB), *sum = warm && needs_sum(&k) ? w + SAMPLE_SUM(VOCAB) : 0;
-	__global float *raw_best = extra && changed ? w + SAMPLE_RAW_BEST(VOCAB) : best;
-	__global float *raw_sum = extra && (changed || !sum || temperature != 1.0f) ? w + SAMPLE_RAW_SUM(VOCAB) : sum;
+	const struct drawing r = drawing_of(step, draws_at, logits, work, counts);
+	__global int *d = r.d;
 	float most, value;
 	int block, id = -1;
 	bool finite;
 	LOCAL float scratch[GROUP_FLOATS] __attribute__((aligned(16)));
 	GROUP_INT_SCRATCH(ids);
-	LOCAL int before[1];
 
-	penalise(&v, d, seen);
-	v.biases = step + d[DRAW_BIASES_AT];
-	v.n_biases = d[DRAW_BIAS_COUNT];
-	if (WORTH(bans)) {
-		mark_banned(step + d[DRAW_BANNED_AT], d[DRAW_BANNED_COUNT],
-			    d[DRAW_MASK_AT] != DRAW_MASK_NONE ? step + d[DRAW_MASK_AT] : 0, banned);
-		v.banned = bans ? banned : 0;
-	}
-	FOR_PART_BLOCKS (b) {
-		floatv y[BLOCK / 16];
-		float top, all;
-
-		load_block(&v, b, y);
-		best[b] = top = block_best(y, scratch);
-		if (WORTH(sum != 0)) {
-			all = block_sum(y, top, k.inverse, scratch);
-			if (sum)
-				sum[b] = all;
-		}
-		if (WORTH(raw_best != best)) {
-			load_block(&raw, b, y);
-			top = block_best(y, scratch);
-			if (raw_best != best)
-				raw_best[b] = top;
-		}
-		if (WORTH(raw_sum != sum)) {
-			all = block_sum(y, top, 1.0f, scratch);
-			if (raw_sum != sum)
-				raw_sum[b] = all;
-		}
-	}
-	if (!last_part(d + DRAW_DONE, before))
-		return;
-	pad_list(best, sum);
-	pad_list(raw_best, raw_sum);
-	BARRIER();
-	block = best_block(best, &most, scratch, ids);
+	block = best_block(r.best, &most, scratch, ids);
 	finite = fabs(most) <= FLT_MAX;
-	if (WORTH(warm)) {
+	if (WORTH(r.warm)) {
 		float u = philox_uniform((uint)d[DRAW_SEED_LOW], (uint)d[DRAW_SEED_HIGH], (uint)d[DRAW_CHOICE],
 					 (uint)d[DRAW_POSITION]);
-		int drawn = draw(&v, w, &k, most, sum, u, scratch, ids);
+		int drawn = draw(&r.view, work + (ulong)GROUP_X * SAMPLE_FLOATS(VOCAB), &r.cuts, most, r.sum, u, scratch,
+				 ids);
 
-		id = warm ? drawn : -1;
-		finite = finite && (!warm || drawn >= 0);
+		id = r.warm ? drawn : -1;
+		finite = finite && (!r.warm || drawn >= 0);
 	}
 	if (WORTH(id < 0)) { /* the argmax; also if nothing could be drawn, as with an infinite logit */
-		int first = next_best(&v, (uint)MAX_(block, 0) * BLOCK, block_end((uint)MAX_(block, 0)), INFINITY, -1,
-				      &value, scratch, ids);
+		int first = next_best(&r.view, (uint)MAX_(block, 0) * BLOCK, block_end((uint)MAX_(block, 0)), INFINITY,
+				      -1, &value, scratch, ids);
 
 		id = id < 0 ? first : id;
 	}
 	id = MAX_(id, 0); /* if the draw failed, any id will do for the counts and the report */
 	BARRIER();	  /* every lane has read the counts */
 	if (LANE == 0) {
-		result[get_group_id(0)] = finite ? id : -1;
+		result[GROUP_X] = finite ? id : -1;
 		if (d[DRAW_SEAT] >= 0)
-			seen[id]++;
+			counts[(ulong)d[DRAW_SEAT] * VOCAB + (uint)id]++;
 	}
-	if (WORTH(extra))
-		report(x, id, extra ? d[DRAW_TOP] : 0, raw_best, extra ? raw_sum : best,
-		       extra ? result + d[DRAW_REPORT_AT] : 0, scratch, ids);
+	if (WORTH(r.extra))
+		report(r.raw.x, id, r.extra ? d[DRAW_TOP] : 0, r.raw_best, r.extra ? r.raw_sum : r.best,
+		       r.extra ? result + d[DRAW_REPORT_AT] : 0, scratch, ids);
 }
 
 /* Returns the number of logits of a block that come before (value, id) in the order of next_best. */
-GROUP_FUNCTION float block_ahead(const floatv x[BLOCK / 16], uint block, float value, int id, LOCAL float *scratch)
+GROUP_FUNCTION float block_ahead(const struct view *w, uint block, float value, int id, LOCAL float *scratch)
 {
 	floatv ahead = 0;
 
-#pragma unroll
-	for (uint i = 0; i < BLOCK / 16; i++) {
-		intv t = (int)(block * BLOCK + i * 16 + TEAM_LANE) + LANE_INDEX;
+	FOR_BLOCK (c, block) {
+		intv t = (int)c + LANE_INDEX;
+		floatv v = view_load(w, c);
 
-		ahead += ((x[i] > value) | ((x[i] == value) & (t < id))) ? (floatv)1.0f : (floatv)0.0f;
+		ahead += ((v > value) | ((v == value) & (t < id))) ? (floatv)1.0f : (floatv)0.0f;
 	}
 	return team_sum(ahead, scratch);
 }
 
-__kernel GROUP_SIZE void score(__global int *step, int scores_at, __global const float *restrict logits,
+__kernel GROUP_SIZE void score_blocks(__global const int *restrict step, int scores_at,
+				      __global const float *restrict logits, __global float *work)
+{
+	__global const int *s = step + scores_at + GROUP_X * SCORE_INTS;
+	__global float *w = work + (ulong)GROUP_X * SAMPLE_FLOATS(VOCAB);
+	__global float *best = w + SAMPLE_BEST(VOCAB), *sum = w + SAMPLE_SUM(VOCAB);
+	const struct view v = view_of(logits + (ulong)GROUP_X * LD(VOCAB), VOCAB);
+	int id = s[SCORE_TOKEN];
+	LOCAL float scratch[LANES];
+
+	FOR_PART_BLOCKS (b) {
+		float most = block_best(&v, b, scratch);
+
+		best[b] = most;
+		sum[b] = block_sum(&v, b, most, 1.0f, scratch);
+		w[SAMPLE_MASS(VOCAB) + b] = block_ahead(&v, b, v.x[id], id, scratch);
+	}
+	if (PART == 0)
+		pad_list(best, sum);
+}
+
+__kernel GROUP_SIZE void score(__global const int *restrict step, int scores_at, __global const float *restrict logits,
 			       __global float *work, __global int *restrict result)
 {
-	__global int *s = step + scores_at + get_group_id(0) * SCORE_INTS, *out = result + s[SCORE_RESULT_AT];
-	__global const float *x = logits + (ulong)get_group_id(0) * LD(VOCAB);
-	__global float *w = work + (ulong)get_group_id(0) * SAMPLE_FLOATS(VOCAB);
-	__global float *best = w + SAMPLE_BEST(VOCAB), *sum = w + SAMPLE_SUM(VOCAB), *ahead = w + SAMPLE_MASS(VOCAB);
-	struct view v = view_of(x, VOCAB);
-	int id = s[SCORE_TOKEN];
+	__global const int *s = step + scores_at + GROUP_X * SCORE_INTS;
+	__global int *out = result + s[SCORE_RESULT_AT];
+	__global const float *x = logits + (ulong)GROUP_X * LD(VOCAB);
+	__global float *w = work + (ulong)GROUP_X * SAMPLE_FLOATS(VOCAB);
 	float rank = 0;
 	LOCAL float scratch[GROUP_FLOATS] __attribute__((aligned(16)));
 	GROUP_INT_SCRATCH(ids);
-	LOCAL int before[1];
 
-	FOR_PART_BLOCKS (b) {
-		floatv y[BLOCK / 16];
-		float top;
-
-		load_block(&v, b, y);
-		best[b] = top = block_best(y, scratch);
-		sum[b] = block_sum(y, top, 1.0f, scratch);
-		ahead[b] = block_ahead(y, b, x[id], id, scratch);
-	}
-	if (!last_part(s + SCORE_DONE, before))
-		return;
-	pad_list(best, sum);
-	BARRIER();
 	FOR_ITEMS (b, BLOCKS)
-		rank += ahead[b];
+		rank += w[SAMPLE_MASS(VOCAB) + b];
 	rank = group_sum(rank, scratch); /* whole numbers below 2^24: exact */
 	if (LANE == 0)
 		out[SCORE_RANK] = 1 + (int)rank;
-	report(x, id, s[SCORE_TOP], best, sum, out + SCORE_REPORT, scratch, ids);
+	report(x, s[SCORE_TOKEN], s[SCORE_TOP], w + SAMPLE_BEST(VOCAB), w + SAMPLE_SUM(VOCAB), out + SCORE_REPORT, scratch,
+	       ids);
 }
 
 __kernel GROUP_SIZE void seat_reset(__global const int *restrict step, int resets_at,
