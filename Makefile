@@ -31,6 +31,7 @@ SOAK_MINUTES ?= 5
 
 soak: build
 	python3 tests/soak/attack.py $(BUILD)/tigond --model $(MODEL) --quiet 20 --seconds $(SOAK_SECONDS)
+	python3 tests/soak/attack.py $(BUILD)/tigond --model $(MODEL) --quiet 20 --seconds $(SOAK_SECONDS) --answered
 	python3 tests/soak/endure.py $(BUILD)/tigond --minutes $(SOAK_MINUTES) --restarts 4
 
 packages:

@@ -1,5 +1,6 @@
-"""All attacks at once, until SIGTERM: attackers.py PORT SCALE SEED. It prints a line when every kind of attack has begun. At
-the end it prints, as JSON, how long it attacked, how many of each kind were to begin by then, and how many ended in which way.
+"""All attacks at once, until SIGTERM: attackers.py PORT SCALE SEED [KIND,...]. It prints a line when every kind of attack has
+begun. At the end it prints, as JSON, how long it attacked, how many of each kind were to begin by then, and how many ended in
+which way. Without a list of kinds it makes all attacks.
 
 Connections come from 127.0.0.2 to 127.0.0.9. SCALE multiplies the numbers. With 1 there are, at any time or in each second,
 
@@ -9,11 +10,11 @@ Connections come from 127.0.0.2 to 127.0.0.9. SCALE multiplies the numbers. With
     UNFINISHED  10 requests a second that never end: in their headers, or within a body of up to 1 MB
     MALFORMED   20 requests a second that are refused
     HOSTILE     2 bodies a second of 16 MB, of kinds that cost much to read
-    STORED      2 conversations a second of up to 4 responses, of up to 1.3 MB each, which the server keeps. A client then reads
+    STORED      1 conversation a second of up to 4 responses, of up to 1.3 MB each, which the server keeps. A client then reads
                 them, and cancels and deletes its own and those of others
-    CONSTRAINED 4 answers a second of a few tokens, of schemas, expressions and grammars that cost much to compile or to follow;
+    CONSTRAINED 2 answers a second of a few tokens, of schemas, expressions and grammars that cost much to compile or to follow;
                 half of the clients leave before the answer
-    MESSAGES    4 bodies a second of /v1/messages and count_tokens, of up to 1 MB with thousands of blocks or tools
+    MESSAGES    2 bodies a second of /v1/messages and count_tokens, of up to 1 MB with thousands of blocks or tools
 
 No attack makes the model compute a long prompt, which every client may ask for.
 """
@@ -28,7 +29,7 @@ import socket
 import sys
 import time
 
-IDLE, SLOW, UNREAD, UNFINISHED, MALFORMED, HOSTILE, STORED, CONSTRAINED, MESSAGES = 4096, 100, 8, 10, 20, 2, 2, 4, 4
+IDLE, SLOW, UNREAD, UNFINISHED, MALFORMED, HOSTILE, STORED, CONSTRAINED, MESSAGES = 4096, 100, 8, 10, 20, 2, 1, 2, 2
 RAMP = 12  # seconds at the beginning, in which idle connections come, some 500 a second
 AGAIN = 50  # after that about so many come back in a second
 MB = 1 << 20
@@ -39,9 +40,10 @@ COUNT = "/v1/messages/count_tokens"
 CLOSE = "Connection: close\r\n"
 
 port, scale, seed = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+KINDS = ("idle", "slow", "unread", "unfinished", "malformed", "hostile", "stored", "constrained", "messages")
+kinds = sys.argv[4].split(",") if len(sys.argv) > 4 else KINDS
 rng = random.Random(seed)
-seen = {name: collections.Counter() for name in ("idle", "slow", "unread", "unfinished", "malformed", "hostile", "stored", "constrained",
-                                                 "messages")}
+seen = {name: collections.Counter() for name in kinds}
 
 
 def amount(n):
@@ -418,22 +420,31 @@ async def messages():
         return await status_of(s, 300)
 
 
-def due(seconds):
-    """The least number of each kind that has to begin within this time."""
-    return {"idle": amount(IDLE), "slow": amount(SLOW), "unread": amount(UNREAD), "unfinished": UNFINISHED * scale * seconds,
-            "malformed": MALFORMED * scale * seconds, "hostile": HOSTILE * scale * seconds, "stored": STORED * scale * seconds,
-            "constrained": CONSTRAINED * scale * seconds, "messages": MESSAGES * scale * seconds}
+CLIENTS = {"idle": IDLE, "slow": SLOW, "unread": UNREAD}  # so many are there at any time
+RATES = {"unfinished": (UNFINISHED, unfinished), "malformed": (MALFORMED, malformed), "hostile": (HOSTILE, hostile),
+         "stored": (STORED, stored), "constrained": (CONSTRAINED, constrained), "messages": (MESSAGES, messages)}  # a second
+
+
+def due(name, seconds):
+    """The least number of a kind that has to begin within this time."""
+    return amount(CLIENTS[name]) if name in CLIENTS else RATES[name][0] * scale * seconds
+
+
+def attack(name):
+    """What makes the attacks of a kind."""
+    if name == "idle":
+        return [idle_crowd()]
+    if name in CLIENTS:
+        return [forever(name, {"slow": slow, "unread": unread}[name]) for _ in range(amount(CLIENTS[name]))]
+    n, work = RATES[name]
+    return [each_second(name, n * scale, work)]
 
 
 async def main():
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     begin = time.monotonic()
-    attacks = [idle_crowd(), each_second("unfinished", UNFINISHED * scale, unfinished),
-               each_second("malformed", MALFORMED * scale, malformed), each_second("hostile", HOSTILE * scale, hostile),
-               each_second("stored", STORED * scale, stored), each_second("constrained", CONSTRAINED * scale, constrained),
-               each_second("messages", MESSAGES * scale, messages)]
-    attacks += [forever("slow", slow) for _ in range(amount(SLOW))] + [forever("unread", unread) for _ in range(amount(UNREAD))]
+    attacks = [a for name in kinds for a in attack(name)]
     tasks = [asyncio.create_task(a) for a in attacks]
     while not all(c["began"] for c in seen.values()):
         await asyncio.sleep(0.05)
@@ -443,7 +454,7 @@ async def main():
         if t.done() and t.exception():
             raise t.exception()
     seconds = time.monotonic() - begin
-    print(json.dumps({"seconds": seconds, "due": due(seconds), "seen": seen}), flush=True)
+    print(json.dumps({"seconds": seconds, "due": {name: due(name, seconds) for name in kinds}, "seen": seen}), flush=True)
 
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
