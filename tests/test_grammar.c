@@ -267,6 +267,9 @@ TEST(ambiguity)
 	end(&s);
 }
 
+#define TEN	"[[[[[[[[[["
+#define HUNDRED TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
+
 TEST(memory)
 {
 	struct grammar_builder *b = builder();
@@ -287,6 +290,16 @@ TEST(memory)
 	is_str(e.text, "the automaton of the grammar needs more than 100000 bytes",
 	       "with a sentence");
 	ok(automaton_bytes(a) <= 100000, "no array grows beyond it: %zu", automaton_bytes(a));
+	/* The state behind many brackets has as many frames, the one behind a hundred has few. */
+	state = automaton_read(a, AUTOMATON_START, HUNDRED, 100);
+	is_int(automaton_forget(a, &state, 1), 0, "it forgets");
+	ok(automaton_bytes(a) < 20000 && !automaton_failed(a, NULL), "and goes on with %zu bytes",
+	   automaton_bytes(a));
+	state = automaton_read(a, state, "x", 1);
+	for (int i = 0; i < 99; i++)
+		state = automaton_next(a, state, ']');
+	ok(!automaton_may_end(a, state) && automaton_may_end(a, automaton_next(a, state, ']')),
+	   "from the state that was left");
 	automaton_free(a);
 	grammar_free(g);
 	grammar_builder_free(b);
@@ -438,11 +451,28 @@ static void each_text(void (*f)(struct subject *s, const char *text, size_t len)
 
 static unsigned long accepted, rejected;
 
+/* Reads the text by an automaton that forgets, at a random place, all but the states there and at another place. */
+static bool reads_forgetting(struct subject *s, const char *text, size_t len)
+{
+	size_t at = random_below((uint32_t)len + 1), other = random_below((uint32_t)len + 1);
+	uint32_t states[] = {automaton_read(s->a, AUTOMATON_START, text, other),
+			     automaton_read(s->a, AUTOMATON_START, text, at)};
+	bool same;
+
+	if (automaton_forget(s->a, states, 2) < 0)
+		return false;
+	same = automaton_may_end(s->a, automaton_read(s->a, states[0], text + other,
+						      len - other)) == reads(s, text);
+	check(same);
+	return automaton_may_end(s->a, automaton_read(s->a, states[1], text + at, len - at));
+}
+
 static void compare_text(struct subject *s, const char *text, size_t len)
 {
 	bool want = naive(text, len);
 
 	check(reads(s, text) == want);
+	check(reads_forgetting(s, text, len) == want);
 	if (want)
 		accepted++;
 	else

@@ -6,12 +6,12 @@
  * the engine thread. So a bad request gets its error before any header of a stream is sent. The scheduler may still
  * refuse a request later, mostly because its queue is full or memory is short.
  *
- * A body of 16 MB may take seconds, and much memory. So one thread takes huge bodies, of more than 1 MiB, one after
- * the other, and another one large bodies, of more than 64 KiB. Both leave the processor to other threads that want it
- * (polite.h). Two threads take small bodies. A kept response that the work reads counts like a part of the body: the
- * thread that finds it hands the call to the thread for so many bytes (text_weigh). No body waits for one of another kind: a chat of 100 KiB does not wait for
- * bodies of 16 MB. Clients take turns: bodies are taken in rounds, at most one of each client in a round, and in a
- * round shorter ones first (text.c). Work on a call that is aborted ends soon, because parsing, rendering and
+ * A body of 16 MB may take seconds, and much memory. So one thread takes calls of huge bodies, of more than 1 MiB, one
+ * after the other, and another one those of large bodies, of more than 64 KiB. Both leave the processor to other
+ * threads that want it (polite.h). Two threads take calls of small bodies. A kept response that the work reads counts
+ * like a part of the body: the thread that finds it hands the call to the thread for so many bytes (text_weigh). No call
+ * waits for one of another kind: a chat of 100 KiB does not wait for bodies of 16 MB. Clients take turns: calls are
+ * taken in rounds, at most one of each client in a round, and in a round those of shorter bodies first (text.c). Work on a call that is aborted ends soon, because parsing, rendering and
  * tokenizing look at call.aborted. */
 #pragma once
 

@@ -7,8 +7,16 @@
 #include "base/problem.h"
 #include "protocol/output/steering.h"
 
+/* No draw will need the masks. The call itself may wait long for a client that does not read. */
+static void drop_steering(struct call *c)
+{
+	steering_free(c->text.steering);
+	c->text.steering = NULL;
+}
+
 void live_refuse(struct live *l, struct call *c, const struct err *why)
 {
+	drop_steering(c);
 	call_fail(c, why);
 	call_count_error(c, why->code);
 	call_unref(c);
@@ -21,8 +29,7 @@ static void finish_call(struct call *c) ON(role_engine)
 {
 	c->engine.n_running = 0;
 	list_remove(&c->engine.live);
-	steering_free(c->text.steering);
-	c->text.steering = NULL;
+	drop_steering(c);
 	call_end(c);
 	call_unqueue(c);
 	call_wake(c);
@@ -140,6 +147,7 @@ void live_submit(struct live *l, struct call *c)
 	struct err e = {0};
 
 	if (atomic_load(&c->aborted)) {
+		drop_steering(c);
 		call_count(c, METRICS_ABORT);
 		call_unref(c);
 		return;
@@ -328,7 +336,8 @@ static void trim_steering(struct live *l) ON(role_engine)
 {
 	const struct server *s = l->server;
 
-	if (atomic_load(&s->metrics.constraint_bytes) <= s->options.constraint_memory / 2)
+	/* An owner may have half, of which three quarters are tight (base/account.h). */
+	if (atomic_load(&s->metrics.constraint_bytes) <= s->options.constraint_memory / 8 * 3)
 		return;
 	list_for_each (c, &l->calls, struct call, engine.live)
 		if (c->text.steering)

@@ -465,10 +465,9 @@ int automaton_new(const struct grammar *g, size_t max_bytes, struct account *acc
 	return r;
 }
 
-void automaton_free(struct automaton *a)
+/* Frees the arrays. */
+static void release(struct automaton *a)
 {
-	if (!a)
-		return;
 	if (a->account)
 		account_give(a->account, a->counted);
 	free(a->states);
@@ -487,8 +486,94 @@ void automaton_free(struct automaton *a)
 	free(a->waiting);
 	free(a->seen);
 	free(a->seen_places);
+}
+
+void automaton_free(struct automaton *a)
+{
+	if (!a)
+		return;
+	release(a);
 	free(a);
 }
+
+/* ---- forgetting ---- */
+
+enum { NEEDED = UINT32_MAX };
+
+/* Makes b->set of places or items of another automaton, whose frames have the numbers frames[] in b. */
+static uint32_t translate(struct automaton *b, const uint64_t *v, uint32_t n,
+			  const uint32_t *frames)
+{
+	if (!grow(b, b->set, b->set_cap, n))
+		return 0;
+	for (uint32_t i = 0; i < n; i++)
+		b->set[i] = pair((uint32_t)(v[i] >> 32), frames[(uint32_t)v[i]]);
+	return sort_set(b->set, n);
+}
+
+/* Copies states of a to b. frames: [a->n_frames] zeros. */
+static void copy_states(const struct automaton *a, struct automaton *b, uint32_t *frames,
+			uint32_t *states, uint32_t n_states)
+{
+	uint32_t n;
+
+	for (uint32_t i = 0; i < n_states; i++) {
+		const struct automaton_state *s = &a->states[states[i]];
+
+		for (uint32_t k = 0; k < s->n; k++)
+			frames[(uint32_t)a->items[s->first + k]] = NEEDED;
+	}
+	/* A frame is made after those that its places have. */
+	for (uint32_t f = a->n_frames - 1; f > BOTTOM; f--)
+		for (uint32_t k = 0; frames[f] && k < a->frames[f].n; k++)
+			frames[(uint32_t)a->returns[a->frames[f].first + k]] = NEEDED;
+	frames[BOTTOM] = BOTTOM;
+	for (uint32_t f = BOTTOM + 1; f < a->n_frames && !b->failed; f++) {
+		if (!frames[f])
+			continue;
+		n = translate(b, a->returns + a->frames[f].first, a->frames[f].n, frames);
+		if (!b->failed)
+			frames[f] = frame_of(b, b->set, n);
+	}
+	for (uint32_t i = 0; i < n_states && !b->failed; i++) {
+		const struct automaton_state *s = &a->states[states[i]];
+
+		n = translate(b, a->items + s->first, s->n, frames);
+		if (!b->failed)
+			states[i] = state_of(b, b->set, n, s->may_end);
+	}
+	b->work += a->work + a->n_frames + b->n_items + b->n_returns;
+}
+
+int automaton_forget(struct automaton *a, uint32_t *states, uint32_t n)
+{
+	uint32_t *frames = calloc(a->n_frames, sizeof(*frames));
+	struct account *account = a->account;
+	struct automaton *b = NULL;
+	int r = frames ? automaton_new(a->g, a->max_bytes, NULL, &b) : -ENOMEM;
+
+	if (r == 0) {
+		copy_states(a, b, frames, states, n);
+		r = b->failed;
+	}
+	free(frames);
+	if (r < 0) {
+		automaton_free(b);
+		fail(a, r);
+		return r;
+	}
+	release(a);
+	*a = *b;
+	free(b);
+	a->account = account;
+	if (account) {
+		a->counted = bytes_of(a);
+		account_add(account, a->counted);
+	}
+	return 0;
+}
+
+/* ---- reading ---- */
 
 uint32_t automaton_next(struct automaton *a, uint32_t state, uint8_t byte)
 {

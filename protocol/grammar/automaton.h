@@ -45,6 +45,12 @@ int automaton_new(const struct grammar *g, size_t max_bytes, struct account *acc
 		  struct automaton **ret) MUST_CHECK;
 void automaton_free(struct automaton *a);
 
+/* Makes the automaton forget all states but the start and those of states[n], whose numbers change: states[] gets the new
+ * ones. It is as before a failure then. Masks that were made of it (token_mask.h) must be freed before. The memory of
+ * these states is counted in the account in any case, also beyond its bounds. -ENOMEM; -ENOBUFS: they alone need more
+ * than max_bytes. On failure states[] is undefined, and the automaton fails from now on. */
+int automaton_forget(struct automaton *a, uint32_t *states, uint32_t n) MUST_CHECK;
+
 /* Returns the state after a byte. AUTOMATON_DEAD: the byte cannot come here, or the automaton has failed. */
 uint32_t automaton_next(struct automaton *a, uint32_t state, uint8_t byte);
 

@@ -62,8 +62,8 @@ void token_masks_free(struct token_masks *m);
 /* Frees the masks that are kept, but for one. */
 void token_masks_drop(struct token_masks *m);
 
-/* Makes the mask of a state. -ENOMEM, -ENOBUFS, -ENOSPC, -EDQUOT: the automaton has failed; -E2BIG: the grammar is so ambiguous
- * that the mask takes too much work. All with a sentence. */
+/* Makes the mask of a state. -ENOMEM, -ENOBUFS, -ENOSPC, -EDQUOT: the automaton has failed; -E2BIG: the grammar is so
+ * ambiguous that the mask takes too much work. All with a sentence. */
 int token_mask(struct token_masks *m, uint32_t state, struct token_mask *ret,
 	       struct err *e) MUST_CHECK;
 

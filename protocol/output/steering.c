@@ -5,14 +5,13 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/buf.h"
 #include "base/problem.h"
 #include "protocol/output/reasoning.h"
 #include "scheduler/plan.h"
 
 enum {
-	TEXT_MAX = 1 << 30, /* bytes of the text of a choice */
-	PROGRESS = 64,	    /* the fewest tokens of each choice between two new automata */
+	PROGRESS =
+		64, /* the fewest tokens of each choice between two times that an automaton is full */
 };
 
 /* The work of automata, in items (automaton_work), that a request may cause on the engine thread: so much, and so much
@@ -24,12 +23,11 @@ static const char closing[] = "</think>";
 
 /* The state of a choice. */
 struct steered {
-	uint32_t *mask;	 /* [words] */
-	uint32_t state;	 /* of the automaton, once the grammar has begun */
-	uint8_t n_tag;	 /* bytes of </think> that the text ends with */
-	bool begun;	 /* the grammar reads the text from now on */
-	uint32_t left;	 /* line ends that may still come behind </think>, before the text */
-	struct buf text; /* that the grammar has read */
+	uint32_t *mask; /* [words] */
+	uint32_t state; /* of the automaton, once the grammar has begun */
+	uint8_t n_tag;	/* bytes of </think> that the text ends with */
+	bool begun;	/* the grammar reads the text from now on */
+	uint32_t left;	/* line ends that may still come behind </think>, before the text */
 	int32_t last[STEERING_WORD_MAX - 1]; /* [n_last] the last tokens */
 	uint32_t n_last;
 };
@@ -40,9 +38,8 @@ struct steering {
 	size_t words;		       /* of a mask */
 	struct automaton *automaton;   /* NULL: no grammar */
 	struct token_masks *masks;
-	uint32_t progress;   /* tokens since the automaton was made */
+	uint32_t progress;   /* tokens since the automaton forgot */
 	uint64_t n_taken;    /* tokens so far */
-	uint64_t work_gone;  /* work of the automata before this one */
 	size_t longest_word; /* tokens of the longest bad word */
 	/* [words] the tokens that may be drawn at all: those that are allowed, and no bad words of one token; NULL:
 	 * every token */
@@ -205,24 +202,6 @@ static int refuse(int r, struct err *e)
 	}
 }
 
-/* Makes the automaton and its masks, in place of those that there are. Codes as those of automaton_new. */
-static int make_automaton(struct steering *s)
-{
-	int r;
-
-	if (s->automaton)
-		s->work_gone += automaton_work(s->automaton);
-	token_masks_free(s->masks);
-	automaton_free(s->automaton);
-	s->masks = NULL;
-	s->automaton = NULL;
-	s->progress = 0;
-	r = automaton_new(s->config.grammar, s->config.automaton_bytes, &s->account, &s->automaton);
-	if (r == 0)
-		r = token_masks_new(s->config.trie, s->automaton, STEERING_MASKS_BYTES, &s->masks);
-	return r;
-}
-
 static int init_choices(struct steering *s)
 {
 	const struct steering_config *c = &s->config;
@@ -236,7 +215,6 @@ static int init_choices(struct steering *s)
 		s->choices[i].mask = copies ? s->bits + i * s->words : NULL;
 		s->choices[i].begun = c->grammar && !c->thinking;
 		s->choices[i].state = AUTOMATON_START;
-		buf_init(&s->choices[i].text, TEXT_MAX);
 	}
 	return 0;
 }
@@ -249,7 +227,7 @@ static int open_account(struct steering *s)
 	size_t fixed = sizeof(*s) + masks * s->words * sizeof(*s->bits) +
 		       c->n_choices * sizeof(*s->choices) +
 		       (c->grammar ? grammar_bytes(c->grammar) : 0);
-	int r = account_open(&s->account, &c->bounds, fixed + STEERING_RESERVE);
+	int r = account_open(&s->account, &c->bounds, fixed + (c->grammar ? STEERING_RESERVE : 0));
 
 	if (r == 0)
 		account_add(&s->account, fixed);
@@ -277,7 +255,10 @@ int steering_new(const struct steering_config *config, struct steering **ret, st
 	if (r == 0)
 		r = init_choices(s);
 	if (r == 0 && config->grammar)
-		r = make_automaton(s);
+		r = automaton_new(config->grammar, config->automaton_bytes, &s->account,
+				  &s->automaton);
+	if (r == 0 && config->grammar)
+		r = token_masks_new(config->trie, s->automaton, STEERING_MASKS_BYTES, &s->masks);
 	if (r < 0) {
 		r = refuse(r, e);
 		steering_free(s);
@@ -291,8 +272,6 @@ void steering_free(struct steering *s)
 {
 	if (!s)
 		return;
-	for (uint32_t i = 0; s->choices && i < s->config.n_choices; i++)
-		buf_release(&s->choices[i].text);
 	token_masks_free(s->masks);
 	automaton_free(s->automaton);
 	grammar_free(s->config.grammar);
@@ -318,26 +297,30 @@ void steering_trim(struct steering *s)
 
 /* ---- a full automaton ---- */
 
-/* Makes a new automaton, which reads the texts so far. why: the code of the one that has failed. */
-static int renew(struct steering *s, int why, struct err *e)
+/* Makes the automaton forget all states but those of the choices. why: the code with which it has failed. */
+static int forget(struct steering *s, int why, struct err *e)
 {
+	uint32_t *states, n = s->config.n_choices;
 	int r;
 
 	/* A grammar that fills the memory of a request again and again is at fault itself, unlike one that finds memory
-	 * taken by others. The work of that one is bounded all the same. */
-	if (why == -ENOMEM || (why == -ENOBUFS && s->progress < PROGRESS * s->config.n_choices))
+	 * taken by others. Forgetting counts as work, which is bounded for both. */
+	if (why == -ENOMEM || (why == -ENOBUFS && s->progress < PROGRESS * n))
 		return refuse(why, e);
-	r = make_automaton(s);
-	if (r < 0)
-		return refuse(r, e);
-	for (uint32_t i = 0; i < s->config.n_choices; i++) {
-		struct steered *c = &s->choices[i];
-
-		if (c->begun)
-			c->state = automaton_read(s->automaton, AUTOMATON_START, c->text.data,
-						  c->text.len);
-	}
-	r = automaton_failed(s->automaton, NULL);
+	s->progress = 0;
+	token_masks_free(s->masks);
+	s->masks = NULL;
+	states = calloc(n, sizeof(*states));
+	if (!states)
+		return err_no_memory(e);
+	for (uint32_t i = 0; i < n; i++)
+		states[i] = s->choices[i].state;
+	r = automaton_forget(s->automaton, states, n);
+	for (uint32_t i = 0; r == 0 && i < n; i++)
+		s->choices[i].state = states[i];
+	free(states);
+	if (r == 0)
+		r = token_masks_new(s->config.trie, s->automaton, STEERING_MASKS_BYTES, &s->masks);
 	return r < 0 ? refuse(r, e) : 0;
 }
 
@@ -345,16 +328,18 @@ static int renew(struct steering *s, int why, struct err *e)
 static int read_bytes(struct steering *s, struct steered *c, const char *bytes, size_t len,
 		      struct err *e)
 {
-	size_t cap = c->text.cap;
-	int r;
+	uint32_t next = automaton_read(s->automaton, c->state, bytes, len);
+	int r = automaton_failed(s->automaton, NULL);
 
-	buf_append(&c->text, bytes, len);
-	account_add(&s->account, c->text.cap - cap);
-	if (c->text.failed)
-		return err_no_memory(e);
-	c->state = automaton_read(s->automaton, c->state, bytes, len);
-	r = automaton_failed(s->automaton, NULL);
-	return r < 0 ? renew(s, r, e) : 0;
+	if (r < 0) {
+		r = forget(s, r, e);
+		if (r < 0)
+			return r;
+		next = automaton_read(s->automaton, c->state, bytes, len);
+		r = automaton_failed(s->automaton, NULL);
+	}
+	c->state = next;
+	return r < 0 ? refuse(r, e) : 0;
 }
 
 /* ---- tokens ---- */
@@ -450,13 +435,12 @@ static int grammar_mask(struct steering *s, struct steered *c, struct err *e)
 	int r = state_mask(s, c, e);
 
 	if (r < 0 && automaton_failed(s->automaton, NULL) < 0) {
-		r = renew(s, automaton_failed(s->automaton, NULL), e);
+		r = forget(s, automaton_failed(s->automaton, NULL), e);
 		if (r < 0)
 			return r;
 		r = state_mask(s, c, e);
 	}
-	if (r == 0 &&
-	    s->work_gone + automaton_work(s->automaton) > WORK_FIRST + s->n_taken * WORK_TOKEN)
+	if (r == 0 && automaton_work(s->automaton) > WORK_FIRST + s->n_taken * WORK_TOKEN)
 		r = -E2BIG;
 	if (r < 0)
 		return refuse(r, e);

@@ -19,8 +19,8 @@
  * happens too often, or if no token may be drawn, the request fails: steering_take or steering_mask returns an error.
  *
  * Memory is counted in an account (base/account.h) as it grows. While memory is tight, masks are not kept but made
- * again. When there is none, a new object is refused, and an automaton that has to grow begins anew, within the object's
- * reserve; the request fails only if one mask needs more than that.
+ * again. When there is none, a new object is refused, and an automaton that has to grow forgets all states but those of
+ * the choices, and goes on within the object's reserve; the request fails only if one mask needs more than that.
  *
  * An object belongs to one thread at a time. Trie and tokenizer may be shared. */
 #pragma once
