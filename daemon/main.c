@@ -441,7 +441,8 @@ static int run_server(struct server *s, struct err *e)
 
 /* By default glibc keeps the free end of each thread's heap up to twice the size of the largest block that was freed so
  * far, which is 32 MiB after a body of 16 MB, and malloc_trim (daemon/http/watch.c) gives back that of the first heap
- * alone. */
+ * alone. A block of HEAP_END or more is mapped by itself, so it goes back when it is freed, wherever free memory lies in a
+ * heap. */
 static void bound_heaps(void)
 {
 	mallopt(M_TRIM_THRESHOLD, HEAP_END);

@@ -16,7 +16,7 @@
  * in a plan that is made while its last draw is out. So beside other sequences it has a row in every second step. If
  * all sequences that decode are such ones, they wait for each other, because a step with all of them takes little
  * longer than a step with one. Those of them that compute known tokens again wait too, unless a prompt has a row in the
- * plan. A sequence gets the page for its next token in each plan, also in one without a row of it, so that no admission
+ * plan and their choices have pages of their own. A sequence gets the page for its next token in each plan, also in one without a row of it, so that no admission
  * takes the page meanwhile. The prefill budget counts prompt tokens only. It is max_prefill_tokens, or the limit of
  * scheduler_pace if a sequence can decode. Of the prompts computed here at most one at a time is begun and not planned
  * to its end. A second prompt begins in the same step only if the first one is planned to its end and leaves some of

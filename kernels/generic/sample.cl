@@ -370,7 +370,7 @@ GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct
 	__global int *listed = (__global int *)(work + SAMPLE_LISTED(VOCAB));
 	const float floor_ = least_weight(k);
 	float limit = floor_, sum, before = 0;
-	int block, id;
+	int block, at, id;
 	uint n;
 
 	block_weights(work + SAMPLE_BEST(VOCAB), sums, most, k->inverse, mass);
@@ -391,11 +391,9 @@ GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct
 	BARRIER();
 	gather(w, listed, !cut && block >= 0, e);
 	weigh(e, !cut && block >= 0 ? BLOCK : 0, most, k->inverse, -INFINITY, floor_, scratch);
-	if (block < 0)
-		return -1;
-	block = cut ? block : 0;
-	id = choose(e + (uint)block * BLOCK, BLOCK, limit, u - before, &before, scratch);
-	return id < 0 ? -1 : listed[block] * BLOCK + id;
+	at = cut ? MAX_(block, 0) : 0;
+	id = choose(e + (uint)at * BLOCK, BLOCK, limit, u - before, &before, scratch);
+	return block < 0 || id < 0 ? -1 : listed[at] * BLOCK + id;
 }
 
 /* A draw of the step table and its memory. */
@@ -409,7 +407,7 @@ struct drawing {
 	__global float *best, *sum, *raw_best, *raw_sum;
 };
 
-/* Returns the group's draw. Of the view's bans, banned are marked by mark_banned. */
+/* Returns the group's draw. The view's bits of banned tokens are those that sample_blocks has written (mark_banned). */
 static inline struct drawing drawing_of(__global int *step, int draws_at, __global const float *logits,
 					__global float *work, __global const uint *counts)
 {
@@ -499,8 +497,8 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	if (WORTH(r.warm)) {
 		float u = philox_uniform((uint)d[DRAW_SEED_LOW], (uint)d[DRAW_SEED_HIGH], (uint)d[DRAW_CHOICE],
 					 (uint)d[DRAW_POSITION]);
-		int drawn = draw(&r.view, work + (ulong)GROUP_X * SAMPLE_FLOATS(VOCAB), &r.cuts, most, r.sum, u, scratch,
-				 ids);
+		int drawn = draw(&r.view, work + (ulong)GROUP_X * SAMPLE_FLOATS(VOCAB), &r.cuts, most, r.sum, u,
+				 scratch, ids);
 
 		id = r.warm ? drawn : -1;
 		finite = finite && (!r.warm || drawn >= 0);
@@ -574,8 +572,8 @@ __kernel GROUP_SIZE void score(__global const int *restrict step, int scores_at,
 	rank = group_sum(rank, scratch); /* whole numbers below 2^24: exact */
 	if (LANE == 0)
 		out[SCORE_RANK] = 1 + (int)rank;
-	report(x, s[SCORE_TOKEN], s[SCORE_TOP], w + SAMPLE_BEST(VOCAB), w + SAMPLE_SUM(VOCAB), out + SCORE_REPORT, scratch,
-	       ids);
+	report(x, s[SCORE_TOKEN], s[SCORE_TOP], w + SAMPLE_BEST(VOCAB), w + SAMPLE_SUM(VOCAB), out + SCORE_REPORT,
+	       scratch, ids);
 }
 
 __kernel GROUP_SIZE void seat_reset(__global const int *restrict step, int resets_at,

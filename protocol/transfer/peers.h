@@ -140,9 +140,9 @@ uint64_t peers_deadline(const struct peers *p);
 
 /* Chooses a peer for a prompt. keys[n]: the keys of the prompt's whole pages. Candidates are Registered, not draining,
  * not silent and not in `excluded` (bit i: peer i). A peer that was silent and has not answered since is a candidate
- * only while it has no prompt of this worker. The peer with the fewest tokens to compute wins: those left of its load at
- * now_ns, and those of the prompt's whole pages behind its cached ones. Its cached pages end before the prompt's first page that it is
- * not thought to have. Of peers with equally many tokens the one with the most cached pages wins, then the one that got
+ * only while it has no prompt of this worker. The peer with the fewest tokens to compute wins: those left of its load
+ * at now_ns, and those of the prompt's whole pages behind its cached ones. Its cached pages end before the prompt's
+ * first page that it is not thought to have. Of peers with equally many tokens the one with the most cached pages wins, then the one that got
  * no prompt for longest, then the one with the lowest number. So of idle peers the one with the longest cached prefix
  * wins, yet prompts that all begin alike spread over the peers. *ret_n_cached: how many of the prompt's pages the
  * chosen peer is thought to have. False: there is no candidate. */
