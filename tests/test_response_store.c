@@ -1,4 +1,4 @@
-/* protocol/responses/store: a store against naive models. One keeps everything and computes what may be there. Another
+/* protocol/responses/store: a store against naive models. One keeps everything and computes which responses may be there. Another
  * one computes which responses owners give up for room. */
 #include <stdlib.h>
 
@@ -323,7 +323,7 @@ static struct share {
 } shares[PUTS];
 static size_t n_shares;
 
-/* What the model counts for an owner; `record` bytes are those of the record of an owner that has anything. */
+/* The bytes that the model counts for an owner; `record` bytes are those of the record of an owner that has anything. */
 static uint64_t model_bytes(uint64_t owner, uint64_t record)
 {
 	uint64_t n = 0;

@@ -249,7 +249,7 @@ static void move(struct text *t, struct call *c)
 {
 	bool drops;
 
-	/* What was parsed is parsed again. */
+	/* The body is parsed again there. */
 	arena_release(&c->text.arena);
 	pthread_mutex_lock(&t->lock);
 	/* Neither text_forget nor text_free has found the call in a line. */

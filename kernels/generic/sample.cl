@@ -48,7 +48,7 @@
 
 /* FOR_PART_BLOCKS loops over the share that the lane's team has of the blocks of this group, which is group PART of the
  * PARTS groups of its draw. All teams of a group take as many rounds, since there are barriers in them: a team without
- * a block takes the last one, and writes what another team writes there. */
+ * a block takes the last one, and writes the same numbers as another team. */
 #define PART       ((uint)get_group_id(1))
 #define PARTS      ((uint)get_num_groups(1))
 #define PART_FIRST (PART * BLOCKS / PARTS)

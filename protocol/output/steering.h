@@ -83,7 +83,7 @@ void steering_free(struct steering *s);
 /* Returns whether the mask of a draw depends on the tokens that the choice has drawn. */
 bool steering_depends(const struct steering *s);
 
-/* While memory is tight, frees what can be made again. */
+/* While memory is tight, frees the masks that are kept, which can be made again. */
 void steering_trim(struct steering *s);
 
 /* Gives the mask of a choice's next draw: *ret [PLAN_MASK_WORDS] is borrowed until the next call for this choice; NULL:

@@ -9,7 +9,7 @@
 #include "base/map.h"
 #include "base/mix.h"
 
-/* What one owner has. The record is there as long as any response or turn of the owner is. */
+/* The responses, turns and holds of one owner. The record is there as long as any response or turn of the owner is. */
 struct owner {
 	struct map_node node; /* in store.owners */
 	uint64_t number;
@@ -328,7 +328,7 @@ static void give_up(struct response_store *s, struct owner *o)
 		response_store_release(s, list_first(&o->holds, struct response_hold, node));
 }
 
-/* Makes room for what is too much, when the response `e` has come. False: `e` was given up itself. */
+/* Makes room for the bytes beyond the bound, when the response `e` has come. False: `e` was given up itself. */
 static bool make_room(struct response_store *s, const struct response_entry *e)
 {
 	struct owner *own = e->owner;

@@ -18,7 +18,7 @@
  * from a PONG: its queued_tokens, less those of our own prompts that were sent before the PING that it answers, because
  * the PONG counts each of these in full until its last STATUS is sent. A prompt that ends here while the PONG is on its
  * way counts as another worker's until the next PONG. For a choice the others' tokens fall after the PONG at the peer's
- * speed: a heartbeat is long, and a peer that computes 40,000 tokens a second has soon done what it told of.
+ * speed: a heartbeat is long, and a peer that computes 40,000 tokens a second has soon done the work that it told of.
  *
  * Speed is the number of prompt tokens that a peer has computed for this worker, divided by the time that it took. From
  * speed and load follows how long a prompt may take that is sent there (peers_patience). A peer that is Registered may

@@ -349,7 +349,7 @@ def begin(program, *args, behind=()):
 
 
 def end(child, seconds):
-    """What it has printed, as JSON."""
+    """Ends a program that `begin` began. Returns the JSON that it printed."""
     child.send_signal(signal.SIGTERM)
     out, _ = child.communicate(timeout=seconds)
     return json.loads(out)

@@ -348,7 +348,7 @@ def nested(n, of):
 
 TREE = {"type": "object", "properties": {"t": {"$ref": "#"}, "u": {"$ref": "#"}}}
 LIST = {"type": "array", "minItems": 80, "items": {"type": "string", "pattern": "^((a?){30}b){1,20}$"}}
-# All are near a bound of what is compiled, some beyond it.
+# All are near a bound of the compiler, some beyond it.
 SCHEMAS = [
     nested(40, {}), nested(30, TREE), LIST, {"anyOf": [LIST] * 20}, {"enum": [f"number {i} of many" for i in range(8000)]},
     {"enum": [f"number {i} of many" for i in range(20000)]},
@@ -431,7 +431,7 @@ def due(name, seconds):
 
 
 def attack(name):
-    """What makes the attacks of a kind."""
+    """The coroutines that make the attacks of a kind."""
     if name == "idle":
         return [idle_crowd()]
     if name in CLIENTS:

@@ -5,7 +5,7 @@
     schema        asks for JSON of a schema every few seconds. The JSON must be valid, with the bytes of the first time
 
 Both come from 127.0.0.1. It prints a line when each has had its first answers, which come before the attacks. At the end it
-prints, as JSON, how often each has asked since, the longest time in seconds that it waited, and what was wrong.
+prints, as JSON, how often each has asked since, the longest time in seconds that it waited, and each thing that was wrong.
 """
 import http.client
 import json
@@ -48,7 +48,7 @@ class Conversation:
                                              "metadata": {"client": "companion"}})
 
     def round(self):
-        """What all rounds have in common. The two turns are deleted, so that the server keeps one response alone."""
+        """The part of a round that is the same in all rounds. The two turns are deleted, so that the server keeps one response alone."""
         second = self.respond("How many strings has it?", self.first["id"])
         third = self.respond("And a cello?", second["id"])
         items = ask("GET", f"/v1/responses/{third['id']}/input_items?order=asc")["data"]
