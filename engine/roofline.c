@@ -5,6 +5,7 @@
 
 #include "base/macros.h"
 #include "engine/layers/layer.h"
+#include "kernels/sample.h"
 
 static struct cost_step sums_of(const struct roofline_step *s, bool bf16)
 {
@@ -137,7 +138,7 @@ static struct roofline_work product(const struct kernel_timing *l, double elemen
 	};
 }
 
-/* Returns the bytes that embed, rms_norm or sample moves for each row. 0: `kernel` is another one. */
+/* Returns the bytes that embed, rms_norm, sample_blocks or sample moves for each row. 0: `kernel` is another one. */
 static double bytes_a_row(const struct model_config *c, double element, const char *kernel)
 {
 	struct kernel_shape k = {0};
@@ -148,7 +149,10 @@ static double bytes_a_row(const struct model_config *c, double element, const ch
 		return D * (element + 4) + k.rotary_dim * 4.0;
 	if (!strcmp(kernel, "rms_norm"))
 		return D * (4 + element + 4);
-	return !strcmp(kernel, "sample") ? c->vocab_size * 4.0 : 0;
+	if (!strcmp(kernel, "sample_blocks"))
+		return c->vocab_size * 4.0;
+	/* two numbers of each block */
+	return !strcmp(kernel, "sample") ? SAMPLE_BLOCKS(c->vocab_size) * 8.0 : 0;
 }
 
 /* Computes the work of a kernel that belongs to no single kind of layer; 0 bytes: the kernel is unknown. */

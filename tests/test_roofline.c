@@ -148,8 +148,8 @@ TEST(kernels)
 					     {1023, 1}, {1023, 1}, {1023, 1}, {1023, 1}};
 	const struct roofline_step prefill = {.rows = &prompt, .n_rows = 1, .n_prefill_rows = 1};
 	const struct roofline_step decode = {.rows = rows, .n_rows = 8, .n_logits = 8};
-	static const char *const movers[] = {"embed", "combine_norm", "attention_prepare",
-					     "moe_topk", "sample"};
+	static const char *const movers[] = {"embed",	 "combine_norm",  "attention_prepare",
+					     "moe_topk", "sample_blocks", "sample"};
 	const struct kernel_timing strange = {"no_such_kernel", 1, 1, 1, .experts = 0};
 	const struct kernel_timing tensor = {"attention", 4, 2, .tensor = true};
 	struct roofline_work w = kernel("gemm_store", 512, 6176, 1024, 0, &prefill);
