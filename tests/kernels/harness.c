@@ -150,6 +150,8 @@ static bool runs(const struct way *w)
 {
 	const char *only = getenv("TIGON_TEST_WAY");
 
+	if (kernel_test.floats && w->bf16 && w->variant != KERNELS_NVIDIA)
+		return false;
 	return (!only || strstr(w->name, only)) && kernels_supported(w->variant, h.abilities) &&
 	       (h.device.cpu || (w->width != KERNEL_WIDTH_CPU && w->width != KERNEL_WIDTH_NARROW));
 }

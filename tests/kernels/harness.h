@@ -35,6 +35,7 @@ extern const struct kernel_test {
 	void (*way)(const struct way *w);		       /* or NULL */
 	void (*shape)(const struct way *w, struct kernels *k); /* for each common shape; or NULL */
 	bool packings; /* also ways whose weights are plain */
+	bool floats; /* its programs are of floats (kernels/programs.c), so ways of bf16 would be the same again */
 } kernel_test;
 
 bool harness_small(void);

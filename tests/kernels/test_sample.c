@@ -676,4 +676,7 @@ static void test_many(const struct way *w)
 	kernels_close(k);
 }
 
-const struct kernel_test kernel_test = {.programs = "sample.cl", .way = test_many, .shape = test};
+const struct kernel_test kernel_test = {.programs = "sample.cl",
+					.floats = true,
+					.way = test_many,
+					.shape = test};
