@@ -214,6 +214,12 @@ void call_drop_body(struct call *c)
 		atomic_store(&c->server->trim, true);
 }
 
+void call_drop_steering(struct call *c)
+{
+	steering_free(c->text.steering);
+	c->text.steering = NULL;
+}
+
 void call_count(struct call *c, enum metrics_finish why)
 {
 	atomic_fetch_add(&c->server->metrics.finished[why], 1);

@@ -257,6 +257,10 @@ bool call_give_up(struct call *c, const struct err *e);
  * with the call, by text_forget, and by the last call_unref in any case. */
 void call_drop_body(struct call *c);
 
+/* Frees the memory of the constraint of a call that draws no token any more. The call itself may wait long for a client
+ * that does not read. */
+void call_drop_steering(struct call *c);
+
 /* Notes the reason for which a choice, or the call as a whole, ended: for metrics and the log. */
 void call_count(struct call *c, enum metrics_finish why);
 

@@ -96,10 +96,7 @@ int prepare_steering(struct call *c, struct err *e)
 	/* The mask of the first draws is made here: the first of a grammar takes longest. */
 	if (!r)
 		r = steering_mask(c->text.steering, 0, &mask, e);
-	if (r < 0) {
-		/* The call may wait long for a client that does not read the error. */
-		steering_free(c->text.steering);
-		c->text.steering = NULL;
-	}
+	if (r < 0)
+		call_drop_steering(c);
 	return r;
 }

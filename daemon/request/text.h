@@ -11,8 +11,8 @@
  * threads that want it (polite.h). Two threads take calls of small bodies. A kept response that the work reads counts
  * like a part of the body: the thread that finds it hands the call to the thread for so many bytes (text_weigh). No call
  * waits for one of another kind: a chat of 100 KiB does not wait for bodies of 16 MB. Clients take turns: calls are
- * taken in rounds, at most one of each client in a round, and in a round those of shorter bodies first (text.c). Work on a call that is aborted ends soon, because parsing, rendering and
- * tokenizing look at call.aborted. */
+ * taken in rounds, at most one of each client in a round, and in a round those with fewer bytes to read first (text.c).
+ * Work on a call that is aborted ends soon, because parsing, rendering and tokenizing look at call.aborted. */
 #pragma once
 
 #include "base/err.h"

@@ -7,16 +7,9 @@
 #include "base/problem.h"
 #include "protocol/output/steering.h"
 
-/* No draw will need the masks. The call itself may wait long for a client that does not read. */
-static void drop_steering(struct call *c)
-{
-	steering_free(c->text.steering);
-	c->text.steering = NULL;
-}
-
 void live_refuse(struct live *l, struct call *c, const struct err *why)
 {
-	drop_steering(c);
+	call_drop_steering(c);
 	call_fail(c, why);
 	call_count_error(c, why->code);
 	call_unref(c);
@@ -29,7 +22,7 @@ static void finish_call(struct call *c) ON(role_engine)
 {
 	c->engine.n_running = 0;
 	list_remove(&c->engine.live);
-	drop_steering(c);
+	call_drop_steering(c);
 	call_end(c);
 	call_unqueue(c);
 	call_wake(c);
@@ -147,7 +140,7 @@ void live_submit(struct live *l, struct call *c)
 	struct err e = {0};
 
 	if (atomic_load(&c->aborted)) {
-		drop_steering(c);
+		call_drop_steering(c);
 		call_count(c, METRICS_ABORT);
 		call_unref(c);
 		return;
