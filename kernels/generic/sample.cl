@@ -398,7 +398,9 @@ GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct
 
 /* A draw of the step table and its memory. */
 struct drawing {
-	__global int *d; /* its row of the table */
+	__global int *d;       /* its row of the table */
+	__global float *work;  /* its scratch */
+	__global uint *banned; /* the bits of its banned tokens there */
 	bool warm, extra; /* it has a temperature above 0; it has a report */
 	struct cuts cuts;
 	struct view raw, view; /* its logits; with biases, penalties and bans */
@@ -419,6 +421,8 @@ static inline struct drawing drawing_of(__global int *step, int draws_at, __glob
 	const bool changed = d[DRAW_SEAT] >= 0 || bans || d[DRAW_BIAS_COUNT] > 0;
 	struct drawing r = {
 		.d = d,
+		.work = w,
+		.banned = (__global uint *)(w + SAMPLE_BANNED(VOCAB)),
 		.warm = warm,
 		.extra = extra,
 		.cuts = {warm ? 1.0f / temperature : 1.0f, warm ? as_float(d[DRAW_MIN_P]) : 0,
@@ -434,7 +438,7 @@ static inline struct drawing drawing_of(__global int *step, int draws_at, __glob
 	r.view = r.raw;
 	r.view.biases = step + d[DRAW_BIASES_AT];
 	r.view.n_biases = d[DRAW_BIAS_COUNT];
-	r.view.banned = bans ? (__global uint *)(w + SAMPLE_BANNED(VOCAB)) : 0;
+	r.view.banned = bans ? r.banned : 0;
 	if (d[DRAW_SEAT] >= 0) {
 		r.view.seen = counts + (ulong)d[DRAW_SEAT] * VOCAB;
 		r.view.repetition = as_float(d[DRAW_REPETITION]);
@@ -453,8 +457,7 @@ __kernel GROUP_SIZE void sample_blocks(__global int *step, int draws_at, __globa
 
 	if (WORTH(r.view.banned != 0))
 		mark_banned(step + d[DRAW_BANNED_AT], d[DRAW_BANNED_COUNT],
-			    d[DRAW_MASK_AT] != DRAW_MASK_NONE ? step + d[DRAW_MASK_AT] : 0,
-			    (__global uint *)(work + (ulong)GROUP_X * SAMPLE_FLOATS(VOCAB) + SAMPLE_BANNED(VOCAB)));
+			    d[DRAW_MASK_AT] != DRAW_MASK_NONE ? step + d[DRAW_MASK_AT] : 0, r.banned);
 	FOR_PART_BLOCKS (b) {
 		float best = block_best(&r.view, b, scratch), sum;
 
@@ -497,8 +500,7 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	if (WORTH(r.warm)) {
 		float u = philox_uniform((uint)d[DRAW_SEED_LOW], (uint)d[DRAW_SEED_HIGH], (uint)d[DRAW_CHOICE],
 					 (uint)d[DRAW_POSITION]);
-		int drawn = draw(&r.view, work + (ulong)GROUP_X * SAMPLE_FLOATS(VOCAB), &r.cuts, most, r.sum, u,
-				 scratch, ids);
+		int drawn = draw(&r.view, r.work, &r.cuts, most, r.sum, u, scratch, ids);
 
 		id = r.warm ? drawn : -1;
 		finite = finite && (!r.warm || drawn >= 0);
