@@ -10,7 +10,7 @@ build: packages
 	ninja -C $(BUILD) tigond tigon
 
 serve: build
-	@echo "Try, from another terminal:"
+	@echo "When the log below says \"ready after\", try from another terminal:"
 	@echo "curl -s http://$(HOST):$(PORT)/v1/chat/completions -H 'Content-Type: application/json' -d '{\"temperature\": 0, \"messages\": [{\"role\": \"user\", \"content\": \"What is a violin?\"}]}'"
 	@exec $(BUILD)/tigond --model $(MODEL) --host $(HOST) --port $(PORT)
 
@@ -34,7 +34,13 @@ soak: build
 	python3 tests/soak/attack.py $(BUILD)/tigond --model $(MODEL) --quiet 20 --seconds $(SOAK_SECONDS) --answered
 	python3 tests/soak/endure.py $(BUILD)/tigond --minutes $(SOAK_MINUTES) --restarts 4
 
+# Client libraries from PyPI against tigond, each in an environment of its own below build/clients: all, or CLIENTS="openai llm".
+# EXAMPLES and SEED are those of tests/clients/test_schemathesis.py.
+clients: build
+	@packaging/install-packages check
+	python3 tests/clients/run.py $(BUILD)/tigond $(CLIENTS)
+
 packages:
 	@packaging/install-packages
 
-.PHONY: build serve check sanitize soak packages
+.PHONY: build serve check sanitize soak clients packages

@@ -93,6 +93,18 @@ bool account_take_spare(struct account *a, uint64_t bytes)
 	return true;
 }
 
+void account_reserve(struct account *a, uint64_t reserve)
+{
+	const uint64_t before = MAX(a->used, a->reserve), after = MAX(a->used, reserve);
+
+	a->reserve = reserve;
+	if (!a->bounds.all)
+		return;
+	/* Unsigned, so that fewer are right too. */
+	atomic_fetch_add(a->bounds.own, after - before);
+	atomic_fetch_add(a->bounds.all, after - before);
+}
+
 void account_add(struct account *a, uint64_t bytes)
 {
 	const uint64_t more = beyond(a, a->used + bytes);

@@ -43,6 +43,9 @@ int account_take(struct account *a, uint64_t bytes) MUST_CHECK;
 /* The same for memory that can be made again: false, and nothing is counted, if the account is tight or would be. */
 bool account_take_spare(struct account *a, uint64_t bytes) MUST_CHECK;
 
+/* Changes the reserve, also beyond the bounds. */
+void account_reserve(struct account *a, uint64_t reserve);
+
 /* Counts bytes that are taken in any case, also beyond the bounds. */
 void account_add(struct account *a, uint64_t bytes);
 

@@ -28,6 +28,21 @@ int ids_append(struct ids *a, const int32_t *v, size_t n)
 	return 0;
 }
 
+void ids_keep_last(struct ids *a, size_t n)
+{
+	int32_t *smaller;
+
+	if (a->len <= n)
+		return;
+	memmove(a->v, a->v + (a->len - n), n * sizeof(*a->v));
+	a->len = n;
+	smaller = n ? realloc(a->v, n * sizeof(*a->v)) : NULL;
+	if (!smaller)
+		return;
+	a->v = smaller;
+	a->cap = n;
+}
+
 void ids_release(struct ids *a)
 {
 	free(a->v);

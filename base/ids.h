@@ -16,3 +16,6 @@ int ids_reserve(struct ids *a, size_t n) MUST_CHECK;
 int ids_push(struct ids *a, int32_t id) MUST_CHECK;
 int ids_append(struct ids *a, const int32_t *v, size_t n) MUST_CHECK;
 void ids_release(struct ids *a);
+
+/* Keeps the last n ids alone, and gives back the memory of the others. Does nothing if there are not more. */
+void ids_keep_last(struct ids *a, size_t n);

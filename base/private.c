@@ -11,6 +11,9 @@
 
 #define BLANKS " \t\r\n"
 
+/* room for a line, in bytes: getline would copy a longer one, and leave the first copy behind */
+enum { LINE_ROOM = 8 << 10 };
+
 /* Returns whether the file's mode keeps others away. A service manager may let us read a file of its own through a
  * group or an ACL. Either of these shows as the group's bits. So the group may read a file of another owner, but not
  * write it. */
@@ -59,14 +62,22 @@ int private_lines(const char *path, int (*line)(void *arg, char *line, struct er
 		  struct err *e)
 {
 	unsigned number = 0;
-	char *text = NULL;
-	size_t size = 0;
+	char buffer[BUFSIZ];
+	size_t size = LINE_ROOM;
+	char *text;
 	ssize_t n;
-	FILE *f;
+	FILE *f = NULL;
 	int r = open_private(path, &f, e);
 
 	if (r < 0)
 		return r;
+	text = malloc(size);
+	if (!text) {
+		fclose(f);
+		return err_no_memory(e);
+	}
+	/* stdio would free a buffer of its own without wiping it. */
+	setvbuf(f, buffer, _IOFBF, sizeof(buffer));
 	while (r == 0 && (n = getline(&text, &size, f)) >= 0) {
 		char *start = text + strspn(text, BLANKS);
 		size_t len = strlen(start);
@@ -85,12 +96,13 @@ int private_lines(const char *path, int (*line)(void *arg, char *line, struct er
 		if (r != 0)
 			err_prefix(e, "%s:%u", path, number);
 	}
-	/* getline also fails if memory is short, and then sets no error of f. The rest of the lines would be missing. */
+	/* getline also fails if memory is short, and then sets no error of f. The rest of the lines would be
+	 * missing. */
 	if (r == 0 && !feof(f))
 		r = err_set(e, EIO, "%s: cannot be read", path);
-	if (text)
-		explicit_bzero(text, size);
+	explicit_bzero(text, size);
 	free(text);
 	fclose(f);
+	explicit_bzero(buffer, sizeof(buffer));
 	return r;
 }

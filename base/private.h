@@ -9,7 +9,8 @@
 int private_directory(const char *path, struct err *e) MUST_CHECK;
 
 /* Calls `line` for each line of a file with keys, without blanks at both ends; not for empty lines and comments (#).
- * The callback may change the text of the line. The buffer of the lines is wiped at the end. Refuses a file that other
+ * The callback may change the text of the line. The memory that had the text is wiped at
+ * the end, if no line has more than 8 KiB. Refuses a file that other
  * users may read or write; but if another user owns it, its group may read it. A line with a zero byte is -EINVAL. A
  * result of `line` other than 0 ends the reading, and is returned. The sentence of an error begins with the path. */
 int private_lines(const char *path, int (*line)(void *arg, char *line, struct err *e), void *arg,

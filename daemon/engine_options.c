@@ -11,9 +11,11 @@ const char *const option_switch_names[] = {[OPTION_ON] = "on", [OPTION_OFF] = "o
 
 static const struct option_def table[ENGINE_OPTIONS] = {
 	{"model", "DIR", OPTION_TEXT, AT(model_dir),
-	 .text = "config.json, and the weights unless they are synthetic"},
+	 .text = "config.json, and the weights unless they are synthetic; or a GGUF file"},
 	{"synthetic-weights", "SEED", OPTION_NUMBER, AT(synthetic_seed), .given = AT(synthetic),
 	 .max = UINT64_MAX, .initial_text = "off", .text = "random weights made from this seed"},
+	{"synthetic-types", "RECIPE", OPTION_TEXT, AT(synthetic_types), .initial_text = "none",
+	 .text = "types of synthetic matrices: Q4_K or another type, or Q4_K_M"},
 	{"device", "WHICH", OPTION_TEXT, AT(device),
 	 .initial_text = "the first GPU, else the first device",
 	 .text = "as in tigond; tigon devices lists them"},

@@ -14,7 +14,7 @@ extern const char *const engine_kernels_names[];
 extern const char *const engine_copy_queue_names[];
 extern const char *const option_switch_names[];
 
-enum { ENGINE_OPTIONS = 6 };
+enum { ENGINE_OPTIONS = 7 };
 
 /* Writes the rows of --model, --synthetic-weights, --device, --kernels, --dtype and --program-cache to ret. They fill
  * a struct engine_options, which is at offset `at` of the struct that the whole table fills. */

@@ -24,6 +24,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/engine_options.h"
+#include "daemon/http/certificate.h"
+#include "daemon/http/cors.h"
 #include "daemon/http/host.h"
 #include "daemon/http/http.h"
 #include "daemon/lifecycle.h"
@@ -34,6 +36,7 @@
 #include "daemon/request/text.h"
 #include "daemon/threads.h"
 #include "daemon/transfer/port.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "protocol/grammar/token_mask.h"
 #include "daemon/transfer/transfer.h"
 
@@ -71,36 +74,68 @@ static int complain(const struct err *e)
 	return EXIT_FAILURE;
 }
 
-static int check_directory(const char *option, const char *path, struct err *e)
+/* Checks that the path of an option is a checkpoint. Its format is written to *ret. */
+static int check_checkpoint(const char *option, const char *path, enum checkpoint_names *ret,
+			    struct err *e)
 {
+	struct checkpoint *k;
 	struct stat st;
+	int r;
 
 	if (stat(path, &st) < 0)
 		return err_set(e, errno, "--%s %s: %s", option, path, strerror(errno));
-	if (!S_ISDIR(st.st_mode))
-		return err_set(e, ENOTDIR, "--%s %s: not a directory", option, path);
+	r = checkpoint_open(path, &k, e);
+	if (r < 0) {
+		err_prefix(e, "--%s", option);
+		return r;
+	}
+	*ret = checkpoint_names(k);
+	checkpoint_close(k);
 	return 0;
 }
 
-static int check_model(const char *dir, struct err *e)
+static int check_model(struct server *s, struct err *e)
 {
+	const char *model = s->options.model;
+	enum checkpoint_names names;
 	char path[PATH_MAX];
-	int r = check_directory("model", dir, e);
+	int r = check_checkpoint("model", model, &names, e);
 
-	if (r == 0 && snprintf(path, sizeof(path), "%s/config.json", dir) < (int)sizeof(path) &&
+	if (r < 0)
+		return r;
+	s->model_format = names == CHECKPOINT_GGUF ? "gguf" : "safetensors";
+	if (names == CHECKPOINT_TRANSFORMERS &&
+	    snprintf(path, sizeof(path), "%s/config.json", model) < (int)sizeof(path) &&
 	    access(path, F_OK) < 0 && errno == ENOENT)
-		return err_set(e, ENOENT, "--model %s: there is no config.json", dir);
-	return r;
+		return err_set(e, ENOENT,
+			       "--model %s: there is neither a config.json nor a GGUF file", model);
+	return 0;
 }
 
-/* Writes the last component of an existing path to out, also of "." and "models/lexis/". */
+/* Writes the name of a model to out: the last component of an existing path, also of "." and "models/lexis/"; of a GGUF
+ * file without .gguf, and without -00001-of-00003. */
 static void base_name(const char *path, char *out, size_t size)
 {
 	char *real = realpath(path, NULL);
-	const char *slash = strrchr(real ? real : path, '/');
+	const char *slash;
+	struct stat st;
+	size_t n;
 
+	/* A file may be a link to one with another name, as in the cache of Hugging Face's hub. */
+	if (real && stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
+		free(real);
+		real = NULL;
+	}
+	slash = strrchr(real ? real : path, '/');
 	snprintf(out, size, "%s", slash && slash[1] ? slash + 1 : real ? real : path);
 	free(real);
+	n = strlen(out);
+	if (n > strlen(".gguf") && !strcmp(out + n - strlen(".gguf"), ".gguf"))
+		out[n - strlen(".gguf")] = 0;
+	n = strlen(out);
+	if (n > strlen("-00001-of-00003") &&
+	    !strncmp(out + n - strlen("-00001-of-00003"), "-00001-of-", 10))
+		out[n - strlen("-00001-of-00003")] = 0;
 }
 
 /* Warns of options of the cache below the device that have no effect. */
@@ -120,16 +155,21 @@ static int settle_options(struct server *s, struct transfer_keys *keys, char *ca
 			  size_t cache_size, struct err *e)
 {
 	struct options *o = &s->options;
-	int r = check_model(o->model, e);
+	enum checkpoint_names names;
+	int r = check_model(s, e);
 
 	if (!r && o->tokenizer)
-		r = check_directory("tokenizer", o->tokenizer, e);
+		r = check_checkpoint("tokenizer", o->tokenizer, &names, e);
 	if (!r)
 		r = preflight_check(o, e);
 	if (!r && o->tuning && (r = tuning_open(o->tuning, &s->tuning, e)) < 0)
 		err_prefix(e, "--tuning");
 	if (!r && o->transfer_key && (r = transfer_keys_open(o->transfer_key, keys, e)) < 0)
 		err_prefix(e, "--transfer-key");
+	if (!r && o->default_chat_template_kwargs)
+		r = openai_template_arguments(o->default_chat_template_kwargs,
+					      "--default-chat-template-kwargs",
+					      &s->template_arguments, e);
 	if (r < 0)
 		return r;
 	if (o->transfer_key)
@@ -165,9 +205,9 @@ static void announce(const struct server *s, uint16_t port)
 		 (double)i->weight_bytes / 1048576, (double)i->kv_bytes / 1048576, i->n_pages,
 		 (double)i->state_bytes / 1048576, i->n_slots, (double)i->scratch_bytes / 1048576,
 		 (double)i->budget_bytes / 1048576);
-	log_info("ready after %.3f s: http://%s%s%s:%u, %u tokens of context, %llu sequences",
-		 (double)(clock_now_ns() - s->started_ns) / 1e9, v6 ? "[" : "", s->options.host,
-		 v6 ? "]" : "", port, i->max_model_len,
+	log_info("ready after %.3f s: http%s://%s%s%s:%u, %u tokens of context, %llu sequences",
+		 (double)(clock_now_ns() - s->started_ns) / 1e9, s->certificates ? "s" : "",
+		 v6 ? "[" : "", s->options.host, v6 ? "]" : "", port, i->max_model_len,
 		 (unsigned long long)s->options.max_num_seqs);
 	lifecycle_tell("READY=1\nSTATUS=Serving %s on %s", s->name, i->device_name);
 }
@@ -311,6 +351,8 @@ static int start_and_serve(struct server *s, struct http_listener *l, const uint
 	struct watch *watch = NULL;
 	int r = responses_open(s, e);
 
+	if (!r && s->certificates)
+		r = certificates_follow(s->certificates, e);
 	if (!r)
 		r = watch_start(&watch, s, e);
 	if (!r)
@@ -412,6 +454,10 @@ static int run_server(struct server *s, struct err *e)
 		err_prefix(e, "--trusted-proxy");
 	if (!r && o->allowed_host && (r = host_list_check(o->allowed_host, e)) < 0)
 		err_prefix(e, "--allowed-host");
+	if (!r && o->cors_origin && (r = cors_check(o->cors_origin, e)) < 0)
+		err_prefix(e, "--cors-origin");
+	if (!r && o->tls_cert)
+		r = certificates_open(o->tls_cert, o->tls_key, &s->certificates, e);
 	if (!r)
 		r = open_keys("--api-key-file", o->api_key_file, &keys[0], e);
 	if (!r)
@@ -430,12 +476,15 @@ static int run_server(struct server *s, struct err *e)
 			close(l[i].fd);
 		api_keys_release(&keys[i]);
 	}
+	certificates_free(s->certificates);
 	transfer_listener_close(&transfer);
 	transfer_keys_release(&transfer_keys);
 	template_free(s->template);
+	buf_release(&s->tokenizer_info);
 	token_trie_free(s->trie);
 	tokenizer_free(s->tokenizer);
 	tuning_free(s->tuning);
+	json_decref(s->template_arguments);
 	return r;
 }
 

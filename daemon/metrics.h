@@ -59,7 +59,7 @@ enum metrics_finish {
 /* The names of these reasons in the log and in the label "finished_reason". */
 extern const char *const metrics_finish_names[METRICS_FINISHES];
 
-enum { METRICS_BUCKETS_MAX = 32, METRICS_CODES_MAX = 16, METRICS_ROUTES_MAX = 32 };
+enum { METRICS_BUCKETS_MAX = 32, METRICS_CODES_MAX = 16, METRICS_ROUTES_MAX = 64 };
 
 struct metrics_histogram {
 	/* buckets[i] counts values of at most bound i that are above bound i - 1; the bucket behind the last bound
@@ -73,6 +73,8 @@ struct metrics_steps {
 	struct scheduler_stats scheduler;
 	struct store_stats store; /* zeros without host memory and disk below the device */
 	struct engine_counters device;
+	uint64_t
+		waiting; /* prompts that are not admitted: at the scheduler, or behind in their calls (live.h) */
 	uint64_t pages, pages_used; /* KV pages; those in use: neither free nor evictable at once */
 	uint64_t tree_tokens;	    /* tokens whose KV pages the prefix cache holds */
 	uint64_t budget_bytes;	    /* the most bytes that pages and states may use */
@@ -91,6 +93,8 @@ struct metrics {
 	struct metrics_steps steps; /* guarded by lock */
 
 	_Atomic uint64_t generation_tokens;
+	_Atomic uint64_t embeddings,
+		scored_texts; /* parts of calls (enum openai_task) that ended well */
 	/* calls, and prompts for decode workers, that failed because logits were not finite */
 	_Atomic uint64_t not_finite;
 	_Atomic uint64_t
@@ -100,7 +104,10 @@ struct metrics {
 	_Atomic uint64_t constraint_bytes; /* memory of constraints (server_constraint_bounds) */
 	/* responses that clients may ask for again, and their bytes (daemon/request/responses.h) */
 	_Atomic uint64_t stored_responses, stored_response_bytes;
-	_Atomic uint64_t unread;    /* answers that were ended because clients read too slowly */
+	_Atomic uint64_t unread;     /* answers that were ended because clients read too slowly */
+	_Atomic uint64_t tls_failed; /* connections that ended within their handshake of TLS */
+	_Atomic uint64_t
+		tls_delayed; /* times that a handshake waited for its turn (daemon/http/handshakes.h) */
 	_Atomic uint64_t malformed; /* requests that libmicrohttpd refused by itself */
 	struct transfer_counters transfer;
 	/* long prompts that were computed here because no prefill worker took prompts or handing them over failed */

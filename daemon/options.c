@@ -11,6 +11,8 @@
 
 static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
 
+static const char *const poolings[] = {"last", "mean", NULL};
+
 static const char *const roles[] = {
 	[ROLE_UNIFIED] = "unified", [ROLE_PREFILL] = "prefill", [ROLE_DECODE] = "decode", NULL};
 
@@ -57,20 +59,31 @@ static int take_name(const struct option_def *d, const char *value, void *member
 
 static const struct option_def table[] = {
 	{"model", "DIR", OPTION_TEXT, AT(model),
-	 .text = "the model: config.json, tokenizer.json and *.safetensors"},
+	 .text = "a directory with config.json, tokenizer.json and *.safetensors; or a GGUF file"},
 	{"tokenizer", "DIR", OPTION_TEXT, AT(tokenizer), .initial_text = "the model's",
-	 .text = "where tokenizer.json and the chat template are"},
+	 .text = "where tokenizer.json and the chat template are; or a GGUF file"},
 	{"served-model-name", "NAME", OPTION_OWN, AT(served_model_name),
 	 .initial_text = "the base name of --model",
 	 .text = "a name that clients use; may be repeated; '*' takes any name", .take = take_name},
 	{"tool-call-parser", "FORMAT", OPTION_CHOICE, AT(tool_call_parser), .choices = tool_calls,
 	 .text = "how the model writes tool calls; auto: as its chat template shows"},
+	{"default-chat-template-kwargs", "JSON", OPTION_TEXT, AT(default_chat_template_kwargs),
+	 .initial_text = "none",
+	 .text = "chat_template_kwargs for requests that do not say otherwise"},
+	{"pooling", "HOW", OPTION_CHOICE, AT(pooling), .choices = poolings,
+	 .text = "embeddings: of the last token, or the mean of all, unless the request says"},
 	{"host", "ADDRESS", OPTION_TEXT, AT(host), .initial_text = "127.0.0.1",
 	 .text = "address or name to listen on"},
 	{"port", "N", OPTION_NUMBER, AT(port), .max = 65535, .initial = 8080,
 	 .text = "TCP port to listen on; 0 takes a free one and logs it"},
 	{"allowed-host", "NAMES", OPTION_TEXT, AT(allowed_host), .initial_text = "none",
 	 .text = "names that requests to a loopback address may have as Host; commas between, * for all"},
+	{"cors-origin", "ORIGINS", OPTION_TEXT, AT(cors_origin), .initial_text = "*",
+	 .text = "web pages that may read answers: https://HOST, commas between; * for all; none"},
+	{"tls-cert", "FILE", OPTION_TEXT, AT(tls_cert), .initial_text = "none; HTTP without TLS",
+	 .text = "HTTPS with this certificate in PEM, and those of its issuers behind it"},
+	{"tls-key", "FILE", OPTION_TEXT, AT(tls_key), .initial_text = "none",
+	 .text = "the key of --tls-cert, in PEM without a password"},
 	{"api-key-file", "FILE", OPTION_TEXT, AT(api_key_file), .initial_text = "none",
 	 .text = "keys, one a line; a client has to send one of them"},
 	{"admin-port", "N", OPTION_NUMBER, AT(admin_port), .given = AT(admin), .max = 65535,
@@ -305,6 +318,10 @@ static int check_together(const struct options *o, struct err *e)
 	if (!o->admin && (o->admin_host || o->admin_key_file))
 		return err_set(e, EINVAL, "--admin-%s needs --admin-port N",
 			       o->admin_host ? "host" : "key-file");
+	if (!o->tls_cert != !o->tls_key)
+		return err_set(e, EINVAL,
+			       o->tls_cert ? "--tls-cert needs --tls-key FILE"
+					   : "--tls-key needs --tls-cert FILE");
 	if (o->cache_dir && !o->cache_dir[0])
 		return err_set(e, EINVAL, "--cache-dir: the name is empty");
 	if (o->record && options_want_tiers(o))

@@ -31,8 +31,10 @@ struct options {
 	const char *model, *tokenizer;
 	struct option_names served_model_name;
 	unsigned tool_call_parser; /* see TOOL_CALLS_AUTO */
-	const char *host, *allowed_host, *trusted_proxy, *api_key_file, *admin_host,
-		*admin_key_file;
+	const char *default_chat_template_kwargs;
+	unsigned pooling; /* enum pooling, less 1 */
+	const char *host, *allowed_host, *cors_origin, *trusted_proxy, *api_key_file, *admin_host,
+		*admin_key_file, *tls_cert, *tls_key;
 	uint64_t port, admin_port;
 	bool admin;		  /* --admin-port is given */
 	unsigned dtype;		  /* enum engine_dtype */

@@ -18,6 +18,7 @@
 #include "protocol/tokenizer/tokenizer.h"
 
 struct call;
+struct certificates;
 struct lifecycle;
 struct loop;
 struct responses;
@@ -35,10 +36,10 @@ enum {
 
 /* The two measures of the calls that wait. daemon/request/queue.c bounds each of them. */
 enum queue_measure {
-	/* prompts that wait for their first token (one for a call whose body is not parsed yet), and other calls that
-	 * wait for their answer; a visit (endpoint.h) is not counted */
-	QUEUE_PROMPTS,
-	QUEUE_BYTES, /* memory of these prompts: ids, echoed texts and the like, but not bodies */
+	/* calls that wait until all their prompts are computed, and other calls that wait for their answer; a visit
+	 * (endpoint.h) is not counted */
+	QUEUE_REQUESTS,
+	QUEUE_BYTES, /* memory of their prompts: ids, echoed texts and the like, but not bodies */
 	QUEUE_MEASURES,
 };
 
@@ -47,13 +48,15 @@ struct server {
 	struct options options;
 	/* the model's name in answers: the first of --served-model-name, or base_name; borrowed */
 	const char *name;
-	/* last component of the path of --model; requests may use this name, too */
+	/* last component of the path of --model, without .gguf; requests may use this name, too */
 	char base_name[256];
+	const char *model_format;    /* "safetensors" or "gguf"; static */
 	int64_t started;	     /* seconds since 1970 */
 	uint64_t started_ns;	     /* the same time on the monotonic clock */
 	uint64_t owner_key;	     /* random, for server_share */
 	struct tuning_table *tuning; /* --tuning, NULL: not given; owned */
 	struct lifecycle *lifecycle;
+	struct certificates *certificates;   /* --tls-cert, NULL: HTTP without TLS; owned */
 	struct transfer_keys *transfer_keys; /* --transfer-key, NULL: not given; borrowed */
 	/* the port of --transfer-listen; not given: a struct of zeros; borrowed */
 	struct transfer_listener *transfer_listener;
@@ -70,6 +73,8 @@ struct server {
 	/* its tokens, for masks of draws; NULL: a prefill worker, which makes no masks */
 	struct token_trie *trie;
 	struct template *template; /* NULL: the model has no chat template */
+	json_t *template_arguments; /* of --default-chat-template-kwargs; owned by main; NULL: none */
+	struct buf tokenizer_info; /* the answer of /tokenizer_info; owned */
 	/* the format of the model's tool calls; NULL: none is known, or --tool-call-parser none */
 	const struct tools_format *tools;
 	/* the special tokens that are marks of this format (tools_mark) */
@@ -77,6 +82,8 @@ struct server {
 		int32_t v[TOOLS_MARKS_MAX];
 		size_t n;
 	} tool_marks;
+	/* the token with which a call begins, the first mark; -1: the format has no mark that is one token */
+	int32_t call_token;
 	/* special token that the template writes behind a message; -1: none is known (daemon/request/turns.h) */
 	int32_t turn_token;
 

@@ -7,6 +7,7 @@ struct role role_http = {"http"};
 struct role role_text = {"text"};
 struct role role_engine = {"engine"};
 struct role role_watch = {"watch"};
+struct role role_certificate = {"certificate"};
 struct role role_transfer = {"transfer"};
 
 static _Thread_local const struct role *mine;

@@ -12,7 +12,10 @@
  *               tokenizer and template at start.
  *     engine    scheduler and device, which no other thread touches: submit, plan, step, commit.
  *     watch     notices a client that leaves while its connection is suspended, which libmicrohttpd does not notice.
- *               Keeps time: cuts slow senders, wakes a stream after 15 s of silence, so that an SSE comment is sent.
+ *               Keeps time: cuts slow senders, and wakes a stream after 15 s of silence, so that an SSE comment is sent.
+ *               Wakes handshakes of TLS when their clients go on.
+ *     certificate  with --tls-cert: reads the files of a certificate that has changed. It may hang as long as their file
+ *               system does, so no other thread waits for it.
  *     transfer  in a prefill or decode worker: ZeroMQ sockets, peers, deliveries.
  *     guard     sleeps until main ends the other threads. Then takes signals in main's place, and ends the process if
  *               main, or an exit handler of a library, does not end in time (main.c). It has no role.
@@ -22,7 +25,7 @@
  *     server.inbox       any                engine    submissions, visits, aborts, stops    call.c
  *     shared.tokens      engine             http      a record for each token of a call     call.c
  *     connection resume  any                http      "look at your call again"             call.c
- *     watch.epoll_fd     system             watch     hang-ups, by connection               watch.c
+ *     watch.epoll_fd     system             watch     hang-ups, bytes of handshakes         watch.c
  *     transfer.tasks     engine             transfer  prompts, first tokens, drops, fails   transfer/transfer.c
  *     transfer.parcels   engine, a driver   transfer  data of layers that are computed      transfer/transfer.c
  *     sending.returned   ZeroMQ, transfer   transfer  parcels that were sent or dropped     transfer/sending.c
@@ -47,7 +50,8 @@ struct ROLE_ATTRIBUTE(capability("role")) role {
 	const char *name; /* the thread's name in ps and debuggers; at most 15 bytes */
 };
 
-extern struct role role_main, role_http, role_text, role_engine, role_watch, role_transfer;
+extern struct role role_main, role_http, role_text, role_engine, role_watch, role_certificate,
+	role_transfer;
 
 #define ON(role) ROLE_ATTRIBUTE(requires_capability(role))
 /* OWNED_BY marks a member, POINTS_TO the data behind a pointer, that only that role may touch. */
@@ -56,5 +60,6 @@ extern struct role role_main, role_http, role_text, role_engine, role_watch, rol
 
 /* Says that the calling function runs in that role. The start routine of each thread in the list above except http and
  * guard begins with this call. So do the callbacks of libmicrohttpd that touch data of the http thread: handle,
- * completed and connected (http.c), and read_answer (send.c). The first call in a thread also names that thread. */
+ * completed and connected (http.c), read_answer (send.c), and pull (tls.c), which GnuTLS calls. The first call in a
+ * thread also names that thread. */
 void role_begin(struct role *r) ROLE_ATTRIBUTE(assert_capability(r));

@@ -31,7 +31,7 @@
 /* Raise this number when the bytes of an item (engine_read_item) get another meaning, or when the host computes in
  * another way the numbers that decide bits (checkpoint/pack.c). Items that older builds have stored are then not
  * found. */
-#define LAYOUT_VERSION 2
+#define LAYOUT_VERSION 3
 
 enum {
 	DIGEST = 32,
@@ -467,7 +467,7 @@ static int weights_identity(const char *model_dir, const char *memo, uint64_t op
  * tokens and sampling defaults, decide no bits of pages and states and are left out. */
 static void add_config(struct digest *d, const struct model_config *c)
 {
-	static_assert(sizeof(struct model_config) == 1240,
+	static_assert(sizeof(struct model_config) == 1320,
 		      "a new field may decide bits: add it here");
 	const uint64_t numbers[] = {
 		c->hidden_size,
@@ -491,6 +491,16 @@ static void add_config(struct digest *d, const struct model_config *c)
 		c->norm_topk_prob,
 		c->norm_adds_one,
 		c->attention_gate,
+		c->tiled_heads,
+		c->stores_neg_a,
+		c->qk_norm,
+		c->qkv_bias,
+		c->rope_scaling,
+		c->sliding_window,
+		c->score_dim,
+		c->out_norms,
+		c->scaled_embedding,
+		c->gelu,
 	};
 
 	add_text(d, c->family->name);
@@ -498,8 +508,18 @@ static void add_config(struct digest *d, const struct model_config *c)
 		add_number(d, numbers[i]);
 	add_float(d, (double)c->rms_norm_eps);
 	add_float(d, c->rope_theta);
+	add_float(d, c->sliding_theta);
+	add_float(d, c->rope_factor);
+	add_float(d, c->rope_low_factor);
+	add_float(d, c->rope_high_factor);
+	add_float(d, c->rope_original_context);
 	for (uint32_t i = 0; i < c->n_layers; i++)
 		add_number(d, (uint64_t)c->layers[i].mixer << 8 | c->layers[i].mlp);
+	if (c->quantised.block_rows || c->quantised.gptq_v2) {
+		add_number(d, c->quantised.block_rows);
+		add_number(d, c->quantised.block_cols);
+		add_number(d, c->quantised.gptq_v2);
+	}
 }
 
 /* Returns whether programs of the variant may include the source: a source in kernels/ itself (kernels/step.h), in
@@ -549,6 +569,7 @@ int cache_identity_compute(const struct cache_identity_source *s, const char *me
 	add_config(&d, &s->engine->model);
 	add_number(&d, s->dtype);
 	add_number(&d, s->page_tokens);
+	add_number(&d, s->engine->types);
 	add_text(&d, s->engine->device_name);
 	add_text(&d, s->engine->driver);
 	add_kernels(&d, s->engine->kernels);

@@ -123,6 +123,9 @@ int copies_plan_begins(struct copies *t, const struct plan *plan, struct err *e)
 	cl_int code = CL_SUCCESS;
 	uint64_t copy;
 
+	/* A copy that could not be queued is noted in hazards, but has no event. */
+	if (t->lost.code)
+		return fail(t, e);
 	if (!t->apart)
 		return 0;
 	copy = hazards_plan(&t->hazards, plan, t->n_plans + 1);

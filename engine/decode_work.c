@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* the most phases of one layer, and the most outside all layers */
-enum { LAYER_PHASES = 9, OTHER_PHASES = 4 };
+enum { LAYER_PHASES = 10, OTHER_PHASES = 4 };
 
 uint64_t decode_work_ints(const struct model_config *c)
 {
@@ -75,9 +75,12 @@ struct phase_order decode_work_order(int op, bool resident)
 {
 	const struct phase_order *found = find_order(resident ? resident_ends : ends, op);
 
-	for (int kind = 0; found->op == OP_END && kind < LAYER_KINDS; kind++)
-		found = find_order(resident ? layer_ops[kind]->resident_order
-					    : layer_ops[kind]->order,
-				   op);
+	for (int kind = 0; found->op == OP_END && kind < LAYER_KINDS; kind++) {
+		const struct layer_ops *ops = layer_ops[kind];
+		const struct phase_order *list = resident ? ops->resident_order : ops->order;
+
+		if (list)
+			found = find_order(list, op);
+	}
 	return *found;
 }

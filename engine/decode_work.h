@@ -1,6 +1,6 @@
-/* The work list of a decode step (a step without prefill rows): the phases that one launch
- * (kernels/generic/decode_step.cl) goes through. A phase is one operation (engine/layers/phases.h). Each layer appends
- * its phases. Pure: numbers in, ints out. Internal to engine/.
+/* The work list of a decode step (a step without prefill rows): the phases that one launch goes through
+ * (kernels/generic/decode_step.cl on a CPU, kernels/nvidia/decode_step.cl on a GPU). A phase is one operation
+ * (engine/layers/phases.h). Each layer appends its phases. Pure: numbers in, ints out. Internal to engine/.
  *
  * The layers share buffers of work space. A phase reads such a buffer only if an earlier phase of the list has written
  * it. The one exception is the embedding, which reads the results of the step before. A test checks lists with

@@ -80,7 +80,7 @@ static cl_device_id choose(const char *which, const cl_device_id *devices, cl_ui
 		return index < n ? devices[index] : NULL;
 	for (cl_uint i = 0; i < n; i++) {
 		device_text(devices[i], CL_DEVICE_NAME, name, sizeof(name));
-		if (strcasestr(name, which))
+		if (*which && strcasestr(name, which))
 			return devices[i];
 	}
 	return NULL;

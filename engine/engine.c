@@ -113,6 +113,24 @@ static int choose_kernels(enum engine_kernels wanted, const struct device *d, ui
 	return 0;
 }
 
+/* The products of the nvidia variant take plain weights alone. Weights of safetensors become floats for them; those of GGUF
+ * files have the generic kernels there. */
+static int settle_for_quantised(enum engine_kernels wanted, struct weights *w,
+				enum kernel_variant *variant, struct err *e)
+{
+	if (*variant != KERNELS_NVIDIA)
+		return 0;
+	weights_expand(w);
+	if (!(weights_quant(w) & ~1u))
+		return 0;
+	if (wanted != ENGINE_KERNELS_AUTO)
+		return err_set(e, ENOTSUP,
+			       "--kernels nvidia: the model's weights are quantised, which the "
+			       "generic kernels alone can compute on a GPU");
+	*variant = KERNELS_GENERIC;
+	return 0;
+}
+
 static uint64_t budget_of(const struct engine_options *o, const struct device *d)
 {
 	double share = o->device_memory_share > 0 ? o->device_memory_share : DEFAULT_SHARE;
@@ -203,7 +221,11 @@ static int open_weights(const struct engine_options *o, struct checkpoint *k,
 		return err_no_memory(e);
 	if (!o->synthetic)
 		r = weights_open(k, c, table, ret, e);
-	else if ((r = weights_synthetic(o->synthetic_seed, c, table, ret)) < 0)
+	else if ((r = weights_synthetic(o->synthetic_seed, o->synthetic_types, c, table, ret)) ==
+		 -EINVAL)
+		err_set(e, EINVAL, "--synthetic-types %s: no such type or recipe",
+			o->synthetic_types);
+	else if (r < 0)
 		err_set(e, -r, "synthetic weights: %s", strerror(-r));
 	free(table);
 	return r;
@@ -239,9 +261,32 @@ static int load_weights(struct engine *g, const struct weights *w, uint64_t *ret
 	return kernels_status(g->kernels, e);
 }
 
-/* Opens the device, and the kernels for the model's shape on it. *ret gets that shape. */
-static int open_kernels(struct engine *g, const struct engine_options *o, struct kernel_shape *ret,
-			struct err *e)
+/* Sets the types of the model's matrices. Inputs of products are int8 if some matrix is quantised, but for the exact
+ * way, whose elements are floats. */
+static void set_types(struct kernel_shape *s, uint32_t types)
+{
+	if (!(types & ~1u))
+		return;
+	s->quant = types;
+	s->int8 = s->bf16 && s->head_dim % 32 == 0 && s->value_dim % 32 == 0;
+}
+
+/* Says how many of the weights that safetensors files hold as codes need the memory of floats. */
+static void log_codes(const struct weights *w)
+{
+	uint32_t kept, floats;
+
+	weights_count_codes(w, &kept, &floats);
+	if (floats)
+		log_info(
+			"%u of %u quantised weights become numbers of --dtype, because the kernels "
+			"do not read their codes",
+			floats, kept + floats);
+}
+
+/* Opens the device, and the kernels for the model's shape on it. *ret gets that shape. only: as in it. */
+static int open_kernels(struct engine *g, const struct engine_options *o, struct weights *w,
+			const char *only, struct kernel_shape *ret, struct err *e)
 {
 	uint64_t start = clock_now_ns();
 	int r = prepare_cache(o->program_cache, e);
@@ -254,12 +299,19 @@ static int open_kernels(struct engine *g, const struct engine_options *o, struct
 		r = probe_device(g->device.id, o->program_cache, false, &g->abilities, e);
 	if (r == 0)
 		r = choose_kernels(o->kernels, &g->device, g->abilities, &g->variant, e);
+	if (r == 0)
+		r = settle_for_quantised(o->kernels, w, &g->variant, e);
 	if (r < 0)
 		return r;
 	model_shape(&g->info.model, o->dtype == ENGINE_BFLOAT16, o->page_tokens,
 		    o->dump_activations, ret);
+	log_codes(w);
+	set_types(ret, weights_quant(w));
+	ret->quant_embed = weights_find(w, WEIGHT_EMBED, 0)->quant != 0;
 	ret->plain_weights = o->plain_weights;
+	ret->separate_launches = o->separate_launches;
 	ret->unoptimised = o->unoptimised;
+	ret->only = only;
 	ret->max_context =
 		o->max_model_len ? o->max_model_len : g->info.model.max_position_embeddings;
 	r = kernels_open(g->device.context, g->device.id, g->device.queue, ret, g->variant,
@@ -286,7 +338,7 @@ static int open_dump(struct engine *g, const struct engine_options *o, struct er
 
 /* Sets g->limits and g->model from configuration and options, and plans weights and work space. Allocates no memory of
  * the device yet. */
-static int plan_model(struct engine *g, const struct engine_options *o,
+static int plan_model(struct engine *g, const struct engine_options *o, const struct weights *w,
 		      const struct kernel_shape *shape, struct err *e)
 {
 	const struct model_config *c = &g->info.model;
@@ -299,11 +351,13 @@ static int plan_model(struct engine *g, const struct engine_options *o,
 		.tile_tokens = kernels_least_tile_tokens(g->kernels),
 		.vocab_size = c->vocab_size,
 		.split_slots = kernels_split_slots(g->kernels),
+		.hidden = KERNEL_LD(c->hidden_size),
 	};
-	g->one_launch = kernels_has_decode_step(g->kernels) && !o->separate_launches;
+	g->one_launch = kernels_has_decode_step(g->kernels);
 	g->model = (struct model){
 		.config = c,
 		.kernels = g->kernels,
+		.weights = w,
 		.shape = *shape,
 		.max_tokens = o->max_prefill_tokens + o->max_seqs,
 		.max_rows = o->max_seqs,
@@ -362,21 +416,26 @@ static void fill_info(struct engine *g, uint64_t saved, uint64_t plain)
 	i->kv_bytes = memory_plan_bytes(g->cache_plan, MEMORY_KV);
 	i->state_bytes = memory_plan_bytes(g->cache_plan, MEMORY_STATE);
 	i->scratch_bytes = memory_plan_bytes(g->plan, MEMORY_SCRATCH);
+	i->n_parameters = layers_parameters(&i->model);
+	i->on_cpu = g->device.cpu;
+	i->types = g->model.shape.quant;
+	if (g->model.shape.quant)
+		i->quantised_bytes = (double)i->weight_bytes / (double)i->n_parameters;
 }
 
 /* Opens the device, compiles the kernels, and allocates and fills the memory. The weights' shapes were checked
  * before. */
-static int open_device(struct engine *g, const struct engine_options *o, const struct weights *w,
+static int open_device(struct engine *g, const struct engine_options *o, struct weights *w,
 		       struct err *e)
 {
 	uint64_t start = clock_now_ns(), saved = 0, plain = 0;
 	struct kernel_shape shape;
-	int r = open_kernels(g, o, &shape, e);
+	int r = open_kernels(g, o, w, NULL, &shape, e);
 
 	if (r == 0)
 		r = open_dump(g, o, e);
 	if (r == 0)
-		r = plan_model(g, o, &shape, e);
+		r = plan_model(g, o, w, &shape, e);
 	if (r == 0)
 		r = fill_memory(g, o, w, &saved, &plain, e);
 	g->info.copies_apart = o->copy_queue == ENGINE_COPIES_AUTO
@@ -393,6 +452,24 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	fill_info(g, saved, plain);
 	log_debug("model ready after %.0f ms", (double)(clock_now_ns() - start) / 1e6);
 	return 0;
+}
+
+/* Runs the plan of a generated token. If the groups of a decode step in one launch do not all run at the same time on
+ * this device, as beside another program that holds some of its multiprocessors, kernels are launched one by one from
+ * now on. Their bits are the same. */
+static int warm_up_decode(struct engine *g, const struct plan *plan, struct draw_result *results,
+			  struct err *e)
+{
+	int r = engine_step(g, plan, results, e);
+
+	if (r == 0 || !g->one_launch || !runner_given_up(g->runner))
+		return r;
+	log_warning("%s does not run all groups of a decode step at the same time, so its kernels "
+		    "are launched one by one, which is slower",
+		    g->device.name);
+	g->one_launch = g->model.decode_step = false;
+	r = runner_forgive(g->runner, e);
+	return r < 0 ? r : engine_step(g, plan, results, e);
 }
 
 /* Runs a prompt of at most one chunk and one generated token, because a driver may compile a kernel at its first launch
@@ -422,10 +499,12 @@ static int warm_up(struct engine *g, struct err *e)
 				  .decode = true};
 	const struct plan_draw draw = {.sampling = &sampling};
 	const struct plan_score score = {.next = tokens, .n_tokens = 1};
+	const struct plan_pooling pooling = {.begins = true, .ends = true};
 	const struct plan_seat_reset reset = {.prompt = tokens, .n_prompt = 1};
 	struct plan plan = {.rows = &prefill,
 			    .draws = &draw,
 			    .scores = &score,
+			    .poolings = &pooling,
 			    .resets = &reset,
 			    .n_rows = 1,
 			    .n_prefill_rows = 1,
@@ -433,7 +512,8 @@ static int warm_up(struct engine *g, struct err *e)
 			    .n_draws = 1,
 			    .n_resets = 1,
 			    .n_scores = 1,
-			    .n_scored_tokens = 1};
+			    .n_scored_tokens = 1,
+			    .n_poolings = 1};
 	struct draw_result results[2];
 	int r;
 
@@ -446,10 +526,57 @@ static int warm_up(struct engine *g, struct err *e)
 		return r;
 	plan.rows = &decode;
 	plan.n_prefill_rows = plan.n_prefill_tokens = plan.n_resets = 0;
-	plan.n_scores = plan.n_scored_tokens = 0;
-	r = engine_step(g, &plan, results, e);
+	plan.n_scores = plan.n_scored_tokens = plan.n_poolings = 0;
+	r = warm_up_decode(g, &plan, results, e);
 	g->counters = (struct engine_counters){0};
 	g->warm_launches = kernels_launches(g->kernels);
+	return r;
+}
+
+/* Opens and checks a model's files. *ret_checkpoint and *ret_weights are closed by the caller, also after an error. */
+static int open_files(struct engine *g, const struct engine_options *o,
+		      struct checkpoint **ret_checkpoint, struct weights **ret_weights,
+		      struct err *e)
+{
+	int r = checkpoint_open(o->model_dir, ret_checkpoint, e);
+
+	if (r == 0)
+		r = model_config_read(*ret_checkpoint, &g->info.model, e);
+	return r < 0 ? r : open_weights(o, *ret_checkpoint, &g->info.model, ret_weights, e);
+}
+
+int engine_measure(const struct engine_options *o, struct engine_needs *ret, struct err *e)
+{
+	struct engine *g = calloc(1, sizeof(*g));
+	struct checkpoint *k = NULL;
+	struct weights *w = NULL;
+	struct kernel_shape shape;
+	int r;
+
+	if (!g)
+		return err_no_memory(e);
+	r = open_files(g, o, &k, &w, e);
+	if (r == 0)
+		r = open_kernels(g, o, w, "", &shape, e);
+	if (r == 0)
+		r = plan_model(g, o, w, &shape, e);
+	if (r == 0) {
+		*ret = (struct engine_needs){
+			.weight_bytes = memory_plan_bytes(g->plan, MEMORY_WEIGHTS),
+			.may_save = g->model.may_save,
+			.scratch_bytes =
+				memory_plan_bytes(g->plan, MEMORY_SCRATCH) + cache_slack(g),
+			.page_bytes = model_item_bytes(&g->model, TIER_PAGE),
+			.slot_bytes = model_item_bytes(&g->model, TIER_STATE),
+			.budget_bytes = budget_of(o, &g->device),
+		};
+		snprintf(ret->device_name, sizeof(ret->device_name), "%s", g->device.name);
+		snprintf(ret->kernels, sizeof(ret->kernels), "%s",
+			 kernels_variant_name(g->variant));
+	}
+	weights_close(w);
+	checkpoint_close(k);
+	engine_close(g);
 	return r;
 }
 
@@ -462,11 +589,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 
 	if (!g)
 		return err_no_memory(e);
-	r = checkpoint_open(o->model_dir, &k, e);
-	if (r == 0)
-		r = model_config_read(k, &g->info.model, e);
-	if (r == 0)
-		r = open_weights(o, k, &g->info.model, &w, e);
+	r = open_files(g, o, &k, &w, e);
 	if (r == 0)
 		r = open_device(g, o, w, e);
 	weights_close(w);
@@ -507,6 +630,11 @@ void engine_counters(const struct engine *g, struct engine_counters *ret)
 {
 	*ret = g->counters;
 	ret->launches = kernels_launches(g->kernels) - g->warm_launches;
+}
+
+int engine_device_count(struct err *e)
+{
+	return device_count(e);
 }
 
 int engine_list_devices(FILE *out, struct err *e)
@@ -577,6 +705,11 @@ int engine_wait(struct engine *g, struct draw_result *results, struct err *e)
 	return r < 0 ? r : copies_check(&g->copies, e);
 }
 
+const float *engine_pooled(const struct engine *g, uint32_t pooling)
+{
+	return runner_pooled(g->runner, pooling);
+}
+
 int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,
 		struct err *e)
 {
@@ -617,13 +750,6 @@ int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks 
 {
 	return peaks_open(g->device.context, g->device.id, g->device.queue, g->variant,
 			  g->abilities, program_cache, ret, e);
-}
-
-int engine_int8_trial_open(struct engine *g, const char *program_cache, uint32_t group,
-			   struct int8_trial **ret, struct err *e)
-{
-	return int8_trial_open(g->kernels, g->device.context, g->device.queue, program_cache, group,
-			       ret, e);
 }
 
 uint64_t engine_cache_bytes(const struct engine *g)

@@ -53,9 +53,10 @@ struct engine_options {
 	bool profile;		/* launches are timed while they are noted (engine/profile.h) */
 	bool synthetic;		/* random weights from synthetic_seed instead of files */
 	uint64_t synthetic_seed;
+	const char *synthetic_types; /* their recipe (checkpoint/recipe.h); NULL: they are plain */
 	/* Three ways to compute the same bits more slowly, for comparison and for tests. plain_weights: weights are
 	 * never coded in fewer bytes (kernels/coded.h). separate_launches: in decode steps too every kernel is a launch
-	 * of its own. unoptimised: the driver compiles kernels without optimising them, in less than half of the time. */
+	 * of its own. unoptimised: the driver compiles kernels without optimising them, in less than half the time. */
 	bool plain_weights, separate_launches, unoptimised;
 	struct tuning_options tuning; /* its table is borrowed while engine_open runs */
 };
@@ -65,6 +66,8 @@ struct engine_info {
 	char device_name[256], driver[128], kernels[16];
 	char abilities[128]; /* names of those of the device (kernels/probe.h) */
 	uint32_t compute_units;
+	uint32_t types; /* of the matrices (weights_quant) */
+	double quantised_bytes; /* of a weight, on average, if matrices are quantised (kernels/quant.h); else 0 */
 	bool copies_apart; /* copies have a queue of their own */
 	/* a name of the cuts that launches take (kernels_other_bits); "": the bits are those of the default cuts */
 	char other_bits[33];
@@ -75,7 +78,9 @@ struct engine_info {
 	 * keeps states. */
 	uint64_t page_bytes, slot_bytes;
 	uint64_t weight_bytes, kv_bytes, state_bytes, scratch_bytes, budget_bytes;
-	uint64_t plain_bytes; /* bytes that the weights would take if none were coded */
+	uint64_t plain_bytes;  /* bytes that the weights would take if none were coded */
+	uint64_t n_parameters; /* of the model; 0: not known, because memory was short */
+	bool on_cpu;	       /* the device is a CPU */
 };
 
 /* Counts since the engine was opened. */
@@ -91,6 +96,23 @@ struct engine_counters {
 int engine_open(const struct engine_options *o, struct engine **ret, struct err *e) MUST_CHECK;
 void engine_close(struct engine *g);
 
+/* The memory of the device that a model would take with some options. */
+struct engine_needs {
+	char device_name[256], kernels[16];
+	/* weight_bytes: of the weights; coding (kernels/coded.h) saves up to may_save of them, which is known only when
+	 * they are loaded. scratch_bytes: work space, and what rounding the cache's buffers up may add. */
+	uint64_t weight_bytes, may_save, scratch_bytes;
+	uint64_t page_bytes,
+		slot_bytes; /* of a page of page_tokens tokens and of a state slot, as in engine_info */
+	uint64_t
+		budget_bytes; /* of the device, which the engine may take; not compared with the rest */
+};
+
+/* Finds out what engine_open would take, without loading weights, compiling kernels or allocating memory of the device.
+ * o->device_memory may be more than the device has. Errors are those of engine_open. */
+int engine_measure(const struct engine_options *o, struct engine_needs *ret,
+		   struct err *e) MUST_CHECK;
+
 const struct engine_info *engine_info(const struct engine *g);
 void engine_counters(const struct engine *g, struct engine_counters *ret);
 
@@ -102,9 +124,15 @@ enum { ENGINE_STEPS_OUT = 2 };
 int engine_submit(struct engine *g, const struct plan *plan, struct err *e) MUST_CHECK;
 
 /* Waits for the oldest queued plan and writes its results, [n_draws + n_scored_tokens] of that plan. -EINVAL: no plan
- * is queued. -EIO: the device is lost, with every queued plan. While activations are dumped, errors of keeping them and
- * of writing their file are returned too; these, -EIO among them, do not mean that the device is lost. */
+ * is queued. -EIO: the device is lost, with every queued plan; also if not all groups of a decode step in one launch
+ * ran at the same time (engine_open finds out whether they do). While activations are dumped, errors of keeping them
+ * and of writing their file are returned too; these, -EIO among them, do not mean that the device is lost. */
 int engine_wait(struct engine *g, struct draw_result *results, struct err *e) MUST_CHECK;
+
+/* Returns the sum of pooling number `pooling`, which ends, of the plan for which engine_wait has returned last:
+ * [hidden_size of the model] floats, borrowed until the next engine_submit. Where hidden states are not finite, the sum
+ * is not finite. */
+const float *engine_pooled(const struct engine *g, uint32_t pooling);
 
 /* Queues a plan and waits for its results. -EBUSY: another plan is queued. Otherwise the errors are those of
  * engine_submit and engine_wait. */
@@ -193,6 +221,9 @@ void engine_set_on_layer(struct engine *g, engine_on_layer *call, void *user);
  * program with several threads calls this before it starts them, because setenv in one thread while another one reads
  * the environment is a race. */
 void engine_settle_environment(const char *program_cache);
+
+/* Returns the number of devices. -ENODEV: there is none. */
+int engine_device_count(struct err *e) MUST_CHECK;
 
 /* Writes one line for each device to `out`: number, name, driver, memory. -ENODEV: there is no device. */
 int engine_list_devices(FILE *out, struct err *e) MUST_CHECK;

@@ -5,6 +5,7 @@
  *     x = embed(tokens)
  *     each layer:   x += mixer(norm(x));   x += mlp(norm(x))
  *     logits = lm_head(norm(x)), for the tokens whose logits the plan needs; a dump has those of all tokens
+ *     sums of norm(x), for the vectors that the plan wants
  *
  * Source: the model mathematics of transformers (models/qwen3_5_moe, qwen3_next).
  */
@@ -12,10 +13,23 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "engine/checkpoint/stored_type.h"
 #include "engine/decode_work.h"
+#include "engine/rope.h"
 
 /* ---- shapes ---- */
+
+/* Returns x as a number of the elements' type. */
+static float in_type(float x, bool bf16)
+{
+	uint32_t bits = (uint32_t)bf16_of_float(x) << 16;
+
+	if (bf16)
+		memcpy(&x, &bits, sizeof(x));
+	return x;
+}
 
 void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, bool dump,
 		 struct kernel_shape *ret)
@@ -25,9 +39,13 @@ void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, 
 		.vocab = c->vocab_size,
 		.eps = c->rms_norm_eps,
 		.page_tokens = page_tokens,
+		.gelu = c->gelu,
+		.out_norms = c->out_norms,
 		.bf16 = bf16,
 		.dump = dump,
 	};
+	if (c->scaled_embedding) /* transformers has the factor in the type of the elements */
+		ret->embed_scale = in_type(sqrtf((float)c->hidden_size), bf16);
 	layers_shape(c, ret);
 }
 
@@ -36,18 +54,48 @@ static uint32_t element_bytes(const struct model *m)
 	return m->shape.bf16 ? 2 : 4;
 }
 
+/* Returns the tables of rotary angles that a token has. */
+static uint32_t ropes(const struct kernel_shape *k)
+{
+	return MAX(k->ropes, 1u);
+}
+
+static uint64_t inv_freq_bytes(const struct kernel_shape *k)
+{
+	return (uint64_t)ropes(k) * kernels_rope_ld(k) * 2;
+}
+
 /* ---- buffers ---- */
+
+/* Returns whether the head's matrix is the embedding's, in one buffer. A quantised embedding is packed like the matrix of
+ * a product; one of elements is not. */
+static bool shares_head(const struct model *m)
+{
+	const struct weight *embed = weights_find(m->weights, WEIGHT_EMBED, 0);
+	const struct weight *lm_head = weights_find(m->weights, WEIGHT_LM_HEAD, 0);
+
+	return m->config->tie_word_embeddings && embed->quant && embed->quant == lm_head->quant;
+}
+
+/* Lists the weights at the model's ends that have buffers of their own. */
+static void list_ends(const struct model *m, struct layer_weights *ret)
+{
+	layer_weights_of_ends(m->config, ret);
+	if (shares_head(m))
+		ret->n--; /* the head is the last */
+}
 
 /* Plans the buffers of a list of weights. The buffer of w->list[i] will be at[w->list[i].at]. Neighbours in the list
  * with the same `at` share a buffer. */
 static void plan_weights(struct model *m, struct memory_plan *p, const char *name,
-			 const struct layer_weights *w, cl_mem *at)
+			 const struct layer_weights *w, uint32_t layer, cl_mem *at)
 {
 	for (uint32_t i = 0, n; i < w->n; i += n) {
 		const struct weight *first = &w->list[i];
 
 		n = pack_sharing(first, w->n - i);
-		memory_plan_add(p, MEMORY_WEIGHTS, name, pack_bytes(m->kernels, first, n),
+		memory_plan_add(p, MEMORY_WEIGHTS, name,
+				pack_bytes(m->kernels, m->weights, first, n, layer),
 				&at[first->at]);
 		m->may_save += pack_may_save(m->kernels, first, n);
 	}
@@ -60,9 +108,9 @@ static void plan_layer(struct model *m, struct memory_plan *p, uint32_t i)
 	struct layer_weights w;
 
 	layer_ops[kinds->mixer]->weights(m->config, &w);
-	plan_weights(m, p, "a mixer's matrix", &w, l->at);
+	plan_weights(m, p, "a mixer's matrix", &w, i, l->at);
 	layer_ops[kinds->mlp]->weights(m->config, &w);
-	plan_weights(m, p, "an MLP's matrix", &w, l->at);
+	plan_weights(m, p, "an MLP's matrix", &w, i, l->at);
 	l->n_parts = layer_parts(m->config, i, element_bytes(m), m->shape.page_tokens, l->parts);
 }
 
@@ -92,20 +140,30 @@ static void plan_layer_scratch(struct model *m, struct memory_plan *p)
 					&m->at[at]);
 }
 
+/* Returns the rows of AT_LOGITS. Scores and dumps take as many tokens at once, and each time read the whole head. */
+static uint32_t logits_rows(const struct model *m)
+{
+	enum { AT_ONCE = 64 };
+
+	return MIN(MAX(m->max_rows, (uint32_t)AT_ONCE), m->max_tokens);
+}
+
 static void plan_scratch(struct model *m, struct memory_plan *p)
 {
 	const struct kernel_shape *k = &m->shape;
-	uint64_t T = m->max_tokens, R = m->max_rows;
+	uint64_t T = m->max_tokens, R = m->max_rows, L = logits_rows(m);
 	uint64_t D = KERNEL_LD(k->hidden), V = KERNEL_LD(k->vocab);
 	const struct layer_scratch own[] = {
 		{BUFFER_STEP, "step table", m->step_ints * 4},
 		{AT_X, "residual stream", T * D * 4},
-		{AT_H, "normed rows", T * D * element_bytes(m)},
+		{AT_H, "normed rows", T * kernels_input_ld(k, D) * element_bytes(m)},
 		{AT_H32, "normed rows", T * D * 4},
-		{AT_ROPE, "rotary angles", T * k->rotary_dim * 4},
-		{AT_LOGITS, "logits", R * V * 4},
-		{BUFFER_SAMPLING, "sampling", R * kernels_sample_floats(k) * 4},
+		{AT_ROPE, "rotary angles", T * ropes(k) * kernels_rope_ld(k) * 4},
+		{AT_LOGITS, "logits", L * V * 4},
+		{BUFFER_SAMPLING, "sampling",
+		 MAX(R * kernels_sample_floats(k), L * kernels_score_floats(k)) * 4},
 		{BUFFER_COUNTS, "token counts", R * k->vocab * 4},
+		{BUFFER_SUMS, "sums of hidden states", R * D * 4},
 		{AT_RESULT, "results", m->result_ints * 4},
 		{BUFFER_DUMP, "dump", k->dump ? T * D * 4 : 0},
 	};
@@ -124,9 +182,9 @@ int model_plan(struct model *m, struct memory_plan *p, struct err *e)
 	m->layers = calloc(m->config->n_layers, sizeof(*m->layers));
 	if (!m->layers)
 		return err_no_memory(e);
-	layer_weights_of_ends(m->config, &w);
-	plan_weights(m, p, "the embedding or the head", &w, m->at);
-	memory_plan_add(p, MEMORY_WEIGHTS, "inv_freq", (uint64_t)MAX(m->shape.rotary_dim, 2u) * 2,
+	list_ends(m, &w);
+	plan_weights(m, p, "the embedding or the head", &w, 0, m->at);
+	memory_plan_add(p, MEMORY_WEIGHTS, "inv_freq", inv_freq_bytes(&m->shape),
 			&m->at[AT_INV_FREQ]);
 	for (uint32_t i = 0; i < m->config->n_layers; i++)
 		plan_layer(m, p, i);
@@ -178,23 +236,28 @@ static void pack_weights(struct packer *p, const struct layer_weights *w, uint32
 	}
 }
 
-/* Writes the frequencies of RoPE, f[j] = theta^(-2j / rotary_dim), computed in float as transformers does. */
+/* Writes the frequencies of RoPE. */
 static void pack_inv_freq(struct model *m, struct packer *p)
 {
-	uint32_t rot = m->shape.rotary_dim;
-	float *f = pack_map(p, m->at[AT_INV_FREQ], MAX(rot, 2u) * 2);
+	const struct kernel_shape *k = &m->shape;
+	float *f = pack_map(p, m->at[AT_INV_FREQ], inv_freq_bytes(k));
 
-	for (uint32_t j = 0; f && j < rot / 2; j++)
-		f[j] = 1.0f / powf((float)m->config->rope_theta, (float)(2 * j) / (float)rot);
-	if (f)
-		pack_unmap(p, m->at[AT_INV_FREQ], f);
+	if (!f)
+		return;
+	if (k->rotary_dim)
+		rope_frequencies(m->config, f);
+	if (k->rotary_dim && ropes(k) > 1)
+		rope_sliding_frequencies(m->config, f + k->rotary_dim / 2);
+	pack_unmap(p, m->at[AT_INV_FREQ], f);
 }
 
 void model_pack(struct model *m, struct packer *p)
 {
 	struct layer_weights w;
 
-	layer_weights_of_ends(m->config, &w);
+	if (shares_head(m))
+		m->at[AT_LM_HEAD] = m->at[AT_EMBED];
+	list_ends(m, &w);
 	pack_weights(p, &w, 0, m->at);
 	pack_inv_freq(m, p);
 	for (uint32_t i = 0; i < m->config->n_layers && !p->error.code; i++) {
@@ -209,29 +272,39 @@ void model_pack(struct model *m, struct packer *p)
 
 /* ---- forward ---- */
 
-/* Computes the logits of n tokens of the step into AT_LOGITS; n is at most max_rows. The numbers of the n tokens are at
- * rows_at of the step table. */
+/* Computes the logits of n tokens of the step into AT_LOGITS; n is at most logits_rows. The numbers of the n tokens are
+ * at rows_at of the step table. */
 static void head(struct model *m, cl_int rows_at, uint32_t n)
 {
 	uint32_t D = KERNEL_LD(m->shape.hidden), V = KERNEL_LD(m->shape.vocab);
 
 	kernel_rms_norm(m->kernels, m->at[BUFFER_STEP], rows_at, m->at[AT_X], m->at[AT_FINAL_NORM],
 			m->at[AT_H], m->at[AT_H32], n);
-	kernel_gemm_store(m->kernels, false, m->at[AT_H], D, m->at[AT_LM_HEAD], m->at[AT_LOGITS], V,
-			  n, V, D);
+	kernel_gemm_store(m->kernels, false, m->at[AT_H], (uint32_t)kernels_input_ld(&m->shape, D),
+			  m->at[AT_LM_HEAD], m->at[AT_LOGITS], V, n, V, D);
+}
+
+/* Pools hidden states: the layers have left all rows of the step, behind the last norm, in AT_H32. */
+static void pool(struct model *m, const struct model_step *t)
+{
+	kernel_pool(m->kernels, m->at[BUFFER_STEP], t->poolings_at, m->at[AT_H32],
+		    m->at[BUFFER_SUMS], m->at[AT_RESULT], t->n_poolings);
 }
 
 /* Scores tokens of prompts. There may be more tokens than the logits' buffer has rows, so slices of them are scored one
  * after the other. */
 static void score(struct model *m, const struct model_step *t)
 {
-	for (uint32_t done = 0; done < t->n_scores; done += m->max_rows) {
-		uint32_t n = MIN(t->n_scores - done, m->max_rows);
+	for (uint32_t done = 0, n; done < t->n_scores; done += n) {
+		n = MIN(t->n_scores - done, logits_rows(m));
 
 		head(m, t->score_rows_at + (cl_int)done, n);
 		kernel_score(m->kernels, m->at[BUFFER_STEP],
 			     t->scores_at + (cl_int)(done * SCORE_INTS), m->at[AT_LOGITS],
 			     m->at[BUFFER_SAMPLING], m->at[AT_RESULT], n);
+		if (t->scored_logits)
+			kernels_read_rows(m->kernels, m->at[AT_LOGITS], n, m->shape.vocab,
+					  t->scored_logits + (size_t)done * m->shape.vocab);
 	}
 }
 
@@ -307,9 +380,8 @@ static void forward_layer(struct model *m, const struct model_step *t, uint32_t 
 /* Dumps the logits of all tokens, not only of those whose logits the plan needs. Without a dump it does nothing. */
 static void dump_logits(struct model *m, const struct model_step *t)
 {
-	for (uint32_t done = 0; m->dump && done < t->n_tokens; done += m->max_rows) {
-		uint32_t n = MIN(t->n_tokens - done, m->max_rows);
-
+	for (uint32_t done = 0, n; m->dump && done < t->n_tokens; done += n) {
+		n = MIN(t->n_tokens - done, logits_rows(m));
 		head(m, t->all_at + (cl_int)done, n);
 		dump_rows(m->dump, "logits", 0, m->at[AT_LOGITS], n, m->config->vocab_size);
 	}
@@ -333,6 +405,7 @@ void model_forward(struct model *m, const struct model_step *t)
 	for (uint32_t i = 0; i < m->config->n_layers; i++)
 		forward_layer(m, t, i);
 	dump_rows(m->dump, "final_norm", 0, m->at[AT_H32], T, D);
+	pool(m, t);
 	dump_logits(m, t);
 	score(m, t);
 	head(m, t->logits_at, t->n_logits);

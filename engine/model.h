@@ -19,6 +19,7 @@ struct model_layer {
 struct model {
 	const struct model_config *config; /* borrowed */
 	struct kernels *kernels;	   /* borrowed */
+	const struct weights *weights;	   /* borrowed until they are packed */
 	struct kernel_shape shape;
 	struct model_layer *layers; /* [n_layers] */
 	/* Buffers that all layers share, by AT_* of kernels/step.h or BUFFER_* of engine/layers/layer.h: the weights
@@ -38,8 +39,8 @@ struct model {
 	void *on_layer_user;
 };
 
-/* Makes the kernels' shape from the configuration and some options. The caller adds max_context, plain_weights and
- * unoptimised. */
+/* Makes the kernels' shape from the configuration and some options. The caller adds max_context, plain_weights,
+ * separate_launches and unoptimised. */
 void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, bool dump,
 		 struct kernel_shape *ret);
 
@@ -69,7 +70,7 @@ void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
 /* Returns the most ints that model_add_work appends; 0: no step can be one launch. */
 uint64_t model_work_ints(const struct model *m);
 
-/* Queues one forward pass, then its scores and draws, which write their results to the buffer AT_RESULT. When the
- * embedding runs, that buffer still has the results of the step before, and the embedding reads the tokens there that
- * were drawn in that step. */
+/* Queues one forward pass, then its poolings, scores and draws, which write their results to the buffer AT_RESULT. When
+ * the embedding runs, that buffer still has the results of the step before, and the embedding reads the tokens there
+ * that were drawn in that step. */
 void model_forward(struct model *m, const struct model_step *s);

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "engine/engine.h"
-#include "kernels/int8_trial.h"
 #include "kernels/peak.h"
 #include "kernels/profile.h"
 
@@ -22,11 +21,6 @@ bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning
  * and must be closed before the engine. program_cache: as given to engine_open. */
 int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks **ret,
 		      struct err *e) MUST_CHECK;
-
-/* Does the work of int8_trial_open (kernels/int8_trial.h), with the engine's kernels. The trial must be closed before
- * the engine. The trial's launches are noted like those of plans. */
-int engine_int8_trial_open(struct engine *g, const char *program_cache, uint32_t group,
-			   struct int8_trial **ret, struct err *e) MUST_CHECK;
 
 /* Returns the bytes of the device's largest cache; 0: not known. */
 uint64_t engine_cache_bytes(const struct engine *g);

@@ -1,16 +1,28 @@
 #include "engine/roofline.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/macros.h"
 #include "engine/layers/layer.h"
 #include "kernels/sample.h"
 
-static struct cost_step sums_of(const struct roofline_step *s, bool bf16)
+/* Returns the pairs of a query and a key that it attends to, for the first n positions of a sequence. */
+static double keys_up_to(double n, double window)
 {
+	double inside = MIN(n, window);
+
+	return inside * (inside + 1) / 2 + (n - inside) * window;
+}
+
+static struct cost_step sums_of(const struct model_config *c, const struct roofline_step *s,
+				bool bf16)
+{
+	const double window = c->sliding_window;
 	struct cost_step t = {
 		.element = bf16 ? 2 : 4,
+		.weight = s->weight > 0 ? s->weight
+			  : bf16	? 2
+					: 4,
 		.rows = s->n_rows,
 		.prefill_rows = s->n_prefill_rows,
 	};
@@ -22,19 +34,14 @@ static struct cost_step sums_of(const struct roofline_step *s, bool bf16)
 		t.resumed += start > 0;
 		t.context += start + n;
 		t.keys += n * start + n * (n + 1) / 2;
+		t.window_context += MIN(start + n, window + n - 1);
+		t.window_keys += keys_up_to(start + n, window) - keys_up_to(start, window);
 		if (i < s->n_prefill_rows) {
 			t.prefill_tokens += n;
 			t.prefill_resumed += start > 0;
 		}
 	}
 	return t;
-}
-
-double roofline_experts(const struct model_config *c, uint32_t n_tokens)
-{
-	double E = c->n_experts;
-
-	return E > 0 ? E * (1 - pow(1 - c->n_experts_per_token / E, n_tokens)) : 0;
 }
 
 /* ---- a step ---- */
@@ -47,7 +54,7 @@ static void add_weight(struct roofline *sum, const struct model_config *c, const
 	double size = (double)w->rows * (double)w->cols, products = t->tokens;
 
 	switch (w->form) {
-	case PACK_LOOKUP: sum->weight_bytes += t->tokens * (double)w->cols * t->element; return;
+	case PACK_LOOKUP: sum->weight_bytes += t->tokens * (double)w->cols * t->weight; return;
 	case PACK_STACKED:
 	case PACK_TURNS:
 	case PACK_FLOATS: break;
@@ -58,7 +65,7 @@ static void add_weight(struct roofline *sum, const struct model_config *c, const
 	sum->product_flops += 2 * products * size * (w->experts > 1 ? c->n_experts_per_token : 1);
 	if (products > 0)
 		sum->weight_bytes += size * (w->experts > 1 ? s->experts : 1) *
-				     (w->form == PACK_FLOATS ? 4 : t->element);
+				     (w->form == PACK_FLOATS ? 4 : t->weight);
 }
 
 static void add_weights(struct roofline *sum, const struct model_config *c,
@@ -83,7 +90,9 @@ static void add_kind(struct roofline *sum, const struct model_config *c,
 	add_weights(sum, c, &w, t, s);
 	for (uint32_t i = 0; i < n; i++)
 		if (parts[i].kind == TIER_PAGE)
-			sum->kv_bytes += (t->context + t->tokens) * (double)parts[i].bytes;
+			sum->kv_bytes +=
+				((ops->window ? t->window_context : t->context) + t->tokens) *
+				(double)parts[i].bytes;
 		else
 			sum->state_bytes += (t->rows + t->resumed) * (double)parts[i].bytes;
 	if (ops->flops)
@@ -93,7 +102,7 @@ static void add_kind(struct roofline *sum, const struct model_config *c,
 void roofline_add(struct roofline *sum, const struct model_config *c, bool bf16,
 		  const struct roofline_step *s)
 {
-	const struct cost_step t = sums_of(s, bf16);
+	const struct cost_step t = sums_of(c, s, bf16);
 	struct layer_weights ends;
 
 	layer_weights_of_ends(c, &ends);
@@ -126,19 +135,20 @@ double roofline_seconds(const struct roofline *r, double read, double dot, doubl
 
 /* ---- one kernel: the weights, KV and states, and the activations that it reads and writes ---- */
 
-static struct roofline_work product(const struct kernel_timing *l, double element, bool add)
+/* weight, element: bytes of a weight and of a number of the other operand. */
+static struct roofline_work product(const struct kernel_timing *l, double weight, double element,
+				    bool add)
 {
 	double M = l->m, N = l->n, K = l->k;
 
 	return (struct roofline_work){
-		.bytes = (N * K + M * K) * element + M * N * 4 * (add ? 2 : 1),
+		.bytes = N * K * weight + M * K * element + M * N * 4 * (add ? 2 : 1),
 		.flops = 2 * M * N * K,
 		.elements = element == 2,
-		.int8 = element == 1,
 	};
 }
 
-/* Returns the bytes that embed, rms_norm, sample_blocks or sample moves for each row. 0: `kernel` is another one. */
+/* Returns the bytes that embed, rms_norm or a kernel of a draw moves for each row. 0: `kernel` is another one. */
 static double bytes_a_row(const struct model_config *c, double element, const char *kernel)
 {
 	struct kernel_shape k = {0};
@@ -156,7 +166,7 @@ static double bytes_a_row(const struct model_config *c, double element, const ch
 }
 
 /* Computes the work of a kernel that belongs to no single kind of layer; 0 bytes: the kernel is unknown. */
-static void common_kernel(const struct model_config *c, double element,
+static void common_kernel(const struct model_config *c, const struct cost_step *s,
 			  const struct kernel_timing *l, struct roofline_work *ret)
 {
 	static const struct {
@@ -167,41 +177,39 @@ static void common_kernel(const struct model_config *c, double element,
 		{"router", 4, false},
 		{"gemm_store", 0, false},
 		{"gemm_add", 0, true},
-		{"gemm_int8_store", 1, false},
-		{"gemm_int8_add", 1, true},
 		/* the parts that it writes are left out: they are no more than a GPU's cache holds */
 		{"gemm_split", 0, false},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(products); i++)
 		if (!strcmp(products[i].kernel, l->kernel)) {
-			double bytes = products[i].bytes ? products[i].bytes : element;
+			double bytes = products[i].bytes;
 
-			*ret = product(l, bytes, products[i].add);
+			*ret = product(l, bytes > 0 ? bytes : s->weight,
+				       bytes > 0 ? bytes : s->element, products[i].add);
 			return;
 		}
 	if (!strcmp(l->kernel, "gemm_sum_parts")) /* k: the number of parts */
 		ret->bytes = (double)l->m * l->n * 4 * (l->k + 2.0);
-	else if (!strcmp(l->kernel, "quantize_rows"))
-		ret->bytes = (double)l->m * l->n * (element + 1);
 	else
-		ret->bytes = l->m * bytes_a_row(c, element, l->kernel);
+		ret->bytes = l->m * bytes_a_row(c, s->element, l->kernel);
 }
 
 bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofline_step *s,
 		     const struct kernel_timing *l, struct roofline_work *ret)
 {
-	const struct cost_step t = sums_of(s, bf16);
+	const struct cost_step t = sums_of(c, s, bf16);
 	struct roofline_work w = {0};
 	bool known = false;
 
 	for (int kind = 0; !known && kind < LAYER_KINDS; kind++)
 		known = layer_ops[kind]->kernel(c, &t, l, &w);
 	if (!known)
-		common_kernel(c, t.element, l, &w);
+		common_kernel(c, &t, l, &w);
 	if (w.bytes <= 0)
 		return false;
-	w.elements = (w.elements && bf16) || l->tensor;
+	w.int8 = w.elements && s->weight > 0;
+	w.elements = (w.elements && bf16 && !w.int8) || l->tensor;
 	*ret = w;
 	return true;
 }

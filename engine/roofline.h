@@ -29,16 +29,14 @@ struct roofline_step {
 	const struct roofline_row *rows; /* [n_rows] prefill rows first */
 	uint32_t n_rows, n_prefill_rows, n_logits;
 	double experts; /* different experts that a layer with experts uses, on average */
+	/* bytes of a weight of a matrix, on average, if weights are quantised (kernels/quant.h); 0: it is an element */
+	double weight;
 };
 
 struct roofline {
 	double weight_bytes, kv_bytes, state_bytes;
 	double product_flops, other_flops; /* other: attention and recurrences */
 };
-
-/* Returns the mean number of different experts that n tokens use, if each of the E experts is equally likely to be
- * among the k experts of a token: E (1 - (1 - k/E)^n). */
-double roofline_experts(const struct model_config *c, uint32_t n_tokens);
 
 /* Adds a step to *sum. bf16: two bytes an element, else four. */
 void roofline_add(struct roofline *sum, const struct model_config *c, bool bf16,

@@ -5,6 +5,7 @@
 
 #include "engine/block.h"
 #include "kernels/cl_error.h"
+#include "kernels/step.h"
 
 /* A place for a queued plan. After the plan was waited for, the place is free for another one. */
 struct queued {
@@ -13,8 +14,9 @@ struct queued {
 	size_t resets_cap;
 	struct step_draw *draws; /* [max_seqs] */
 	uint32_t n_draws, n_scores, result_ints;
-	cl_int scores_at; /* the scores' place in the table, for reading their results */
-	cl_event done;	  /* the results are read */
+	/* the places of scores and poolings in the table, for reading their results */
+	cl_int scores_at, poolings_at;
+	cl_event done; /* the results are read */
 };
 
 struct runner {
@@ -29,7 +31,19 @@ struct runner {
 	struct split_batch *batches;
 	uint64_t head, tail; /* head: plans waited for so far; tail: plans queued so far */
 	struct err lost;     /* code 0: the device is not lost */
+	bool given_up;	     /* it is lost because a step in one launch was given up */
 };
+
+/* Queues the clearing of the flag RESULT_GIVEN_UP, which no kernel sets back to 0. */
+static int clear_flag(struct runner *r, struct err *e)
+{
+	const cl_int no = 0;
+	cl_int code =
+		clEnqueueFillBuffer(r->device->queue, r->model->at[AT_RESULT], &no, sizeof(no),
+				    RESULT_GIVEN_UP * sizeof(no), sizeof(no), 0, NULL, NULL);
+
+	return cl_error(e, code, "clearing the result");
+}
 
 int runner_new(const struct device *d, struct model *m, const struct step_limits *l,
 	       struct copies *copies, struct engine_counters *counters, struct runner **ret,
@@ -53,6 +67,8 @@ int runner_new(const struct device *d, struct model *m, const struct step_limits
 		return err_set(e, ENOMEM, "out of memory");
 	}
 	error = block_new(d, ints * ENGINE_STEPS_OUT * sizeof(*host), &r->host, e);
+	if (error == 0)
+		error = clear_flag(r, e);
 	if (error < 0) {
 		runner_free(r);
 		return error;
@@ -110,6 +126,15 @@ static int lose_device(struct runner *r, const struct err *why, struct err *e)
 static struct queued *previous(struct runner *r)
 {
 	return &r->queued[(r->tail + ENGINE_STEPS_OUT - 1) % ENGINE_STEPS_OUT];
+}
+
+const float *runner_pooled(const struct runner *r, uint32_t pooling)
+{
+	const struct queued *s = &r->queued[(r->head + ENGINE_STEPS_OUT - 1) % ENGINE_STEPS_OUT];
+	int32_t at =
+		s->table[s->poolings_at + (cl_int)(pooling * POOLING_INTS) + POOLING_RESULT_AT];
+
+	return (const float *)(const void *)(s->result + at);
 }
 
 /* ---- the commands of a plan ---- */
@@ -173,15 +198,13 @@ static int enqueue_copies(struct runner *r, const struct plan *plan, struct err 
 	return code ? err_set(e, EIO, "copying pages or states on the device failed") : 0;
 }
 
-/* Queues the read of the results, or a marker if there are none. The event of this command, s->done, tells that the
- * plan has run. */
+/* Queues the read of the results. The event of this command, s->done, tells that the plan has run. */
 static int enqueue_read(struct runner *r, struct queued *s, struct err *e)
 {
 	cl_command_queue q = r->device->queue;
 	uint64_t bytes = s->result_ints * sizeof(*s->result);
-	cl_int code = bytes ? clEnqueueReadBuffer(q, r->model->at[AT_RESULT], CL_FALSE, 0, bytes,
-						  s->result, 0, NULL, &s->done)
-			    : clEnqueueMarkerWithWaitList(q, 0, NULL, &s->done);
+	cl_int code = clEnqueueReadBuffer(q, r->model->at[AT_RESULT], CL_FALSE, 0, bytes, s->result,
+					  0, NULL, &s->done);
 
 	if (code == CL_SUCCESS)
 		code = clFlush(q);
@@ -195,7 +218,7 @@ static int dump_tokens(struct runner *r, struct queued *s, const struct model_st
 		       struct err *e)
 {
 	struct dump *dump = r->model->dump;
-	const int32_t *drawn = previous(r)->result;
+	const int32_t *drawn = previous(r)->result + RESULT_IDS;
 	int32_t *tokens = s->table + step->tokens_at;
 
 	if (!dump)
@@ -253,6 +276,7 @@ static int enqueue_plan(struct runner *r, struct queued *s, const struct plan *p
 	s->n_draws = plan->n_draws;
 	s->n_scores = plan->n_scored_tokens;
 	s->scores_at = built.step.scores_at;
+	s->poolings_at = built.step.poolings_at;
 	s->result_ints = built.result_ints;
 	error = dump_tokens(r, s, &built.step, e);
 	if (error == 0)
@@ -264,6 +288,8 @@ static int enqueue_plan(struct runner *r, struct queued *s, const struct plan *p
 	if (error < 0)
 		return error;
 	model_forward(m, &built.step);
+	if (plan->logits)
+		r->counters->bytes_from_device += 4ull * s->n_scores * r->limits.vocab_size;
 	error = kernels_status(m->kernels, e);
 	return error < 0 ? error : enqueue_read(r, s, e);
 }
@@ -306,8 +332,27 @@ int runner_wait(struct runner *r, struct draw_result *results, struct err *e)
 	s->done = NULL;
 	if (cl_error(&why, code, "waiting for results") < 0)
 		return lose_device(r, &why, e);
+	if (s->result[RESULT_GIVEN_UP]) {
+		r->given_up = true;
+		err_set(&why, EIO,
+			"a decode step was given up, because the device did not run all of its groups "
+			"at the same time");
+		return lose_device(r, &why, e);
+	}
 	r->head++;
 	step_results(s->draws, s->n_draws, s->result, results);
 	step_score_results(s->table + s->scores_at, s->n_scores, s->result, results + s->n_draws);
 	return r->model->dump ? dump_write(r->model->dump, e) : 0;
+}
+
+bool runner_given_up(const struct runner *r)
+{
+	return r->given_up;
+}
+
+int runner_forgive(struct runner *r, struct err *e)
+{
+	r->lost = (struct err){0};
+	r->given_up = false;
+	return clear_flag(r, e);
 }

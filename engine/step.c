@@ -27,7 +27,7 @@ uint64_t step_table_ints(const struct step_limits *l)
 		T * 4 + R * (ROW_INTS + pages) + tiles * QUERY_TILE_INTS + splits * SPLIT_INTS +
 		l->max_seqs * (1ull + DRAW_INTS + PLAN_BANNED_MAX + PLAN_BIASES_MAX * BIAS_INTS +
 			       PLAN_MASK_WORDS(l->vocab_size)) +
-		l->max_prefill_tokens * (1ull + SCORE_INTS);
+		l->max_prefill_tokens * (1ull + SCORE_INTS) + R * POOLING_INTS;
 	uint64_t reset = RESET_INTS + 2ull * l->max_model_len;
 
 	return MAX(step, reset);
@@ -35,8 +35,10 @@ uint64_t step_table_ints(const struct step_limits *l)
 
 uint64_t step_result_ints(const struct step_limits *l)
 {
-	return ((uint64_t)l->max_seqs + l->max_prefill_tokens) *
-	       SCORE_RESULT_INTS(TOP_LOGPROBS_MAX);
+	return RESULT_IDS +
+	       ((uint64_t)l->max_seqs + l->max_prefill_tokens) *
+		       SCORE_RESULT_INTS(TOP_LOGPROBS_MAX) +
+	       (uint64_t)l->max_seqs * l->hidden;
 }
 
 /* Returns the ints of a draw's report. */
@@ -150,12 +152,28 @@ static bool scores_good(const struct plan *p, const struct step_limits *l)
 		const struct plan_score *s = &p->scores[i];
 
 		if (s->row >= p->n_prefill_rows || (i && s->row <= p->scores[i - 1].row) ||
-		    s->n_tokens > p->rows[s->row].n_tokens || s->n_top > TOP_LOGPROBS_MAX ||
-		    !tokens_exist(s->next, s->n_tokens, l))
+		    s->first > p->rows[s->row].n_tokens ||
+		    s->n_tokens > p->rows[s->row].n_tokens - s->first ||
+		    s->n_top > TOP_LOGPROBS_MAX || !tokens_exist(s->next, s->n_tokens, l))
 			return false;
 		tokens += s->n_tokens;
 	}
 	return tokens == p->n_scored_tokens && tokens <= l->max_prefill_tokens;
+}
+
+/* Checks the plan's poolings: they belong to prefill rows, at most one to each, and are in the order of the rows. */
+static bool poolings_good(const struct plan *p, const struct step_limits *l)
+{
+	if (p->n_poolings > p->n_prefill_rows)
+		return false;
+	for (uint32_t i = 0; i < p->n_poolings; i++) {
+		const struct plan_pooling *g = &p->poolings[i];
+
+		if (g->row >= p->n_prefill_rows || (i && g->row <= p->poolings[i - 1].row) ||
+		    g->first >= p->rows[g->row].n_tokens || g->seat >= l->max_seqs)
+			return false;
+	}
+	return true;
 }
 
 int step_check(const struct plan *p, const struct step_limits *l, uint32_t drawn_before)
@@ -178,7 +196,8 @@ int step_check(const struct plan *p, const struct step_limits *l, uint32_t drawn
 			return -EINVAL;
 	}
 	if (tokens > (uint64_t)l->max_prefill_tokens + l->max_seqs || !resets_good(p, l) ||
-	    !scores_good(p, l) || !copies_good(p->page_copies, p->n_page_copies, l->n_pages) ||
+	    !scores_good(p, l) || !poolings_good(p, l) ||
+	    !copies_good(p->page_copies, p->n_page_copies, l->n_pages) ||
 	    !copies_good(p->state_copies, p->n_state_copies, l->n_slots))
 		return -EINVAL;
 	return 0;
@@ -192,7 +211,8 @@ struct builder {
 	const struct step_limits *limits;
 	int32_t *table, *end;
 	struct model_step s;
-	uint32_t result; /* ints of the result that draws, reports and scores have so far */
+	uint32_t
+		result; /* ints of the result that draws, reports, scores and poolings have so far */
 };
 
 /* Appends a section of so many ints to the table and returns a pointer to its first int; *ret_at is the position of
@@ -218,7 +238,9 @@ static void count(struct builder *b)
 	b->s = (struct model_step){.n_rows = p->n_rows,
 				   .n_prefill_rows = p->n_prefill_rows,
 				   .n_draws = p->n_draws,
-				   .n_scores = p->n_scored_tokens};
+				   .n_scores = p->n_scored_tokens,
+				   .scored_logits = p->logits,
+				   .n_poolings = p->n_poolings};
 	for (uint32_t i = 0; i < p->n_rows; i++) {
 		b->s.n_tokens += p->rows[i].n_tokens;
 		if (i < p->n_prefill_rows)
@@ -417,7 +439,7 @@ static void build_scores(struct builder *b)
 
 	for (uint32_t i = 0; i < b->plan->n_scores; i++) {
 		const struct plan_score *s = &b->plan->scores[i];
-		int32_t first = row_at(b, s->row)[ROW_TOKEN];
+		int32_t first = row_at(b, s->row)[ROW_TOKEN] + (int32_t)s->first;
 
 		for (uint32_t k = 0; k < s->n_tokens; k++, score += SCORE_INTS) {
 			*score_row++ = first + (int32_t)k;
@@ -429,11 +451,31 @@ static void build_scores(struct builder *b)
 	}
 }
 
+static void build_poolings(struct builder *b)
+{
+	int32_t *pooling = section(b, (uint64_t)b->s.n_poolings * POOLING_INTS, &b->s.poolings_at);
+
+	for (uint32_t i = 0; i < b->s.n_poolings; i++, pooling += POOLING_INTS) {
+		const struct plan_pooling *g = &b->plan->poolings[i];
+		const int32_t *row = row_at(b, g->row);
+
+		pooling[POOLING_TOKEN] = row[ROW_TOKEN] + (int32_t)g->first;
+		pooling[POOLING_COUNT] = row[ROW_COUNT] - (int32_t)g->first;
+		pooling[POOLING_SEAT] = (int32_t)g->seat;
+		pooling[POOLING_BEGINS] = g->begins;
+		pooling[POOLING_RESULT_AT] = g->ends ? (int32_t)b->result : -1;
+		b->result += g->ends ? b->limits->hidden : 0;
+	}
+}
+
 void step_build(const struct plan *p, const struct step_limits *l, bool dump, int32_t *table,
 		struct step_draw *wants, struct split_batch *batches, struct step_built *ret)
 {
-	struct builder b = {
-		.plan = p, .limits = l, .table = table, .end = table, .result = p->n_draws};
+	struct builder b = {.plan = p,
+			    .limits = l,
+			    .table = table,
+			    .end = table,
+			    .result = RESULT_IDS + p->n_draws};
 	int32_t *all;
 
 	count(&b);
@@ -443,6 +485,7 @@ void step_build(const struct plan *p, const struct step_limits *l, bool dump, in
 	build_logits(&b);
 	build_draws(&b, wants);
 	build_scores(&b);
+	build_poolings(&b);
 	all = section(&b, dump ? b.s.n_tokens : 0, &b.s.all_at);
 	for (uint32_t i = 0; dump && i < b.s.n_tokens; i++)
 		all[i] = (int32_t)i;
@@ -507,10 +550,10 @@ void step_score_results(const int32_t *scores, uint32_t n, const int32_t *result
 void step_results(const struct step_draw *draws, uint32_t n_draws, const int32_t *result,
 		  struct draw_result *ret)
 {
-	const int32_t *report = result + n_draws;
+	const int32_t *ids = result + RESULT_IDS, *report = ids + n_draws;
 
 	for (uint32_t i = 0; i < n_draws; i++) {
-		ret[i] = (struct draw_result){.token = result[i]};
+		ret[i] = (struct draw_result){.token = ids[i]};
 		if (!draws[i].want_logprobs)
 			continue;
 		read_report(report, draws[i].n_top, &ret[i]);

@@ -14,6 +14,7 @@ struct step_limits {
 	uint32_t tile_tokens;
 	uint32_t n_pages, n_slots, vocab_size; /* n_slots 0: the model keeps no states */
 	uint32_t split_slots;		       /* kernels_split_slots */
+	uint32_t hidden;		       /* floats of a hidden state, with padding */
 };
 
 /* Says which numbers the report of a draw has (kernels/step.h), and so how long it is. */
@@ -26,7 +27,7 @@ struct step_draw {
 struct step_built {
 	struct model_step step;
 	uint64_t table_ints;
-	uint32_t result_ints; /* ints that the host has to read back */
+	uint32_t result_ints; /* ints that the host has to read back, from the first one on */
 };
 
 /* Return the most ints of a step table (without a work list, for which model_work_ints has the number), and the most

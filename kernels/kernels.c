@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "kernels/int8.h"
 #include "kernels/probe.h"
 
 static const struct tuning cpu_generic = {
@@ -86,19 +85,6 @@ static const struct tuning gpu_nvidia = {
 		    .chains = 1},
 };
 
-static const struct tuning_cut int8_cpu = {.tile_rows = 4,
-					   .tile_blocks = 2,
-					   .blocks = 8,
-					   .row_block = 64};
-static const struct tuning_cut int8_vpdpbusd = {.tile_rows = 8,
-						.tile_blocks = 2,
-						.blocks = 8,
-						.row_block = 64};
-static const struct tuning_cut int8_gpu = {.tile_rows = 8,
-					   .tile_blocks = 2,
-					   .blocks = 2,
-					   .row_block = 64};
-
 const char *kernels_variant_name(enum kernel_variant variant)
 {
 	static const char *const names[] = {"generic", "x86", "nvidia"};
@@ -110,9 +96,9 @@ const char *kernels_variant_name(enum kernel_variant variant)
 static const struct {
 	uint32_t needs, uses;
 } abilities_of[] = {
-	[KERNELS_GENERIC] = {0, ABILITY_DOT},
-	[KERNELS_X86] = {ABILITY_VDPBF16PS, ABILITY_VPDPBUSD},
-	[KERNELS_NVIDIA] = {ABILITY_MMA_BF16, ABILITY_WGMMA | ABILITY_DP4A},
+	[KERNELS_GENERIC] = {0, ABILITY_DOT | ABILITY_DP4A | ABILITY_VPDPBUSD | ABILITY_VPMADDUBSW},
+	[KERNELS_X86] = {ABILITY_VDPBF16PS, ABILITY_VPDPBUSD | ABILITY_VPMADDUBSW},
+	[KERNELS_NVIDIA] = {ABILITY_MMA_BF16, ABILITY_WGMMA},
 };
 
 bool kernels_supported(enum kernel_variant variant, uint32_t abilities)
@@ -164,7 +150,16 @@ static int choose_cuts(struct kernels *k, cl_device_id id, const struct tuning_o
 
 	if (r < 0)
 		return r;
-	defaults[CUT_DECODE_STEP].blocks = t->decode_blocks;
+	/* Panels of quantised weights are taken one by one (quant_gemm.clh), so that a tile has few sums, and an MLP's
+	 * groups write whole groups of 32 columns (input.clh). */
+	if (k->shape.quant) {
+		defaults[CUT_GEMM].blocks = ROUND_UP(t->product.blocks, 2);
+		defaults[CUT_GEMM].tile_rows = k->int8_dot == INT8_DOT_VPDPBUSD ? 8 : 4;
+		defaults[CUT_DECODE_STEP] = defaults[CUT_GEMM];
+	}
+	/* A part of few bytes is over before its reads are far ahead, and quantised columns have few. */
+	defaults[CUT_DECODE_STEP].blocks =
+		t->decode_blocks * (k->shape.quant && t->lanes == 1 ? 2 : 1);
 	clGetDeviceInfo(id, CL_DEVICE_NAME, sizeof(device.name) - 1, device.name, NULL);
 	clGetDeviceInfo(id, CL_DRIVER_VERSION, sizeof(device.driver) - 1, device.driver, NULL);
 	snprintf(device.kernels, sizeof(device.kernels), "%s", kernels_variant_name(k->variant));
@@ -173,10 +168,10 @@ static int choose_cuts(struct kernels *k, cl_device_id id, const struct tuning_o
 			    .device = &device,
 			    .tables = {given ? given->table : NULL, own},
 			    .any_bits = given && given->any_bits,
-			    .products = !kernels_on_tensor_cores(k),
+			    .products = !kernels_on_tensor_cores(k) && !k->shape.quant,
 			    .attention = !kernels_has_flash(k),
-			    .decode_step =
-				    kernels_has_decode_step(k) && !kernels_decode_resident(k),
+			    .decode_step = kernels_has_decode_step(k) &&
+					   !kernels_decode_resident(k) && !k->shape.quant,
 		    });
 	tuning_free(own);
 	return 0;
@@ -208,6 +203,8 @@ static const struct tuning *choose_tuning(cl_device_id device, const struct kern
 
 static enum kernel_packing choose_packing(const struct kernels *k)
 {
+	if (k->shape.quant)
+		return KERNEL_PACK_QUANT;
 	if (!k->shape.bf16)
 		return KERNEL_PACK_PANELS;
 #if defined(__x86_64__)
@@ -216,6 +213,18 @@ static enum kernel_packing choose_packing(const struct kernels *k)
 		return KERNEL_PACK_CODED;
 #endif
 	return k->tuning->packing;
+}
+
+static enum int8_dot choose_dot(const struct kernels *k)
+{
+	if (k->tuning->lanes == 1)
+		return k->abilities & ABILITY_VPDPBUSD && k->tuning != &cpu_narrow
+			       ? INT8_DOT_VPDPBUSD
+		       : k->abilities & ABILITY_VPMADDUBSW ? INT8_DOT_VPMADDUBSW
+							   : INT8_DOT_PLAIN;
+	return k->abilities & ABILITY_DP4A  ? INT8_DOT_DP4A
+	       : k->abilities & ABILITY_DOT ? INT8_DOT_PRODUCT
+					    : INT8_DOT_PLAIN;
 }
 
 int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue,
@@ -246,11 +255,12 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 	k->compute_units = units;
 	k->tuning = choose_tuning(device, shape, variant);
 	k->branches = !probe_is_cpu(device);
+	k->int8_dot = choose_dot(k);
 	k->packing = choose_packing(k);
 	k->wgmma = kernels_on_tensor_cores(k) && k->abilities & ABILITY_WGMMA;
 	r = choose_cuts(k, device, tuning, e);
 	if (r == 0)
-		r = kernels_add_programs(k, &library, false, e);
+		r = kernels_add_programs(k, &library, e);
 	if (r == 0 && !shape->only)
 		r = kernels_warm_cuts(k, context, e);
 	if (r < 0) {
@@ -289,48 +299,6 @@ void kernels_close(struct kernels *k)
 	profile_free(k->profile);
 	release(k, 0, K_COUNT, 0);
 	free(k);
-}
-
-static enum int8_dot choose_dot(const struct kernels *k)
-{
-	if (k->tuning->lanes == 1)
-		return k->abilities & ABILITY_VPDPBUSD ? INT8_DOT_VPDPBUSD : INT8_DOT_PLAIN;
-	return k->abilities & ABILITY_DP4A  ? INT8_DOT_DP4A
-	       : k->abilities & ABILITY_DOT ? INT8_DOT_PRODUCT
-					    : INT8_DOT_PLAIN;
-}
-
-int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group, struct err *e)
-{
-	struct library library = {
-		.variant = kernels_variant_name(KERNELS_GENERIC),
-		.cache_dir = cache_dir,
-	};
-	const uint32_t n_programs = k->n_programs;
-	int r;
-
-	if (k->int8 && k->int8_group == group)
-		return 0;
-	if (k->int8 || !int8_group_valid(group))
-		return err_set(e, EINVAL,
-			       k->int8 ? "int8 numbers in groups of %u beside others"
-				       : "%u is not a group of int8 numbers",
-			       group);
-	clGetCommandQueueInfo(k->queue, CL_QUEUE_CONTEXT, sizeof(library.context), &library.context,
-			      NULL);
-	clGetCommandQueueInfo(k->queue, CL_QUEUE_DEVICE, sizeof(library.device), &library.device,
-			      NULL);
-	k->int8_group = group;
-	k->int8_dot = choose_dot(k);
-	k->int8 = k->tuning->lanes > 1		     ? &int8_gpu
-		  : k->int8_dot == INT8_DOT_VPDPBUSD ? &int8_vpdpbusd
-						     : &int8_cpu;
-	r = kernels_add_programs(k, &library, true, e);
-	if (r < 0) {
-		release(k, K_QUANTIZE_ROWS, K_GEMM_INT8_ADD + 1, n_programs);
-		k->int8 = NULL;
-	}
-	return r;
 }
 
 /* ---- profiling ---- */

@@ -6,6 +6,7 @@
  *     kernels.c    opening and closing */
 #pragma once
 
+#include "kernels/chains.h"
 #include "kernels/kernels.h"
 #include "kernels/library.h"
 #include "kernels/tuning/cuts.h"
@@ -13,6 +14,7 @@
 enum kernel_id {
 	K_EMBED,
 	K_RMS_NORM,
+	K_ADD_NORM,
 	K_GEMM_STORE,
 	K_GEMM_ADD,
 	K_GEMM_STORE_WIDE,
@@ -43,18 +45,15 @@ enum kernel_id {
 	K_DELTA_DECODE,
 	K_SAMPLE_BLOCKS,
 	K_SAMPLE,
+	K_SAMPLE_ALONE,
 	K_SCORE_BLOCKS,
 	K_SCORE,
 	K_SEAT_RESET,
+	K_POOL,
 	K_SYNTHESIZE,
 	K_SYNTHESIZE_ROWS,
 	K_ADDRESS,
 	K_DECODE_STEP,
-	/* the kernels of kernels_open_int8 */
-	K_QUANTIZE_ROWS,
-	K_QUANTIZE_FLOAT_ROWS,
-	K_GEMM_INT8_STORE,
-	K_GEMM_INT8_ADD,
 	/* one of each for every MLP of the shape */
 	K_COMBINE_NORM,
 	K_MOE_TOPK,
@@ -68,13 +67,13 @@ enum kernel_id {
 };
 
 enum {
-	ROUTER_BLOCKS = 4,   /* column blocks (tuning.h) of a part of OP_ROUTER (step.h) */
-	ROUTER_LANES = 256,  /* lanes of a group of router.cl */
-	ROUTER_COLUMNS = 64, /* columns of a group of router.cl's kernel for many rows */
-	ROUTER_ROWS = 64,    /* rows of such a group */
-	ROUTER_FEW_ROWS = 4, /* rows of a group of router.cl's kernel for few rows */
-	ROUTER_FEW = 512,    /* rows up to which the kernel for few rows is faster */
-	ROUTER_TALL =
+	ROUTER_BLOCKS = 4,     /* column blocks (tuning.h) of a part of OP_ROUTER (step.h) */
+	ROUTER_LANES = 256,    /* lanes of a group of router.cl */
+	ROUTER_COLUMNS = 64,   /* columns of a group of router.cl's kernel for many rows */
+	ROUTER_ROWS = 64,      /* rows of such a group */
+	ROUTER_FEW_ROWS = 4,   /* rows of a group of router.cl's kernel for few rows */
+	ROUTER_FEW_MOST = 512, /* rows up to which the kernel for few rows is faster */
+	ROUTER_TALL_LEAST =
 		4096, /* rows from which router_tall, whose groups have 2 * ROUTER_ROWS, is faster */
 	WARP_LANES = 32,    /* nvidia/moe_route.cl: lanes that choose a token's experts, */
 	WARP_EXPERTS = 512, /* up to so many experts */
@@ -91,18 +90,16 @@ enum {
 	SPLIT_SLOTS_MIN = 4096, /* the least number of slots for splits on a GPU */
 	FLASH_QUERIES = 128,	/* the most queries of a tile of attention_flash.cl */
 	FLASH_KEYS = 32,	/* keys of a block of attention_flash.cl */
-	CHAIN_TERMS = 2048,	/* terms of a chain (nvidia/tensor.clh) */
-	PART_TERMS = 256,	/* terms of a part of a chain */
 	WIDE_LANES = 256,	/* lanes of a group of gemm_wide.cl */
 	WIDE_ROWS = 128,	/* rows of a tile of gemm_wide.cl */
 	WIDE_PART_ROWS = 64,	/* the same of gemm_wide_parts */
-	SPLIT_ROWS = 128,	/* rows up to which gemm_split is faster */
+	GEMM_SPLIT_MOST = 128,	/* rows up to which gemm_split is faster */
 	WIDE_COLUMNS = 128,	/* columns of a tile of gemm_wide.cl */
 	WIDE_TERMS = 128,	/* in gemm_wide.cl K is a multiple of WIDE_TERMS */
 	STEP_ROWS = 8,		/* the most rows of a step of nvidia/decode_step.cl */
 	STEP_LANES = 512,	/* lanes of a group of nvidia/decode_step.cl */
 	STEP_HALF = 256,	/* lanes of half such a group */
-	WIDE_FROM = 8, /* rows up to which gemm.cl and moe_gemm.cl are faster than gemm_wide.cl */
+	WIDE_ABOVE = 8, /* rows up to which gemm.cl and moe_gemm.cl are faster than gemm_wide.cl */
 };
 
 #define MLP_KERNEL(id, mlp) ((int)(id) + (int)(mlp) * (K_END_OF_FIRST_MLP - K_COMBINE_NORM))
@@ -116,21 +113,26 @@ struct tuning {
 		register_sums; /* accumulators of `vec` floats that a lane keeps in registers (common.clh) */
 	struct tuning_cut product;
 	uint32_t queries; /* an attention tile has about so many queries */
-	/* column blocks of a part of a product in decode_step.cl; 0: that file is not used */
+	/* column blocks of a part of a product in generic/decode_step.cl; 1 stands for nvidia/decode_step.cl, which has
+	 * no such parts; 0: no step is one launch */
 	uint32_t decode_blocks;
 	enum kernel_packing packing; /* packing of bf16 weights that are not coded */
-	bool tensor;		     /* products of bf16 run on tensor cores */
+	bool tensor;		     /* there are warps, and products of bf16 run on tensor cores */
 };
 
 /* The bodies of DOT_INT8 (generic/dot_int8.clh); the numbers are values of the option INT8_DOT. */
-enum int8_dot { INT8_DOT_PLAIN, INT8_DOT_PRODUCT, INT8_DOT_DP4A, INT8_DOT_VPDPBUSD };
+enum int8_dot {
+	INT8_DOT_PLAIN,
+	INT8_DOT_PRODUCT,
+	INT8_DOT_DP4A,
+	INT8_DOT_VPDPBUSD,
+	INT8_DOT_VPMADDUBSW
+};
 
 struct kernels {
 	struct kernel_shape shape;
 	const struct tuning *tuning;
-	const struct tuning_cut *int8; /* cut of the int8 products; NULL: they are not compiled */
 	enum int8_dot int8_dot;
-	uint32_t int8_group;
 	enum kernel_variant variant;
 	uint32_t abilities; /* those of the device (probe.h) that the variant uses */
 	cl_command_queue queue;
@@ -154,8 +156,7 @@ struct kernels {
 
 /* ---- set.c ---- */
 
-/* Return the number of groups of delta_prefill on a CPU, and the floats of scratch that each group has. */
-uint32_t kernels_delta_groups(const struct kernels *k);
+/* Returns the floats of scratch of a group of delta_prefill, which has at most a group for each compute unit. */
 uint32_t kernels_delta_group_floats(const struct kernel_shape *s);
 
 /* Returns the most chunks that T tokens in so many rows can have. */
@@ -174,11 +175,13 @@ bool kernels_has_flash(const struct kernels *k);
 /* Returns whether the prefill of Gated DeltaNet runs on tensor cores (nvidia/delta_tensor.cl). */
 bool kernels_has_tensor_delta(const struct kernels *k);
 
+/* Returns whether a warp chooses a token's experts (nvidia/moe_route.cl). */
+bool kernels_has_warp_topk(const struct kernels *k, const struct kernel_mlp *m);
+
 /* ---- programs.c ---- */
 
-/* Compiles programs and takes their kernels: with int8 the programs of kernels_open_int8, else those of
- * kernels_open. */
-int kernels_add_programs(struct kernels *k, struct library *l, bool int8, struct err *e) MUST_CHECK;
+/* Compiles the programs that the shape needs, and takes their kernels. */
+int kernels_add_programs(struct kernels *k, struct library *l, struct err *e) MUST_CHECK;
 
 /* ---- launch.c ---- */
 

@@ -81,10 +81,18 @@ void kernel_rms_norm(struct kernels *k, cl_mem step, cl_int rows_at, cl_mem x, c
 }
 
 void kernel_combine_norm(struct kernels *k, uint32_t mlp, cl_mem x, cl_mem y, cl_mem weights,
-			 cl_mem router, cl_mem w, cl_mem h, cl_mem h32, cl_mem dump, uint32_t T)
+			 cl_mem router, cl_mem out_w, cl_mem w, cl_mem h, cl_mem h32, cl_mem dump,
+			 uint32_t T)
 {
 	LAUNCH(k, MLP_KERNEL(K_COMBINE_NORM, mlp), T, 1, ARG(x), ARG(y), ARG(weights), ARG(router),
-	       ARG(w), ARG(h), ARG(h32), ARG(dump));
+	       ARG(out_w), ARG(w), ARG(h), ARG(h32), ARG(dump));
+}
+
+void kernel_add_norm(struct kernels *k, cl_mem x, cl_mem y, cl_mem out_w, cl_mem w, cl_mem h,
+		     cl_mem h32, cl_mem dump, uint32_t T)
+{
+	LAUNCH(k, K_ADD_NORM, T, 1, ARG(x), ARG(y), ARG(out_w), ARG(w), ARG(h), ARG(h32),
+	       ARG(dump));
 }
 
 /* Returns the number of groups that cover N columns of K terms. On tensor cores the two warps of a group share a panel
@@ -117,7 +125,7 @@ static void note_place(struct kernels *k, const struct tuning_place *p)
 /* Returns whether the device has wgmma, and a product of so many rows and of sums of K terms suits gemm_wide.cl. */
 static bool is_wide(const struct kernels *k, uint32_t rows, uint32_t K)
 {
-	return k->wgmma && rows > WIDE_FROM && K % WIDE_TERMS == 0;
+	return k->wgmma && rows > WIDE_ABOVE && K % WIDE_TERMS == 0;
 }
 
 /* Computes C = A W, or C += A W, by gemm_wide.cl: one launch for each chain of CHAIN_TERMS terms. */
@@ -148,13 +156,13 @@ static void router_few(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_m
 static void router(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
 		   uint32_t M, uint32_t N, uint32_t K)
 {
-	const bool gpu = k->tuning->lanes > 1, tall = gpu && M >= ROUTER_TALL;
+	const bool gpu = k->tuning->lanes > 1, tall = gpu && M >= ROUTER_TALL_LEAST;
 	const uint32_t rows = tall ? 2 * ROUTER_ROWS : ROUTER_ROWS;
 	/* A single panel behind whole groups of columns, such as that of the shared expert's gate, would cost as much
 	 * as a whole group. */
 	const uint32_t left = gpu && N > ROUTER_COLUMNS && N % ROUTER_COLUMNS == 16 ? 16 : 0;
 
-	if (gpu && M <= ROUTER_FEW) {
+	if (gpu && M <= ROUTER_FEW_MOST) {
 		router_few(k, A, lda, W, C, ldc, M, N, K, 0);
 		return;
 	}
@@ -239,7 +247,7 @@ uint64_t kernels_parts_bytes(const struct kernels *k, uint32_t N, uint32_t K, ui
 {
 	if (!is_wide(k, rows, K) || k->shape.dump)
 		return 0;
-	return (uint64_t)MIN(rows, (uint32_t)SPLIT_ROWS) * N * parts_of(K) * sizeof(float);
+	return (uint64_t)MIN(rows, (uint32_t)GEMM_SPLIT_MOST) * N * parts_of(K) * sizeof(float);
 }
 
 /* Computes rows first .. M - 1 of C += A W as gemm_wide_parts does, with a group for each part. */
@@ -270,7 +278,7 @@ void kernel_project(struct kernels *k, bool add, cl_mem A, uint32_t lda, cl_mem 
 	if (first == M)
 		return;
 	if (is_wide(k, M - first, K) && !(add && k->shape.dump)) {
-		if (add && parts && M - first <= SPLIT_ROWS)
+		if (add && parts && M - first <= GEMM_SPLIT_MOST)
 			gemm_split(k, A, lda, W, C, ldc, first, M, N, K, parts);
 		else
 			gemm_wide_parts(k, add, A, lda, W, C, ldc, first, M, N, K);
@@ -285,46 +293,16 @@ void kernel_project(struct kernels *k, bool add, cl_mem A, uint32_t lda, cl_mem 
 	note_product(k, M - first, N, K);
 }
 
-void kernel_quantize_rows(struct kernels *k, bool floats, cl_mem x, uint32_t ldx, cl_mem q,
-			  uint32_t ldq, uint32_t rows, uint32_t K)
-{
-	LAUNCH(k, floats ? K_QUANTIZE_FLOAT_ROWS : K_QUANTIZE_ROWS, rows, 1, ARG(x), ARG(ldx),
-	       ARG(q), ARG(ldq), ARG(K));
-	note_product(k, rows, K, 0);
-}
-
-static uint64_t int8_column_groups(const struct kernels *k, uint32_t N)
-{
-	return CEIL_DIV(N, k->tuning->lanes * k->tuning->vec * k->int8->blocks);
-}
-
-void kernel_gemm_int8_store(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
-			    uint32_t ldc, uint32_t M, uint32_t N, uint32_t K)
-{
-	LAUNCH(k, K_GEMM_INT8_STORE, int8_column_groups(k, N), CEIL_DIV(M, k->int8->row_block),
-	       ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K));
-	note_product(k, M, N, K);
-}
-
-void kernel_gemm_int8_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
-			  uint32_t ldc, uint32_t M, uint32_t N, uint32_t K, cl_mem dump)
-{
-	LAUNCH(k, K_GEMM_INT8_ADD, int8_column_groups(k, N), CEIL_DIV(M, k->int8->row_block),
-	       ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K), ARG(dump));
-	note_product(k, M, N, K);
-}
-
 void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem experts,
 		      cl_mem weights, cl_mem rows, cl_mem tasks, uint32_t T)
 {
 	const struct kernel_mlp *m = &k->shape.mlps[mlp];
-	const bool warp =
-		k->variant == KERNELS_NVIDIA && m->experts <= WARP_EXPERTS && m->topk <= WARP_LANES;
 
 	if (m->experts)
 		LAUNCH_CUT(k, 0, MLP_KERNEL(K_MOE_TOPK, mlp),
-			   warp ? WARP_LANES : k->lanes[MLP_KERNEL(K_MOE_TOPK, mlp)], T, 1,
-			   ARG(router), ARG(experts), ARG(weights));
+			   kernels_has_warp_topk(k, m) ? WARP_LANES
+						       : k->lanes[MLP_KERNEL(K_MOE_TOPK, mlp)],
+			   T, 1, ARG(router), ARG(experts), ARG(weights));
 	LAUNCH(k, MLP_KERNEL(K_MOE_SORT, mlp), k->tuning->lanes == 1 ? 1 : m->experts + 1, 1,
 	       ARG(experts), ARG(T), ARG(rows), ARG(tasks));
 	if (k->profile && !k->error.code)
@@ -382,42 +360,48 @@ void kernel_moe_down(struct kernels *k, uint32_t mlp, cl_mem act, cl_mem experts
 }
 
 void kernel_attention_prepare(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
-			      cl_mem proj, cl_mem wq, cl_mem wk, cl_mem rope, cl_mem q,
-			      cl_mem k_pages, cl_mem v_pages, uint32_t T)
+			      cl_mem proj, cl_mem biases, cl_mem wq, cl_mem wk, cl_mem rope,
+			      cl_mem q, cl_mem k_pages, cl_mem v_pages, bool sliding, uint32_t T)
 {
+	cl_uint windowed = sliding;
+
 	LAUNCH(k, K_ATTENTION_PREPARE, T, k->shape.heads + k->shape.kv_heads, ARG(step),
-	       ARG(rows_at), ARG(token_rows_at), ARG(proj), ARG(wq), ARG(wk), ARG(rope), ARG(q),
-	       ARG(k_pages), ARG(v_pages));
+	       ARG(rows_at), ARG(token_rows_at), ARG(proj), ARG(biases), ARG(wq), ARG(wk),
+	       ARG(rope), ARG(q), ARG(k_pages), ARG(v_pages), ARG(windowed));
 }
 
 void kernel_attention(struct kernels *k, cl_mem step, cl_int rows_at, cl_int tiles_at, cl_mem proj,
-		      cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem out, uint32_t n_tiles,
-		      uint32_t T)
+		      cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem out, bool sliding,
+		      uint32_t n_tiles, uint32_t T)
 {
+	cl_uint windowed = sliding;
 	struct tuning_place p = cuts_attention(&k->shape, T);
 
 	if (kernels_has_flash(k)) {
 		LAUNCH(k, K_ATTENTION_FLASH, n_tiles, k->shape.kv_heads, ARG(step), ARG(rows_at),
-		       ARG(tiles_at), ARG(proj), ARG(q), ARG(k_pages), ARG(v_pages), ARG(out));
+		       ARG(tiles_at), ARG(proj), ARG(q), ARG(k_pages), ARG(v_pages), ARG(out),
+		       ARG(windowed));
 		return;
 	}
 	LAUNCH_CUT(k, cuts_find(&k->cuts, &p), K_ATTENTION, k->tuning->lanes, n_tiles,
 		   k->shape.kv_heads, ARG(step), ARG(rows_at), ARG(tiles_at), ARG(proj), ARG(q),
-		   ARG(k_pages), ARG(v_pages), ARG(out));
+		   ARG(k_pages), ARG(v_pages), ARG(out), ARG(windowed));
 	note_place(k, &p);
 }
 
 void kernel_attention_decode(struct kernels *k, cl_mem step, cl_int rows_at, cl_int splits_at,
 			     uint32_t n_splits, uint32_t first_row, uint32_t n_rows, cl_mem proj,
 			     cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem partial, cl_mem stats,
-			     cl_mem out)
+			     cl_mem out, bool sliding)
 {
 	cl_int first = (cl_int)first_row;
+	cl_uint windowed = sliding;
 
 	LAUNCH(k, K_ATTENTION_SPLIT, n_splits, k->shape.kv_heads, ARG(step), ARG(rows_at),
-	       ARG(splits_at), ARG(q), ARG(k_pages), ARG(v_pages), ARG(partial), ARG(stats));
+	       ARG(splits_at), ARG(q), ARG(k_pages), ARG(v_pages), ARG(partial), ARG(stats),
+	       ARG(windowed));
 	LAUNCH(k, K_ATTENTION_COMBINE, n_rows, k->shape.heads, ARG(step), ARG(rows_at), ARG(first),
-	       ARG(proj), ARG(partial), ARG(stats), ARG(out));
+	       ARG(proj), ARG(partial), ARG(stats), ARG(out), ARG(windowed));
 }
 
 void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
@@ -451,9 +435,9 @@ void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32
 	const uint64_t chunks = n_rows ? kernels_delta_chunks(T, n_rows) : 0;
 
 	if (k->tuning->lanes == 1) {
-		LAUNCH(k, K_DELTA_PREFILL, MIN(pairs, (uint64_t)kernels_delta_groups(k)), 1,
-		       ARG(step), ARG(rows_at), ARG(first_row), ARG(rows), ARG(proj), ARG(qs),
-		       ARG(ks), ARG(vs), ARG(gates), ARG(norm_w), ARG(ring), ARG(state), ARG(work),
+		LAUNCH(k, K_DELTA_PREFILL, MIN(pairs, (uint64_t)k->compute_units), 1, ARG(step),
+		       ARG(rows_at), ARG(first_row), ARG(rows), ARG(proj), ARG(qs), ARG(ks),
+		       ARG(vs), ARG(gates), ARG(norm_w), ARG(ring), ARG(state), ARG(work),
 		       ARG(out));
 		return;
 	}
@@ -510,10 +494,14 @@ static uint32_t sample_parts(const struct kernels *k, enum kernel_id id, uint32_
 void kernel_sample(struct kernels *k, cl_mem step, cl_int draws_at, cl_mem logits, cl_mem work,
 		   cl_mem counts, cl_mem result, uint32_t n_draws)
 {
-	LAUNCH(k, K_SAMPLE_BLOCKS, n_draws, sample_parts(k, K_SAMPLE_BLOCKS, n_draws), ARG(step),
-	       ARG(draws_at), ARG(logits), ARG(work), ARG(counts));
-	LAUNCH(k, K_SAMPLE, n_draws, 1, ARG(step), ARG(draws_at), ARG(logits), ARG(work),
-	       ARG(counts), ARG(result));
+	const uint32_t parts = sample_parts(k, K_SAMPLE_BLOCKS, n_draws);
+	const cl_uint alone = k->tuning->lanes == 1 && parts == 1;
+
+	if (!alone)
+		LAUNCH(k, K_SAMPLE_BLOCKS, n_draws, parts, ARG(step), ARG(draws_at), ARG(logits),
+		       ARG(work), ARG(counts));
+	LAUNCH(k, alone ? K_SAMPLE_ALONE : K_SAMPLE, n_draws, 1, ARG(step), ARG(draws_at),
+	       ARG(logits), ARG(work), ARG(counts), ARG(result), ARG(alone));
 }
 
 void kernel_score(struct kernels *k, cl_mem step, cl_int scores_at, cl_mem logits, cl_mem work,
@@ -524,9 +512,32 @@ void kernel_score(struct kernels *k, cl_mem step, cl_int scores_at, cl_mem logit
 	LAUNCH(k, K_SCORE, n, 1, ARG(step), ARG(scores_at), ARG(logits), ARG(work), ARG(result));
 }
 
+void kernels_read_rows(struct kernels *k, cl_mem matrix, uint32_t n, uint32_t V, float *host)
+{
+	const size_t origin[3] = {0}, region[3] = {V * sizeof(*host), n, 1};
+	cl_int code;
+
+	if (k->error.code)
+		return;
+	code = clEnqueueReadBufferRect(k->queue, matrix, CL_FALSE, origin, origin, region,
+				       KERNEL_LD(V) * sizeof(*host), 0, region[0], 0, host, 0, NULL,
+				       NULL);
+	if (code != CL_SUCCESS)
+		cl_error(&k->error, code, "reading rows");
+}
+
 void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem counts, uint32_t n)
 {
 	LAUNCH(k, K_SEAT_RESET, n, 1, ARG(step), ARG(resets_at), ARG(counts));
+}
+
+void kernel_pool(struct kernels *k, cl_mem step, cl_int poolings_at, cl_mem h32, cl_mem sums,
+		 cl_mem result, uint32_t n)
+{
+	uint32_t width = k->lanes[K_POOL] * k->tuning->vec;
+
+	LAUNCH(k, K_POOL, CEIL_DIV(KERNEL_LD(k->shape.hidden), width), n, ARG(step),
+	       ARG(poolings_at), ARG(h32), ARG(sums), ARG(result));
 }
 
 void kernel_synthesize(struct kernels *k, cl_mem W, uint64_t first_panel, uint32_t stride,
@@ -598,9 +609,11 @@ static void warm_gemm(struct kernels *k, uint32_t cut, cl_mem none, cl_mem out)
 static void warm_attention(struct kernels *k, uint32_t cut, cl_mem step, cl_mem none, cl_mem out)
 {
 	cl_int rows_at = 0, tiles_at = WARM_TILE_AT;
+	cl_uint windowed = 0;
 
 	LAUNCH_CUT(k, cut, K_ATTENTION, k->tuning->lanes, 1, 1, ARG(step), ARG(rows_at),
-		   ARG(tiles_at), ARG(none), ARG(none), ARG(none), ARG(none), ARG(out));
+		   ARG(tiles_at), ARG(none), ARG(none), ARG(none), ARG(none), ARG(out),
+		   ARG(windowed));
 }
 
 static bool has_other_cuts(const struct cuts *c)

@@ -92,17 +92,22 @@ static cl_program program_from_binary(struct library *l, const char *path, bool 
 	return program;
 }
 
-/* Returns the program's binary, for the caller to free. NULL: the driver gives none, or out of memory. */
-static void *binary_of(cl_program program, size_t *ret_bytes)
+/* Returns the program's binary, for the caller to free. NULL: *code says why there is none. */
+static void *binary_of(cl_program program, size_t *ret_bytes, cl_int *code)
 {
-	unsigned char *binary;
+	unsigned char *binary = NULL;
 
 	*ret_bytes = 0;
-	clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(*ret_bytes), ret_bytes, NULL);
-	if (!*ret_bytes || !(binary = malloc(*ret_bytes)))
-		return NULL;
-	if (clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binary), &binary, NULL) ==
-	    CL_SUCCESS)
+	*code = clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(*ret_bytes), ret_bytes,
+				 NULL);
+	if (*code == CL_SUCCESS && !*ret_bytes)
+		*code = CL_INVALID_PROGRAM_EXECUTABLE;
+	if (*code == CL_SUCCESS && !(binary = malloc(*ret_bytes)))
+		*code = CL_OUT_OF_HOST_MEMORY;
+	if (*code == CL_SUCCESS)
+		*code = clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binary), &binary,
+					 NULL);
+	if (*code == CL_SUCCESS)
 		return binary;
 	free(binary);
 	return NULL;
@@ -111,7 +116,8 @@ static void *binary_of(cl_program program, size_t *ret_bytes)
 static void save_program(cl_program program, const char *path)
 {
 	size_t bytes;
-	void *binary = binary_of(program, &bytes);
+	cl_int code;
+	void *binary = binary_of(program, &bytes, &code);
 
 	if (binary)
 		cache_file_write(path, binary, bytes);
@@ -160,11 +166,20 @@ void library_clean(const char *dir)
 		closedir(d);
 }
 
+/* Returns whether the code of a build says that the compiler refuses the program, and not that it could not do its
+ * work. */
+static bool is_refusal(cl_int code)
+{
+	return code == CL_BUILD_PROGRAM_FAILURE || code == CL_INVALID_BUILD_OPTIONS ||
+	       code == CL_INVALID_BINARY;
+}
+
 static int build_error(const struct library *l, cl_program program, const char *file, cl_int code,
 		       struct err *e)
 {
 	size_t bytes = 0;
 	char *text;
+	struct err why;
 	int r;
 
 	/* PoCL's own cache may lie below this one (engine/engine.h). PoCL's build log does not report a failure to
@@ -179,42 +194,62 @@ static int build_error(const struct library *l, cl_program program, const char *
 	text = calloc(1, bytes + 1);
 	if (text)
 		clGetProgramBuildInfo(program, l->device, CL_PROGRAM_BUILD_LOG, bytes, text, NULL);
-	err_set(e, EIO, "kernel program %s does not build (%s): %.300s", file, cl_error_name(code),
+	r = is_refusal(code) ? -ENOEXEC : cl_error(&why, code, file);
+	err_set(e, -r, "kernel program %s does not build (%s): %.300s", file, cl_error_name(code),
 		text ? text : "");
 	log_debug("kernel program %s: %s", file, text ? text : "");
 	free(text);
-	return -EIO;
+	return r;
+}
+
+/* Makes a program of PTX. After an error *ret is unchanged. */
+static int build_ptx(const struct library *l, const char *file, const char *options,
+		     const char *text, size_t bytes, cl_program *ret, struct err *e)
+{
+	cl_int status, code;
+	cl_program program =
+		clCreateProgramWithBinary(l->context, 1, &l->device, &bytes,
+					  (const unsigned char **)&text, &status, &code);
+	int r;
+
+	if (code != CL_SUCCESS)
+		return cl_error(e, code, file);
+	code = clBuildProgram(program, 1, &l->device, options, NULL, NULL);
+	if (code != CL_SUCCESS) {
+		r = build_error(l, program, file, code, e);
+		clReleaseProgram(program);
+		return r;
+	}
+	*ret = program;
+	return 0;
 }
 
 /* NVIDIA's compiler does not take all instructions from source. Those that it does not take stand as comments in the
  * PTX of *program (ptx.h). Compiles that PTX with the comments made instructions, releases *program and sets it to the
- * new program. After an error *program is unchanged. */
+ * new program. Without such comments, and after an error, *program is unchanged. */
 static int reveal(const struct library *l, const char *file, const char *options,
 		  cl_program *program, struct err *e)
 {
-	cl_program other = NULL;
-	cl_int status, code = CL_INVALID_BINARY;
-	size_t bytes = 0, revealed = 0;
-	char *ptx = binary_of(*program, &bytes);
-	char *text = ptx ? ptx_reveal(ptx, bytes, &revealed) : NULL;
-	int r = 0;
+	cl_program revealed = NULL;
+	size_t bytes, n = 0;
+	cl_int code;
+	char *text = NULL, *ptx = binary_of(*program, &bytes, &code);
+	int r;
 
-	if (text)
-		other = clCreateProgramWithBinary(l->context, 1, &l->device, &revealed,
-						  (const unsigned char **)&text, &status, &code);
-	if (other)
-		code = clBuildProgram(other, 1, &l->device, options, NULL, NULL);
-	if (code != CL_SUCCESS)
-		r = other ? build_error(l, other, file, code, e) : cl_error(e, code, file);
+	if (!ptx)
+		return cl_error(e, code, file);
+	r = ptx_reveal(ptx, bytes, &text, &n);
 	free(ptx);
+	if (r < 0)
+		err_set(e, -r, "kernel program %s: %s", file,
+			r == -ENOMEM ? "out of memory" : "it has instructions of sm_90a alone");
+	else if (text)
+		r = build_ptx(l, file, options, text, n, &revealed, e);
 	free(text);
-	if (r < 0) {
-		if (other)
-			clReleaseProgram(other);
+	if (!revealed)
 		return r;
-	}
 	clReleaseProgram(*program);
-	*program = other;
+	*program = revealed;
 	return 0;
 }
 

@@ -16,8 +16,8 @@ struct peak {
 struct peaks;
 
 /* Compiles the measuring kernels of a variant for a device with these abilities (probe.h), and allocates and fills
- * their buffers. (Memory that was never written may be one page of zeros, which stays in a cache.) The queue is
- * borrowed until peaks_close. */
+ * their buffers. (Memory that was never written may be one page of zeros, which stays in a cache.) *ret is new; the
+ * queue is borrowed until peaks_close. Errors here and below are those of library.h and cl_error.h. */
 int peaks_open(cl_context context, cl_device_id device, cl_command_queue queue,
 	       enum kernel_variant variant, uint32_t abilities, const char *cache_dir,
 	       struct peaks **ret, struct err *e) MUST_CHECK;
@@ -27,7 +27,7 @@ void peaks_close(struct peaks *p);
 int peaks_measure(struct peaks *p, struct peak *ret, struct err *e) MUST_CHECK;
 
 /* Measures a device on an empty queue for less than a second: the nanoseconds of an empty launch, when many are queued
- * one behind the other, and the bytes/s of reading. */
+ * one behind the other, and the bytes/s of reading. cache_dir: as for kernels_open. */
 int peak_quick(cl_context context, cl_device_id device, cl_command_queue queue,
 	       const char *cache_dir, double *ret_launch_ns, double *ret_read,
 	       struct err *e) MUST_CHECK;
@@ -36,7 +36,8 @@ int peak_quick(cl_context context, cl_device_id device, cl_command_queue queue,
 struct peak peak_best(struct peak a, struct peak b);
 
 /* Looks up the known peaks of a device by its name, its compute units and the variant that it runs; a value of 0 is
- * unknown. Returns false if the device is not in the list. */
+ * unknown. They were measured on such devices (known_peaks in peak.c). Returns false if the device is not in the
+ * list. */
 bool peak_known(const char *device, uint32_t units, enum kernel_variant variant, struct peak *ret);
 
 /* Returns whether a measured value is more than 5 % below the known one. Then ret_what [size] names the first such

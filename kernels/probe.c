@@ -40,12 +40,17 @@ static bool makes_ptx(cl_device_id device)
 
 #if defined(__x86_64__)
 /* Returns whether it is PoCL's CPU device, whose compiler takes the processor's instructions. */
-static bool is_pocl_on_avx512(cl_device_id device)
+static bool is_pocl(cl_device_id device)
 {
 	char version[256] = "";
 
 	clGetDeviceInfo(device, CL_DEVICE_VERSION, sizeof(version) - 1, version, NULL);
-	return probe_is_cpu(device) && strstr(version, "PoCL") && __builtin_cpu_supports("avx512f");
+	return probe_is_cpu(device) && strstr(version, "PoCL");
+}
+
+static bool is_pocl_on_avx512(cl_device_id device)
+{
+	return is_pocl(device) && __builtin_cpu_supports("avx512f");
 }
 #endif
 
@@ -62,6 +67,15 @@ static bool runs_vpdpbusd(cl_device_id device)
 {
 #if defined(__x86_64__)
 	return is_pocl_on_avx512(device) && __builtin_cpu_supports("avx512vnni");
+#else
+	return false;
+#endif
+}
+
+static bool runs_vpmaddubsw(cl_device_id device)
+{
+#if defined(__x86_64__)
+	return is_pocl(device) && __builtin_cpu_supports("avx2");
 #else
 	return false;
 #endif
@@ -103,19 +117,13 @@ static int signed_byte(uint32_t word, size_t i)
 	return (int8_t)(word >> 8 * (i % 4));
 }
 
-static void answer_ptx(const uint32_t in[IN], uint32_t out[OUT])
-{
-	for (size_t i = 0; i < 64; i++)
-		out[i] = __builtin_bswap32(in[i]);
-}
-
 static void answer_dot_int8(const uint32_t in[IN], uint32_t out[OUT])
 {
 	for (size_t c = 0; c < 128; c++) {
 		int sum = (int)(in[c] >> 8);
 
 		for (size_t i = 0; i < 4; i++)
-			sum += (int)(in[c / 16] >> 8 * i & 0xff) * signed_byte(in[128 + c], i);
+			sum += (int)(in[128 + c] >> 8 * i & 0xff) * signed_byte(in[c / 16], i);
 		out[c] = (uint32_t)sum;
 	}
 }
@@ -201,7 +209,6 @@ static const struct probe {
 	 answer_dot_int8},
 	{ABILITY_DOT, "integer dot product", lists_dot, "generic", "probes/dot_int8.cl",
 	 "-cl-std=CL3.0 -DINT8_DOT=1", 64, answer_dot_int8},
-	{ABILITY_PTX, "PTX", makes_ptx, "nvidia", "probes/ptx.cl", STD_12, 64, answer_ptx},
 	{ABILITY_DP4A, "dp4a", makes_ptx, "nvidia", "probes/dot_int8.cl", STD_12 " -DINT8_DOT=2", 0,
 	 answer_dot_int8},
 	{ABILITY_MMA_BF16, "mma.sync bf16", makes_ptx, "nvidia", "probes/mma_bf16.cl", STD_12, 32,
@@ -213,6 +220,8 @@ static const struct probe {
 	 answer_vdpbf16ps},
 	{ABILITY_VPDPBUSD, "vpdpbusd", runs_vpdpbusd, "x86", "probes/dot_int8.cl",
 	 STD_12 " -DINT8_DOT=3", 0, answer_dot_int8},
+	{ABILITY_VPMADDUBSW, "vpmaddubsw", runs_vpmaddubsw, "x86", "probes/dot_int8.cl",
+	 STD_12 " -DINT8_DOT=4", 0, answer_dot_int8},
 };
 
 /* ---- asking ---- */
@@ -281,8 +290,9 @@ static int run(const struct asking *a, cl_program program, size_t lanes, const u
 	return cl_error(e, code, "it does not run");
 }
 
-/* Returns 0 if the device gives the right answer, else a negative code with the reason. */
-static int ask(const struct asking *a, const struct probe *p, struct err *e)
+/* Asks the device for an ability. Returns 0 and whether it has it, in *ret_has; if not, *why has the reason. A negative
+ * code: the device could not be asked, for the reason in *why. */
+static int ask(const struct asking *a, const struct probe *p, bool *ret_has, struct err *why)
 {
 	const size_t width = !p->lanes && probe_is_cpu(a->device) ? 1 : 64;
 	const size_t lanes = p->lanes ? p->lanes : width;
@@ -294,45 +304,61 @@ static int ask(const struct asking *a, const struct probe *p, struct err *e)
 	cl_program program;
 	int r;
 
+	*ret_has = false;
 	snprintf(options, sizeof(options), "%s -DLANES=%zu -DVEC=%d -DBF16=1", p->options, width,
 		 width == 1 ? 16 : 1);
-	r = library_program(&library, p->file, options, &program, e);
+	r = library_program(&library, p->file, options, &program, why);
 	if (r < 0)
-		return r;
+		return r == -ENOEXEC ? 0 : r;
 	fill(in);
 	p->answer(in, known);
-	r = run(a, program, lanes, in, out, e);
+	r = run(a, program, lanes, in, out, why);
 	clReleaseProgram(program);
-	return r == 0 && memcmp(out, known, sizeof(out)) ? err_set(e, EIO, "its answer is wrong")
-							 : r;
+	if (r < 0)
+		return r;
+	*ret_has = !memcmp(out, known, sizeof(out));
+	if (!*ret_has)
+		err_set(why, EIO, "its answer is wrong");
+	return 0;
 }
 
-/* Asks for all abilities of the set `worth`. */
-static int ask_all(cl_device_id device, uint32_t worth, uint32_t *ret, struct err *e)
+/* Asks for all abilities of the set `worth`. *ret_sure: each of them was answered. */
+static int ask_all(cl_device_id device, uint32_t worth, uint32_t *ret, bool *ret_sure,
+		   struct err *e)
 {
 	struct asking a = {.device = device};
 	uint32_t has = 0;
+	bool sure = true;
 	int r = 0;
 
 	for (const struct probe *p = probes; r == 0 && p < probes + ARRAY_SIZE(probes); p++) {
 		struct err why;
+		bool good;
 
 		if (!(worth & p->ability) || (r = asking_open(&a, e)) < 0)
 			continue;
-		r = ask(&a, p, &why);
-		if (r == 0) {
+		r = ask(&a, p, &good, &why);
+		if (good) {
 			has |= p->ability;
 			continue;
 		}
 		asking_close(&a);
-		r = r == -ENOMEM
-			    ? err_set(e, ENOMEM, "probing the device for %s: %s", p->name, why.text)
-			    : 0;
-		log_debug("the device has no %s: %s", p->name, why.text);
+		if (r == -ENOMEM) {
+			err_set(e, ENOMEM, "probing the device for %s: %s", p->name, why.text);
+		} else if (r < 0) {
+			log_warning("probing the device for %s failed, so it is not used now: %s",
+				    p->name, why.text);
+			sure = false;
+			r = 0;
+		} else {
+			log_debug("the device has no %s: %s", p->name, why.text);
+		}
 	}
 	asking_close(&a);
-	if (r == 0)
+	if (r == 0) {
 		*ret = has;
+		*ret_sure = sure;
+	}
 	return r;
 }
 
@@ -384,20 +410,21 @@ int probe_device(cl_device_id device, const char *cache_dir, bool again, uint32_
 {
 	char path[CACHE_PATH_MAX];
 	uint32_t worth = 0;
+	bool sure;
 	int r;
 
 	for (const struct probe *p = probes; p < probes + ARRAY_SIZE(probes); p++)
 		if (!p->worth_asking || p->worth_asking(device))
 			worth |= p->ability;
 	if (!cache_dir)
-		return ask_all(device, worth, ret, e);
+		return ask_all(device, worth, ret, &sure, e);
 	r = answers_path(device, cache_dir, worth, path, e);
 	if (r < 0)
 		return r;
 	if (!again && recall(path, ret))
 		return 0;
-	r = ask_all(device, worth, ret, e);
-	if (r == 0)
+	r = ask_all(device, worth, ret, &sure, e);
+	if (r == 0 && sure)
 		cache_file_write(path, ret, sizeof(*ret));
 	return r;
 }

@@ -16,8 +16,7 @@
 struct kernel_timing {
 	const char *kernel; /* name, as in kernels_name */
 	/* Of a launch by a kernel_gemm_*: the sizes of its product C [m, n] = A [m, k] W; of gemm_sum_parts k is the
-	 * number of parts. Of all others k is 0: the kernels of kernel_quantize_rows had m rows of n numbers, any other
-	 * kernel was launched in m x n groups. */
+	 * number of parts. Of all others k is 0: the kernel was launched in m x n groups. */
 	uint32_t m, n, k;
 	bool dense;  /* the kernel belongs to an MLP without experts */
 	bool tensor; /* the kernel is given floats, but rounds them and multiplies on tensor cores */

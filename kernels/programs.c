@@ -29,6 +29,11 @@ static bool has_wgmma(const struct kernels *k)
 	return k->wgmma;
 }
 
+static bool has_out_norms(const struct kernels *k)
+{
+	return k->shape.out_norms;
+}
+
 static bool has_attention(const struct kernels *k)
 {
 	return k->shape.heads;
@@ -96,7 +101,6 @@ static const struct program {
 	enum cut_program cuts;			 /* compiled for each cut of this kind (cuts.h) */
 	bool each_mlp;				 /* compiled for each MLP too */
 	bool floats; /* elements are float in it, whatever the model's type: models of both types share the program */
-	bool int8;	    /* compiled by kernels_open_int8 alone */
 	uint32_t gpu_lanes; /* lanes of a group on a GPU; 0: as the variant says */
 } programs[] = {
 	{.file = "embed.cl", .kernels = {{K_EMBED, "embed"}}},
@@ -104,6 +108,10 @@ static const struct program {
 	 .each_mlp = true,
 	 .gpu_lanes = 256,
 	 .kernels = {{K_RMS_NORM, "rms_norm"}, {K_COMBINE_NORM, "combine_norm"}}},
+	{.file = "norm.cl",
+	 .needed = has_out_norms,
+	 .gpu_lanes = 256,
+	 .kernels = {{K_ADD_NORM, "add_norm"}}},
 	{.file = "gemm.cl",
 	 .cuts = CUT_GEMM,
 	 .kernels = {{K_GEMM_STORE, "gemm_store"}, {K_GEMM_ADD, "gemm_add"}}},
@@ -200,9 +208,11 @@ static const struct program {
 	 .gpu_lanes = 256,
 	 .kernels = {{K_SAMPLE_BLOCKS, "sample_blocks"},
 		     {K_SAMPLE, "sample"},
+		     {K_SAMPLE_ALONE, "sample", .shown = "sample_blocks"},
 		     {K_SCORE_BLOCKS, "score_blocks", .shown = "score"},
 		     {K_SCORE, "score"},
 		     {K_SEAT_RESET, "seat_reset"}}},
+	{.file = "pool.cl", .floats = true, .kernels = {{K_POOL, "pool"}}},
 	{.file = "decode_step.cl",
 	 .needed = kernels_has_decode_step,
 	 .cuts = CUT_DECODE_STEP,
@@ -215,14 +225,6 @@ static const struct program {
 	{.file = "synthesize.cl",
 	 .kernels = {{K_SYNTHESIZE, "synthesize"},
 		     {K_SYNTHESIZE_ROWS, "synthesize_rows", .shown = "synthesize"}}},
-	{.file = "quantize.cl",
-	 .int8 = true,
-	 .kernels = {{K_QUANTIZE_ROWS, "quantize_rows"},
-		     {K_QUANTIZE_FLOAT_ROWS, "quantize_float_rows"}}},
-	{.file = "gemm_int8.cl",
-	 .floats = true,
-	 .int8 = true,
-	 .kernels = {{K_GEMM_INT8_STORE, "gemm_int8_store"}, {K_GEMM_INT8_ADD, "gemm_int8_add"}}},
 };
 
 /* ---- options ---- */
@@ -245,21 +247,27 @@ static void mixer_options(const struct kernel_shape *s, uint32_t tile_tokens, st
 {
 	buf_printf(o,
 		   " -DROT=%u -DHEADS=%u -DKV_HEADS=%u -DHD=%u -DPAGE=%u -DATTENTION_GATE=%d"
-		   " -DATTENTION_LD=%u -DTILE_TOKENS=%u",
-		   MAX(s->rotary_dim, 2u), s->heads, s->kv_heads, s->head_dim, s->page_tokens,
-		   s->attention_gate, kernels_attention_ld(s), tile_tokens);
-	buf_printf(o, " -DHK=%u -DHV=%u -DDK=%u -DDV=%u -DCONV=%u -DDELTA_LD=%u -DSCRATCH=%u",
-		   s->key_heads, s->value_heads, s->key_dim, s->value_dim, s->conv,
+		   " -DQK_NORM=%d -DQKV_BIAS=%d -DATTENTION_LD=%u -DTILE_TOKENS=%u"
+		   " -DSCORE_DIM=%u -DWINDOW=%u -DROPES=%u",
+		   kernels_rope_ld(s), s->heads, s->kv_heads, s->head_dim, s->page_tokens,
+		   s->attention_gate, s->qk_norm, s->qkv_bias, kernels_attention_ld(s), tile_tokens,
+		   s->score_dim ? s->score_dim : s->head_dim, s->window, MAX(s->ropes, 1u));
+	buf_printf(o,
+		   " -DHK=%u -DHV=%u -DTILED_HEADS=%d -DDK=%u -DDV=%u -DCONV=%u -DDELTA_LD=%u"
+		   " -DSCRATCH=%u",
+		   s->key_heads, s->value_heads, s->tiled_heads, s->key_dim, s->value_dim, s->conv,
 		   kernels_delta_ld(s), kernels_delta_group_floats(s));
 }
 
-static void mlp_options(const struct kernel_mlp *m, struct buf *o)
+static void mlp_options(const struct kernels *k, const struct kernel_mlp *m, struct buf *o)
 {
 	buf_printf(o,
 		   " -DEXPERTS=%u -DTOPK=%u -DEXPERT_SIZE=%u -DSHARED_SIZE=%u -DNORM_TOPK=%d"
-		   " -DSHARED_GATE=%d -DACT_LD=%u",
+		   " -DSHARED=%d -DSHARED_GATE=%d -DACT_LD=%u -DWARP_TOPK=%d",
 		   m->experts, m->topk, m->expert_size, m->shared_size, m->norm_topk,
-		   m->shared_gate, KERNEL_LD(MAX(m->expert_size, m->shared_size)));
+		   m->shared_size > 0, m->shared_gate,
+		   (unsigned)kernels_input_ld(&k->shape, MAX(m->expert_size, m->shared_size)),
+		   kernels_has_warp_topk(k, m));
 }
 
 static void cut_options(const struct tuning_cut *c, struct buf *o)
@@ -270,7 +278,7 @@ static void cut_options(const struct tuning_cut *c, struct buf *o)
 		c->tile_rows, c->tile_blocks, c->blocks, c->row_block, c->ahead, c->chains);
 }
 
-/* Appends the body of DOT_INT8, the int8 group, and the option for correctly rounded division if the device has that.
+/* Appends the body of DOT_INT8, and the option for correctly rounded division if the device has that.
  * Otherwise a GPU divides approximately, and a value halfway between two integers could be rounded to the other one. */
 static void int8_options(const struct kernels *k, struct buf *o)
 {
@@ -279,7 +287,7 @@ static void int8_options(const struct kernels *k, struct buf *o)
 
 	clGetCommandQueueInfo(k->queue, CL_QUEUE_DEVICE, sizeof(device), &device, NULL);
 	clGetDeviceInfo(device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(config), &config, NULL);
-	buf_printf(o, " -DINT8_DOT=%d -DGROUP=%u%s", k->int8_dot, k->int8_group,
+	buf_printf(o, " -DINT8_DOT=%d%s", k->int8_dot,
 		   config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT
 			   ? " -cl-fp32-correctly-rounded-divide-sqrt"
 			   : "");
@@ -296,24 +304,30 @@ static void offer_options(const struct kernels *k, const struct program *p, uint
 			  uint32_t cut, struct buf *o)
 {
 	const struct kernel_shape *s = &k->shape;
+	const bool int8 = s->int8 && !p->floats;
 	enum cut_program products = p->cuts == CUT_DECODE_STEP ? CUT_DECODE_STEP : CUT_GEMM;
 
 	buf_printf(
 		o,
 		"-cl-std=CL%s -DLANES=%u -DVEC=%u -DREGISTER_SUMS=%u -DBF16=%d -DDUMP=%d -DHIDDEN=%u -DVOCAB=%u"
-		" -DEPS=%.9ef -DPACKING=%d -DMAX_K=%u -DBRANCHES=%d",
-		p->int8 && k->int8_dot == INT8_DOT_PRODUCT ? "3.0" : "1.2", program_lanes(k, p),
-		k->tuning->vec, k->tuning->register_sums, s->bf16 && !p->floats, s->dump, s->hidden,
-		s->vocab, (double)s->eps, k->packing, largest_k(s), k->branches);
-	mlp_options(&s->mlps[mlp], o);
+		" -DEPS=%.9ef -DPACKING=%d -DMAX_K=%u -DBRANCHES=%d -DGELU=%d -DOUT_NORMS=%d"
+		" -DEMBED_SCALE=%.9ef",
+		s->quant && !p->floats && k->int8_dot == INT8_DOT_PRODUCT ? "3.0" : "1.2",
+		program_lanes(k, p), k->tuning->vec, k->tuning->register_sums,
+		s->bf16 && !p->floats, s->dump, s->hidden, s->vocab, (double)s->eps,
+		p->floats ? KERNEL_PACK_PANELS : k->packing, largest_k(s), k->branches, s->gelu,
+		s->out_norms, s->embed_scale > 0 ? (double)s->embed_scale : 1.0);
+	mlp_options(k, &s->mlps[mlp], o);
 	/* Where attention_flash.cl is used, only attention_prepare of attention.cl is launched. It has no tiles. */
 	mixer_options(s,
 		      p->cuts == CUT_ATTENTION && kernels_has_flash(k)
 			      ? 1
 			      : kernels_cut_tile_tokens(k, p->cuts == CUT_ATTENTION ? cut : 0),
 		      o);
-	cut_options(p->int8 ? k->int8 : &k->cuts.of[products][p->cuts == products ? cut : 0], o);
-	if (p->int8)
+	cut_options(&k->cuts.of[products][p->cuts == products ? cut : 0], o);
+	buf_printf(o, " -DINT8=%d -DQUANT_MASK=%uu -DQUANT_EMBED=%d", int8, s->quant,
+		   s->quant_embed);
+	if (s->quant && !p->floats)
 		int8_options(k, o);
 	if (s->unoptimised)
 		buf_printf(o, " -cl-opt-disable");
@@ -361,15 +375,14 @@ static int add_program(struct kernels *k, struct library *l, const struct progra
 
 /* Returns how often a program is made for a set: once for each of its cuts, or for each cut and MLP. 0: the set does
  * not need the program. */
-static uint32_t times(const struct kernels *k, const struct program *p, bool int8)
+static uint32_t times(const struct kernels *k, const struct program *p)
 {
-	if (p->int8 != int8 || (p->needed && !p->needed(k)) ||
-	    (k->shape.only && !strstr(k->shape.only, p->file)))
+	if ((p->needed && !p->needed(k)) || (k->shape.only && !strstr(k->shape.only, p->file)))
 		return 0;
 	return (p->each_mlp ? k->shape.n_mlps : 1) * k->cuts.n[p->cuts];
 }
 
-int kernels_add_programs(struct kernels *k, struct library *l, bool int8, struct err *e)
+int kernels_add_programs(struct kernels *k, struct library *l, struct err *e)
 {
 	const uint32_t built = l->built, loaded = l->loaded;
 	struct log_progress progress = {0};
@@ -377,9 +390,9 @@ int kernels_add_programs(struct kernels *k, struct library *l, bool int8, struct
 	int r = 0;
 
 	for (const struct program *p = programs; p < programs + ARRAY_SIZE(programs); p++)
-		all += times(k, p, int8);
+		all += times(k, p);
 	for (const struct program *p = programs; p < programs + ARRAY_SIZE(programs); p++)
-		for (uint32_t i = 0, n = times(k, p, int8); r == 0 && i < n; i++) {
+		for (uint32_t i = 0, n = times(k, p); r == 0 && i < n; i++) {
 			r = add_program(k, l, p, i / k->cuts.n[p->cuts], i % k->cuts.n[p->cuts], e);
 			n_built = l->built - built;
 			n_wanted = all - (l->loaded - loaded);

@@ -6,12 +6,13 @@
  * (clCreateProgramWithBinary). */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
+
+#include "base/err.h"
 
 #define PTX_HIDDEN "//@"
 
-/* Returns a new text of *ret_bytes bytes in which the comments are instructions and the target is sm_90a, for the
- * caller to free. NULL: out of memory, or the text is not for sm_90. text has `bytes` bytes and needs no terminating
- * zero. */
-char *ptx_reveal(const char *text, size_t bytes, size_t *ret_bytes);
+/* Makes a new text of *ret_bytes bytes in which the comments are instructions and the target is sm_90a, for the caller
+ * to free. A text without such comments needs none: then *ret is NULL. text has `bytes` bytes and needs no terminating
+ * zero. -ENOEXEC: the text has such comments, but is not for sm_90. -ENOMEM. */
+int ptx_reveal(const char *text, size_t bytes, char **ret, size_t *ret_bytes) MUST_CHECK;

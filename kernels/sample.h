@@ -1,5 +1,5 @@
-/* The blocks of tokens into which sample.cl divides a vocabulary, and the scratch [SAMPLE_FLOATS] float of a draw or a
- * score. One text for the kernel and for its launcher: macros alone.
+/* The blocks of tokens into which sample.cl divides a vocabulary, and the scratch of a draw, [SAMPLE_FLOATS] float, and
+ * of a score, [SCORE_FLOATS]. One text for the kernel and for its launcher: macros alone.
  *
  * The scratch: lists with a number for each block, [SAMPLE_LIST] each, one behind the other; then a bit for each token,
  * 1: it is banned; then the logits of some blocks, in whose place their weights are written. A score uses only the
@@ -18,6 +18,7 @@
 #define SAMPLE_RAW_BEST(vocab) (2 * SAMPLE_LIST(vocab))
 #define SAMPLE_RAW_SUM(vocab)  (3 * SAMPLE_LIST(vocab))
 #define SAMPLE_MASS(vocab)     (4 * SAMPLE_LIST(vocab)) /* weights of blocks, by which one is chosen */
+#define SCORE_FLOATS(vocab)    (5 * SAMPLE_LIST(vocab)) /* the whole scratch of a score */
 #define SAMPLE_LISTED(vocab)   (5 * SAMPLE_LIST(vocab)) /* int: numbers of blocks, ascending */
 #define SAMPLE_BANNED(vocab)   (6 * SAMPLE_LIST(vocab)) /* uint: a bit a token */
 #define SAMPLE_LOGITS(vocab)   (SAMPLE_BANNED(vocab) + SAMPLE_LIST(vocab) * (SAMPLE_BLOCK / 32))

@@ -30,12 +30,14 @@ enum kernel_packing kernels_packing(const struct kernels *k)
 	return k->packing;
 }
 
-/* ---- sizes ---- */
-
-uint32_t kernels_delta_groups(const struct kernels *k)
+enum kernel_packing kernels_plain_packing(const struct kernels *k)
 {
-	return k->tuning->lanes == 1 ? k->compute_units : k->compute_units * 2;
+	if (k->packing != KERNEL_PACK_QUANT)
+		return k->packing;
+	return k->shape.bf16 ? k->tuning->packing : KERNEL_PACK_PANELS;
 }
+
+/* ---- sizes ---- */
 
 uint32_t kernels_delta_group_floats(const struct kernel_shape *s)
 {
@@ -47,7 +49,8 @@ uint64_t kernels_delta_chunks(uint32_t T, uint32_t rows)
 	return T / DELTA_CHUNK + rows;
 }
 
-/* Returns the floats that nvidia/delta_tensor.cl keeps of a chunk. */
+/* Returns the floats that nvidia/delta_tensor.cl keeps of a chunk: four for each of CHUNK_QUADS of
+ * nvidia/delta_tensor.clh. */
 static uint64_t tensor_chunk_floats(const struct kernel_shape *s)
 {
 	const uint64_t C = DELTA_CHUNK, dk = s->key_dim, dv = s->value_dim;
@@ -67,7 +70,7 @@ uint64_t kernels_delta_scratch(const struct kernels *k, uint32_t T, uint32_t row
 		return kernels_delta_chunks(T, rows) * tensor_chunk_floats(&k->shape);
 	if (k->tuning->lanes > 1)
 		return kernels_delta_chunks(T, rows) * HV * DELTA_CHUNK_FLOATS;
-	return (uint64_t)kernels_delta_groups(k) * kernels_delta_group_floats(&k->shape);
+	return (uint64_t)k->compute_units * kernels_delta_group_floats(&k->shape);
 }
 
 uint32_t kernels_delta_input_bytes(const struct kernels *k)
@@ -89,14 +92,19 @@ uint64_t kernels_sample_floats(const struct kernel_shape *s)
 	return SAMPLE_FLOATS((uint64_t)s->vocab);
 }
 
-/* Each expert that has rows may have one task of fewer than TASK_ROWS rows, beside its full tasks. The shared expert
- * has T rows. */
+uint64_t kernels_score_floats(const struct kernel_shape *s)
+{
+	return SCORE_FLOATS((uint64_t)s->vocab);
+}
+
+/* Each expert that has rows may have one task of fewer than TASK_ROWS rows, beside its full tasks. A shared expert has
+ * T rows. */
 uint64_t kernels_max_tasks(const struct kernel_mlp *m, uint32_t T)
 {
 	uint64_t choices = (uint64_t)T * m->topk;
 
 	return MIN((uint64_t)m->experts, choices) + choices / TASK_ROWS +
-	       CEIL_DIV(T, (uint32_t)TASK_ROWS);
+	       (m->shared_size ? CEIL_DIV(T, (uint32_t)TASK_ROWS) : 0);
 }
 
 uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens)
@@ -150,6 +158,12 @@ bool kernels_has_tensor_delta(const struct kernels *k)
 	       s->value_dim <= 128;
 }
 
+bool kernels_has_warp_topk(const struct kernels *k, const struct kernel_mlp *m)
+{
+	return k->tuning->tensor && m->experts && m->experts <= WARP_EXPERTS &&
+	       m->topk <= WARP_LANES;
+}
+
 bool kernels_has_cuts(const struct kernels *k)
 {
 	return k->cuts.n_places;
@@ -184,11 +198,14 @@ bool kernels_other_bits(const struct kernels *k, char ret[33])
 }
 
 /* Returns whether nvidia/decode_step.cl computes the mixers of this shape: an output projection is two chains at most,
- * a split's scores and a head's state fit in a half's registers and memory. */
+ * a split's scores and a head's state fit in a half's registers and memory. There are no phases for sliding windows,
+ * and none for norms of outputs. */
 static bool step_takes_mixers(const struct kernel_shape *s)
 {
 	const uint32_t sharers = s->heads ? s->heads / s->kv_heads : 1;
 
+	if (s->window || s->out_norms)
+		return false;
 	if (s->heads && (s->heads * s->head_dim > 2 * CHAIN_TERMS || s->head_dim > 256 ||
 			 s->head_dim % 4 || sharers > 8))
 		return false;
@@ -196,17 +213,17 @@ static bool step_takes_mixers(const struct kernel_shape *s)
 				 s->key_dim <= 128 && s->value_dim <= 128 && s->value_dim % 4 == 0);
 }
 
-/* Returns whether nvidia/decode_step.cl computes the MLP of this shape: it has a shared expert, all sums but those of
- * output projections are one chain, a choice has a number of four bits, a lane has at most 16 experts, and there is a
- * group for each 8 columns of the router. */
+/* Returns whether nvidia/decode_step.cl computes the MLP of this shape: all sums but those of output projections are
+ * one chain, a choice has a number of four bits, a lane has at most 16 experts, and there is a group for each 8 columns
+ * of the router. */
 static bool step_takes_mlp(const struct kernels *k)
 {
 	const struct kernel_mlp *m = &k->shape.mlps[0];
 
-	return KERNEL_LD(k->shape.hidden) <= CHAIN_TERMS && m->shared_size &&
+	return KERNEL_LD(k->shape.hidden) <= CHAIN_TERMS &&
 	       KERNEL_LD(MAX(m->expert_size, m->shared_size)) <= CHAIN_TERMS && m->topk < 16 &&
 	       m->topk <= m->experts && m->experts <= 512 &&
-	       KERNEL_LD(m->experts + 1) / 8 <= k->compute_units;
+	       kernel_mlp_router_ld(m) / 8 <= k->compute_units;
 }
 
 bool kernels_decode_resident(const struct kernels *k)
@@ -216,12 +233,11 @@ bool kernels_decode_resident(const struct kernels *k)
 
 bool kernels_has_decode_step(const struct kernels *k)
 {
-	if (k->shape.n_mlps != 1 || k->shape.dump)
+	if (k->shape.n_mlps != 1 || k->shape.dump || k->shape.separate_launches ||
+	    !k->tuning->decode_blocks)
 		return false;
-	if (k->tuning->lanes > 1)
-		return kernels_on_tensor_cores(k) && step_takes_mixers(&k->shape) &&
-		       step_takes_mlp(k);
-	return k->tuning->decode_blocks;
+	return !kernels_decode_resident(k) ||
+	       (kernels_on_tensor_cores(k) && step_takes_mixers(&k->shape) && step_takes_mlp(k));
 }
 
 uint32_t kernels_decode_rows(const struct kernels *k)

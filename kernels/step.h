@@ -19,11 +19,12 @@
  *     of each draw                 the ids that it must not draw, its biases [n][BIAS_INTS], its token mask
  *     score rows [S]               tokens of prompts; their logits say how likely the next token of the prompt was
  *     scores [S][SCORE_INTS]       these next tokens
+ *     poolings [n][POOLING_INTS]   tokens of prompts whose hidden states are added to the sum of a seat
  *     all [T]                      0, 1, 2 ...; only while activations are dumped
  *     work list                    only if the step is one launch (below)
  *
- * The host reads the result back: drawn ids [draws] | reports of the draws that want one | results of the scores. A
- * report says how likely a token was and which tokens are the likeliest.
+ * The host reads the result back: a flag | drawn ids [draws] | reports of the draws that want one | results of the
+ * scores | sums of the poolings that end. A report says how likely a token was and which tokens are the likeliest.
  *
  * A seat reset is a table of its own, [RESET_INTS] | prompt ids | generated ids: all tokens that a sequence with
  * penalties has before its first draw in a seat.
@@ -104,6 +105,23 @@
 #define SCORE_RESULT_AT 2 /* offset of its result in the result */
 #define SCORE_INTS	3
 
+/* ---- a pooling: consecutive tokens whose hidden states are added, one after the other ---- */
+
+#define POOLING_TOKEN  0 /* the first of them in the step */
+#define POOLING_COUNT  1
+#define POOLING_SEAT   2 /* row of the sums that they are added to */
+#define POOLING_BEGINS 3 /* 1: the sum is 0 before; 0: it goes on */
+#define POOLING_RESULT_AT \
+	4 /* offset of the finished sum in the result; -1: the sum is not finished */
+#define POOLING_INTS 5
+
+/* ---- the result ---- */
+
+/* 1: a step in one launch was given up, since not all of its groups ran (nvidia/step_barrier.clh). So pages and states
+ * that it was to write may be half written. No kernel sets the flag back to 0: it also tells of a step before. */
+#define RESULT_GIVEN_UP 0
+#define RESULT_IDS	1 /* the drawn ids */
+
 /* ---- in the result: a report of a token and the `top` best ones ---- */
 
 #define REPORT_LOGPROB		   0	     /* float */
@@ -131,8 +149,8 @@
  * [WORK_INTS] | phases [n][PHASE_INTS], the last of them OP_END. The two counters, WORK_NEXT and WORK_DONE, are 0 when
  * the step begins. They are a cache line apart.
  */
-#define WORK_NEXT	   0  /* the next ticket */
-#define WORK_DONE	   16 /* tickets done; on a GPU phases done, summed over the groups */
+#define WORK_NEXT	   0 /* the next ticket */
+#define WORK_DONE	   16 /* tickets done; on a GPU the phases that each group has done, added up */
 #define WORK_TOKENS	   32
 #define WORK_LOGITS	   33 /* rows of logits */
 #define WORK_TOKENS_AT	   34
@@ -162,8 +180,8 @@
 #define OP_EMBED	1 /* embedding and first norm [1, tokens] */
 #define OP_ATTENTION_IN 2 /* input projection [column groups, row blocks] */
 #define OP_ATTENTION	3 /* norm, rotation, KV pages, attention [KV heads, tokens] */
-#define OP_ATTENTION_OUT \
-	4 /* output projection onto the residual stream [column groups, row blocks] */
+/* The output projection goes onto the residual stream, or into AT_Y if outputs are normed. */
+#define OP_ATTENTION_OUT     4	/* output projection [column groups, row blocks] */
 #define OP_DELTA_IN	     5	/* as OP_ATTENTION_IN */
 #define OP_DELTA	     6	/* convolution, state, gated norm [value heads, tokens] */
 #define OP_DELTA_OUT	     7	/* as OP_ATTENTION_OUT */
@@ -176,17 +194,19 @@
 #define OP_COMBINE	     14 /* sum of the experts, next norm [1, tokens] */
 #define OP_LAST_NORM	     15 /* norm of the rows that want logits [1, rows] */
 #define OP_LOGITS	     16 /* [column groups, row blocks] */
-#define OP_ATTENTION_COMBINE 17 /* sum of the splits; on a GPU */
-#define OP_COUNT	     18
+#define OP_ATTENTION_COMBINE 17 /* sum of a row's splits; on a GPU */
+#define OP_SLIDING	     18 /* as OP_ATTENTION, in a layer with a sliding window; on a CPU */
+#define OP_ADD_NORM	     19 /* norm of a mixer's output, sum, next norm [1, tokens]; on a CPU */
 
-/* On a GPU some operations do more. OP_ATTENTION_IN, OP_DELTA_IN, OP_ROUTER and OP_LOGITS norm their rows for
- * themselves; OP_GATE_UP chooses the experts; OP_DOWN adds their sum to the residual stream. OP_ATTENTION leaves out
- * the last sum. */
+/* On a GPU there are fewer operations, and some do more. OP_ATTENTION_IN, OP_DELTA_IN, OP_ROUTER and OP_LOGITS norm
+ * their rows for themselves, so OP_EMBED norms none, and there is no OP_LAST_NORM. OP_GATE_UP chooses the experts, and
+ * OP_DOWN adds their sum to the residual stream: OP_TOPK, OP_SORT, OP_TOPK_SORT and OP_COMBINE are of a CPU.
+ * OP_ATTENTION leaves the sum of a row's splits to OP_ATTENTION_COMBINE. */
 
 /* ---- beside the table ----
  *
  * The numbers of buffers. A step in one launch finds the addresses of its buffers in one array: [AT_LAYERS] of the
- * model, then [AT_LAYER_COUNT] for each layer. */
+ * model, then [AT_LAYER_COUNT] for each layer. engine/layers/layer.h has their shapes. */
 #define AT_X		 0
 #define AT_H		 1
 #define AT_H32		 2
@@ -213,13 +233,13 @@
 
 #define AT_INPUT_NORM	   0
 #define AT_POST_NORM	   1
-#define AT_NEXT_NORM	   2 /* of the next layer, or the final norm */
+#define AT_NEXT_NORM	   2
 #define AT_IN_PROJ	   3
 #define AT_OUT_PROJ	   4
 #define AT_CONV		   5
 #define AT_NEG_A	   6
 #define AT_DT_BIAS	   7
-#define AT_NORM		   8
+#define AT_GATED_NORM	   8
 #define AT_RING		   9
 #define AT_STATE	   10
 #define AT_Q_NORM	   11
@@ -231,7 +251,10 @@
 #define AT_EXPERTS_DOWN	   17
 #define AT_SHARED_GATE_UP  18
 #define AT_SHARED_DOWN	   19
-#define AT_LAYER_COUNT	   20
+#define AT_QKV_BIAS	   20
+#define AT_MIXER_NORM	   21
+#define AT_MLP_NORM	   22
+#define AT_LAYER_COUNT	   23
 
 /* The experts' work (moe_route.cl): number of tasks | tasks [n][TASK_INTS]. A task is up to TASK_ROWS rows of one
  * expert. */

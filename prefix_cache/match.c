@@ -16,6 +16,7 @@ static const char *const miss_names[] = {
 	[PREFIX_MISS_NONE] = "none",
 	[PREFIX_MISS_DISABLED] = "disabled",
 	[PREFIX_MISS_LOGPROBS] = "logprobs",
+	[PREFIX_MISS_MEAN_POOLING] = "mean-pooling",
 	[PREFIX_MISS_SHORT] = "short",
 	[PREFIX_MISS_EVICTED_STATE] = "evicted-state",
 	[PREFIX_MISS_NO_CHECKPOINT] = "no-checkpoint",

@@ -71,10 +71,11 @@ struct prefix_cache_config {
  * EVICTED_STATE and EVICTED_PAGE are described as prefix_cache_match finds them. The scheduler also reports them after
  * a failed load, and EVICTED_STATE if a request has to give up the state that it matched. */
 enum prefix_miss {
-	PREFIX_MISS_NONE,     /* it can be resumed at the last boundary before its last token */
-	PREFIX_MISS_DISABLED, /* the request or the configuration turns the cache off */
-	PREFIX_MISS_LOGPROBS, /* log-probabilities of the prompt need every token computed */
-	PREFIX_MISS_SHORT,    /* there is no boundary before its last token */
+	PREFIX_MISS_NONE,	  /* it can be resumed at the last boundary before its last token */
+	PREFIX_MISS_DISABLED,	  /* the request or the configuration turns the cache off */
+	PREFIX_MISS_LOGPROBS,	  /* log-probabilities of the prompt need every token computed */
+	PREFIX_MISS_MEAN_POOLING, /* the mean of its hidden states does */
+	PREFIX_MISS_SHORT,	  /* there is no boundary before its last token */
 	/* the tree has the KV pages up to a later boundary, and a state behind the match was evicted */
 	PREFIX_MISS_EVICTED_STATE,
 	/* the tree has the KV pages up to a later boundary, but no state was kept behind the match */

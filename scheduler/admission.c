@@ -30,7 +30,8 @@ static uint32_t tokens_to_match(const struct request *r)
 void admission_match(struct scheduler *s, const struct request *r, struct prefix_match *ret)
 {
 	const struct sequence *q = request_first_live((struct request *)r);
-	uint32_t n = request_scores(r) ? 0 : tokens_to_match(r);
+	bool all = request_needs_all(r);
+	uint32_t n = all ? 0 : request_scores(r) ? request_reusable(r) + 1 : tokens_to_match(r);
 
 	*ret = (struct prefix_match){.slot = POOL_NONE, .miss = PREFIX_MISS_DISABLED};
 	if (!remembers(s, r))
@@ -41,7 +42,7 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 		.space = r->ask.space,
 		.tokens = r->ask.prompt,
 		.n_tokens = n,
-		.origin_any = !r->origin_known && r->ask.handoff != HANDOFF_SEND,
+		.origin_any = !r->origin_known && !request_wants_prefilled(r),
 		.switches = s->switches,
 		.n_switches = ARRAY_SIZE(s->switches),
 	};
@@ -51,8 +52,9 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 		s->key.tokens = s->returning;
 	}
 	prefix_cache_match(s->cache, &s->key, ret);
-	if (request_scores(r)) {
-		ret->miss = PREFIX_MISS_LOGPROBS;
+	if (all) {
+		ret->miss = request_scores(r) && r->ask.first_score == 1 ? PREFIX_MISS_LOGPROBS
+									 : PREFIX_MISS_MEAN_POOLING;
 		return;
 	}
 	/* the index of the tiers below the device is not complete, so the store may have a page that the cache lacks */

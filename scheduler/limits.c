@@ -64,8 +64,19 @@ static int check_sizes(const struct scheduler_config *c, const struct scheduler_
 
 	if (!q->n_prompt)
 		return err_param(e, EINVAL, "prompt", "the prompt has no tokens");
-	if (!q->max_tokens)
-		return err_param(e, EINVAL, "max_tokens", "max_tokens is 0, not at least 1");
+	if (!q->max_tokens && (q->n_choices != 1 || q->handoff != HANDOFF_NONE))
+		return err_param(e, EINVAL, "max_tokens",
+				 "max_tokens is 0, but more than one choice is wanted, or another "
+				 "worker is to share the work");
+	if (q->max_tokens && q->pooling != POOLING_NONE)
+		return err_param(e, EINVAL, "max_tokens",
+				 "max_tokens is %u, but a request for a vector generates nothing",
+				 q->max_tokens);
+	if (q->first_score > q->n_prompt)
+		return err_set(
+			e, EINVAL,
+			"log-probabilities are wanted from token %u on, and the prompt has %u",
+			q->first_score, q->n_prompt);
 	if (length > c->max_model_len)
 		return err_param(e, EINVAL, "max_tokens",
 				 "%u prompt tokens and %u to generate are more than the context "

@@ -139,25 +139,45 @@ static void end_prompt(struct plan_builder *b, struct request *r)
 			list_append(&b->s->decoding, &r->choices[i].node);
 }
 
-/* If the request wants scores, adds one plan_score for the last row: it asks for the log-probability of the token
- * behind each of the row's tokens, except behind the prompt's last. */
+/* If the request wants scores of tokens behind those of the last row, adds one plan_score for the row. It asks for the
+ * log-probability of each token from first_score on that follows one of the row. */
 static void add_score(struct plan_builder *b, struct request *r)
 {
 	struct plan *p = &b->t->plan;
 	const struct plan_row *row = &b->t->rows[p->n_rows - 1];
-	uint32_t end = row->start + row->n_tokens, n = MIN(end, r->ask.n_prompt - 1) - row->start;
+	uint32_t first = MAX(row->start + 1, r->ask.first_score),
+		 behind = MIN(row->start + row->n_tokens + 1, r->ask.n_prompt);
 
 	if (!request_scores(r))
 		return;
-	assert(row->start == r->n_scored);
-	r->n_scored = end;
-	if (!n)
+	r->n_scored = row->start + row->n_tokens;
+	if (first >= behind)
 		return;
-	b->t->scores[p->n_scores++] = (struct plan_score){.next = r->ask.prompt + row->start + 1,
-							  .n_tokens = n,
+	b->t->scores[p->n_scores++] = (struct plan_score){.next = r->ask.prompt + first,
+							  .first = first - 1 - row->start,
+							  .n_tokens = behind - first,
 							  .row = p->n_rows - 1,
 							  .n_top = r->ask.n_prompt_logprobs};
-	p->n_scored_tokens += n;
+	p->n_scored_tokens += behind - first;
+}
+
+/* If the request wants a vector, adds one plan_pooling for the last row: of the mean for each row, else for the row
+ * with the prompt's last token alone. */
+static void add_pooling(struct plan_builder *b, const struct request *r)
+{
+	struct plan *p = &b->t->plan;
+	const struct plan_row *row = &b->t->rows[p->n_rows - 1];
+	bool mean = r->ask.pooling == POOLING_MEAN,
+	     ends = row->start + row->n_tokens == r->ask.n_prompt;
+
+	if (!mean && !(r->ask.pooling == POOLING_LAST && ends))
+		return;
+	b->t->poolings[p->n_poolings++] =
+		(struct plan_pooling){.row = p->n_rows - 1,
+				      .first = mean ? 0 : row->n_tokens - 1,
+				      .seat = r->trunk->seat,
+				      .begins = !mean || !row->start,
+				      .ends = ends};
 }
 
 /* Returns the number of tokens of the next window of r's prompt, and sets its span (chunking.h). A window that is
@@ -178,7 +198,7 @@ static uint32_t next_window(const struct plan_builder *b, struct request *r, uin
 }
 
 /* Adds the next window of a prompt. With the prompt's last window every living choice draws its first token, unless it
- * has drawn before. */
+ * has drawn before or the request draws nothing. */
 static void add_window(struct plan_builder *b, struct request *r, uint32_t n_tokens)
 {
 	r->window_start = r->trunk->n_planned;
@@ -186,6 +206,7 @@ static void add_window(struct plan_builder *b, struct request *r, uint32_t n_tok
 	b->t->plan.n_prefill_rows++;
 	b->t->plan.n_prefill_tokens += n_tokens;
 	add_score(b, r);
+	add_pooling(b, r);
 	if (r->ask.handoff == HANDOFF_SEND)
 		handoff_ship(b->s, r, &b->t->plan, b->t->ships);
 	if (r->trunk->n_planned < r->ask.n_prompt)
@@ -198,7 +219,7 @@ static void add_window(struct plan_builder *b, struct request *r, uint32_t n_tok
 		/* Choices that draw nothing in this plan count as used by it, too. So their decode rows, and the fork
 		 * that copies the page that this row writes, are left to a later plan. */
 		q->last_plan = b->number;
-		if (!q->n_generated)
+		if (!q->n_generated && r->ask.max_tokens)
 			add_draw(b, q);
 	}
 	end_prompt(b, r);
@@ -217,11 +238,11 @@ static bool admit_first(struct plan_builder *b, struct request *r, bool *admitte
 	admission_match(b->s, r, &m);
 	if (handoff_wanted(b->s, r, &m))
 		return tiering_load(b->s, r, &m) || admission_receive(b->s, r, m.miss);
-	if (!request_scores(r) && sharing_follow(b->s, r, &m)) {
+	if (sharing_follow(b->s, r, &m)) {
 		b->n_following++;
 		return true;
 	}
-	if (!request_scores(r) && tiering_load(b->s, r, &m))
+	if (tiering_load(b->s, r, &m))
 		return true;
 	*admitted = admission_admit(b->s, r, &m);
 	return *admitted;
@@ -234,7 +255,7 @@ static void follow_head(struct plan_builder *b)
 	struct request *r;
 	struct prefix_match m;
 
-	while (b->n_following < FOLLOWING_MAX && (r = fairness_first(b->s)) && !request_scores(r)) {
+	while (b->n_following < FOLLOWING_MAX && (r = fairness_first(b->s))) {
 		admission_match(b->s, r, &m);
 		if (handoff_wanted(b->s, r, &m) || !sharing_follow(b->s, r, &m))
 			return;
@@ -493,6 +514,7 @@ static bool try_build(struct scheduler *s)
 		.rows = t->rows,
 		.draws = t->draws,
 		.scores = t->scores,
+		.poolings = t->poolings,
 		.ships = t->ships,
 		.resets = t->resets,
 		.page_copies = t->page_copies,

@@ -1,9 +1,9 @@
 /* A plan: one step of work, which the scheduler decides and the engine runs. The engine sees nothing else of the
  * scheduler.
  *
- * Order inside a step: reset seats, copy pages and states, run the rows, score, draw. Steps run one after the other, in
- * the order of their plans; a plan may be made and submitted while the one before it runs. All pointers are borrowed
- * from the scheduler, and valid until it is called again.
+ * Order inside a step: reset seats, copy pages and states, run the rows, pool, score, draw. Steps run one after the
+ * other, in the order of their plans; a plan may be made and submitted while the one before it runs. All pointers are
+ * borrowed from the scheduler, and valid until it is called again.
  *
  * A row reads its recurrent state from slot `state_src` and leaves it in slot `state_dst`. If these are different
  * slots, the first one does not change. So a cached state is resumed without a copy, and the state at the end of a page
@@ -105,12 +105,30 @@ struct plan_draw {
 };
 
 /* Asks for log-probabilities of a prompt's tokens (*scores*): that of next[i] comes from the logits behind the row's
- * token i. Draws nothing. */
+ * token first + i. Draws nothing. */
 struct plan_score {
-	const int32_t *next; /* [n_tokens] ids, all known */
-	uint32_t n_tokens;   /* how many of the row's tokens, from the first on */
-	uint32_t row;	     /* a prefill row; one score a row at most */
-	uint32_t n_top;	     /* most likely tokens listed beside each, at most TOP_LOGPROBS_MAX */
+	const int32_t *next;	  /* [n_tokens] ids, all known */
+	uint32_t first, n_tokens; /* first + n_tokens <= row.n_tokens */
+	uint32_t row;		  /* a prefill row; one score a row at most */
+	uint32_t n_top; /* most likely tokens listed beside each, at most TOP_LOGPROBS_MAX */
+};
+
+/* The hidden states of a prompt of which one vector is made. A hidden state is a token's row behind the model's last
+ * norm. */
+enum pooling {
+	POOLING_NONE, /* no vector is wanted */
+	POOLING_LAST, /* the hidden state of the last token */
+	POOLING_MEAN, /* those of all tokens, added in the order of their positions */
+};
+
+/* Adds the hidden states of a row's tokens, from number `first` on to the last, one after the other to the sum of a
+ * seat. So the bits of a sum do not depend on how the prompt was cut into rows. */
+struct plan_pooling {
+	uint32_t row;	/* a prefill row; one pooling a row at most */
+	uint32_t first; /* < row.n_tokens */
+	uint32_t seat;	/* < max_seqs; no other pooling of this step has it */
+	bool begins;	/* the sum is 0 before */
+	bool ends;	/* the sum is a result: engine_pooled (engine/engine.h) */
 };
 
 /* Lists, with a row of a prompt that is computed here, data for the worker that decodes it: pages that are whole when
@@ -141,11 +159,12 @@ struct plan_copy {
 };
 
 struct plan {
-	uint64_t step;			 /* counts from 1 */
-	const struct plan_row *rows;	 /* [n_rows] prefill rows first, then decode rows */
-	const struct plan_draw *draws;	 /* [n_draws] in order of their rows */
-	const struct plan_score *scores; /* [n_scores] in order of their rows */
-	const struct plan_ship *ships;	 /* [n_ships] in order of their rows */
+	uint64_t step;			     /* counts from 1 */
+	const struct plan_row *rows;	     /* [n_rows] prefill rows first, then decode rows */
+	const struct plan_draw *draws;	     /* [n_draws] in order of their rows */
+	const struct plan_score *scores;     /* [n_scores] in order of their rows */
+	const struct plan_pooling *poolings; /* [n_poolings] in order of their rows */
+	const struct plan_ship *ships;	     /* [n_ships] in order of their rows */
 	const struct plan_seat_reset *resets;
 	const struct plan_copy *page_copies;  /* whole KV pages, all layers */
 	const struct plan_copy *state_copies; /* whole state slots, all layers */
@@ -153,7 +172,10 @@ struct plan {
 	uint32_t n_prefill_tokens; /* tokens of the prefill rows together */
 	uint32_t n_draws, n_resets, n_page_copies, n_state_copies;
 	uint32_t n_scores, n_scored_tokens; /* n_scored_tokens: the tokens of all scores */
-	uint32_t n_ships;
+	/* [n_scored_tokens, vocab_size] gets the logits from which the scores come, before engine_wait returns for the
+	 * plan; NULL, as in the scheduler's plans: they stay on the device */
+	float *logits;
+	uint32_t n_poolings, n_ships;
 };
 
 /* The result of one draw, or of one scored token. top_* are sorted by falling log-probability, equal ones by rising id.

@@ -81,6 +81,7 @@ int request_new(const struct scheduler_request *from, const struct scheduler_con
 	};
 	if (from->handoff != HANDOFF_SEND)
 		r->ask.n_have = 0;
+	r->ask.first_score = MAX(from->first_score, 1u);
 	list_init(&r->leading);
 	list_init(&r->followers);
 	list_init(&r->following);

@@ -208,11 +208,34 @@ bool request_ends_with(const struct request *r, int32_t token);
  * FINISH_NONE. */
 enum finish_reason request_draw(struct sequence *q, int32_t token);
 
-/* Whether the request wants log-probabilities of its prompt and some of them are not planned yet. Until all of them
- * are planned, every token of the prompt has to be computed. */
+/* Whether the request wants log-probabilities of its prompt and some of them are not planned yet. */
 static inline bool request_scores(const struct request *r)
 {
 	return r->ask.prompt_logprobs && r->n_scored < r->ask.n_prompt;
+}
+
+/* Returns the number of tokens at the prompt's beginning that need not be computed if they are cached, because no
+ * result is wanted there. */
+static inline uint32_t request_reusable(const struct request *r)
+{
+	uint32_t n = r->ask.n_prompt - 1;
+
+	if (r->ask.pooling == POOLING_MEAN)
+		return 0;
+	return request_scores(r) ? MIN(n, r->ask.first_score - 1) : n;
+}
+
+/* Whether results are wanted of the prompt from its first token on, so that every token has to be computed. */
+static inline bool request_needs_all(const struct request *r)
+{
+	return (r->ask.pooling == POOLING_MEAN || request_scores(r)) && !request_reusable(r);
+}
+
+/* Whether the request may resume only from pages that were prefilled, because its results must have the bits of a
+ * prompt that is computed whole. */
+static inline bool request_wants_prefilled(const struct request *r)
+{
+	return r->ask.handoff == HANDOFF_SEND || r->ask.prompt_logprobs || r->ask.pooling;
 }
 
 /* Returns the sum of request_known over the living choices; it has the prompt once for each. */

@@ -43,12 +43,13 @@ static bool allocate_arrays(struct scheduler *s)
 		t->draws = arena_array(a, n, sizeof(*t->draws));
 		t->draw_owners = arena_array(a, n, sizeof(*t->draw_owners));
 		t->scores = arena_array(a, n, sizeof(*t->scores));
+		t->poolings = arena_array(a, n, sizeof(*t->poolings));
 		t->ships = arena_array(a, n, sizeof(*t->ships));
 		t->resets = arena_array(a, n, sizeof(*t->resets));
 		t->page_copies = arena_array(a, n, sizeof(*t->page_copies));
 		t->state_copies = arena_array(a, n, sizeof(*t->state_copies));
 		if (!t->rows || !t->more || !t->draws || !t->draw_owners || !t->scores ||
-		    !t->ships || !t->resets || !t->page_copies || !t->state_copies)
+		    !t->poolings || !t->ships || !t->resets || !t->page_copies || !t->state_copies)
 			return false;
 	}
 	return true;
@@ -284,7 +285,8 @@ static bool fail_draw(struct scheduler *s, struct sequence *q, const struct draw
 
 /* Makes an event of a score; false: the request is over. */
 static bool report_score(const struct request *r, const struct plan_row *row,
-			 const struct draw_result *results, uint32_t n, struct scheduler_event *ret)
+			 const struct plan_score *score, const struct draw_result *results,
+			 struct scheduler_event *ret)
 {
 	if (request_over(r))
 		return false;
@@ -293,9 +295,33 @@ static bool report_score(const struct request *r, const struct plan_row *row,
 		.user = r->ask.user,
 		.hit = r->hit,
 		.scores = results,
-		.first_score = row->start + 1,
-		.n_scores = n,
+		.first_score = row->start + score->first + 1,
+		.n_scores = score->n_tokens,
 	};
+	return true;
+}
+
+/* If row i ends the prompt of a request that draws nothing, ends the request and makes its last event. pooling: the
+ * row's; NULL: it has none. False: there is no event. */
+static bool end_undrawn(struct scheduler *s, const struct step *t, uint32_t i,
+			const struct plan_pooling *pooling, struct scheduler_event *ret)
+{
+	const struct plan_row *row = &t->rows[i];
+	struct request *r = t->more[i].owner->request;
+
+	if (r->ask.max_tokens || row->start + row->n_tokens < r->ask.n_prompt || request_over(r))
+		return false;
+	request_end_choice(t->more[i].owner);
+	*ret = (struct scheduler_event){
+		.request = r->id,
+		.user = r->ask.user,
+		.finish = FINISH_LENGTH,
+		.request_finished = true,
+		.hit = r->hit,
+		.pooled = pooling,
+		.pooling = pooling ? (uint32_t)(pooling - t->poolings) : 0,
+	};
+	scheduler_note_ended(s, r);
 	return true;
 }
 
@@ -327,18 +353,22 @@ uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results
 {
 	const struct step *t = step_of(s, s->committed + 1);
 	const struct plan *p = &t->plan;
-	uint32_t n_events = 0, d = 0, k = 0, scored = p->n_draws;
+	uint32_t n_events = 0, d = 0, k = 0, n = 0, scored = p->n_draws;
 
 	assert(plans_out(s));
 	for (uint32_t i = 0; i < p->n_rows; i++) {
+		const struct plan_pooling *pooling = NULL;
 		bool sound = true;
 
 		for (; k < p->n_scores && p->scores[k].row == i; k++) {
-			n_events += report_score(t->more[i].owner->request, &p->rows[i],
-						 results + scored, p->scores[k].n_tokens,
-						 &events[n_events]);
+			n_events +=
+				report_score(t->more[i].owner->request, &p->rows[i], &p->scores[k],
+					     results + scored, &events[n_events]);
 			scored += p->scores[k].n_tokens;
 		}
+		if (n < p->n_poolings && p->poolings[n].row == i)
+			pooling = &p->poolings[n++];
+		n_events += end_undrawn(s, t, i, pooling, &events[n_events]);
 		for (; d < p->n_draws && p->draws[d].row == i; d++) {
 			struct sequence *q = t->draw_owners[d];
 
@@ -473,7 +503,12 @@ uint64_t plan_hash(const struct plan *p)
 	for (uint32_t i = 0; i < p->n_draws; i++)
 		h = mix_add(h, (uint64_t)p->draws[i].row << 32 | p->draws[i].position);
 	for (uint32_t i = 0; i < p->n_scores; i++)
-		h = mix_add(h, (uint64_t)p->scores[i].row << 32 | p->scores[i].n_tokens);
+		h = mix_add(mix_add(h, (uint64_t)p->scores[i].row << 32 | p->scores[i].n_tokens),
+			    p->scores[i].first);
+	for (uint32_t i = 0; i < p->n_poolings; i++)
+		h = mix_add(h, (uint64_t)p->poolings[i].row << 34 |
+				       (uint64_t)p->poolings[i].first << 2 |
+				       (uint64_t)p->poolings[i].begins << 1 | p->poolings[i].ends);
 	for (uint32_t i = 0; i < p->n_ships; i++)
 		h = mix_add(mix_add(h, (uint64_t)p->ships[i].row << 32 | p->ships[i].first_page),
 			    (uint64_t)p->ships[i].n_pages << 1 | p->ships[i].state);

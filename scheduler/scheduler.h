@@ -116,7 +116,9 @@ enum scheduler_handoff {
 struct scheduler_request {
 	const int32_t *prompt; /* [n_prompt], n_prompt >= 1 */
 	uint32_t n_prompt;
-	uint32_t max_tokens; /* >= 1; prompt + max_tokens <= max_model_len */
+	/* prompt + max_tokens <= max_model_len. 0: the request draws nothing and ends with its prompt; n_choices is 1
+	 * then, and handoff HANDOFF_NONE. */
+	uint32_t max_tokens;
 	/* End tokens are not drawn before so many tokens, unless the token mask leaves nothing else. */
 	uint32_t min_tokens;
 	uint32_t n_choices;	   /* 1 .. max_seqs */
@@ -135,10 +137,16 @@ struct scheduler_request {
 	 * device */
 	const struct content_key *page_keys;
 	bool cache_disabled; /* the request neither uses the cache nor leaves anything there */
-	/* report log-probabilities of all tokens of the prompt but the first, in events with scores */
+	/* report log-probabilities of the prompt's tokens from number first_score on, in events with scores. The first
+	 * token has none, so first_score 0 counts as 1. All tokens from number first_score - 1 on are computed,
+	 * whatever is cached. */
 	bool prompt_logprobs;
+	uint32_t first_score; /* <= n_prompt */
 	/* with prompt_logprobs: number of most likely tokens beside each */
 	uint32_t n_prompt_logprobs;
+	/* make a vector of the prompt's hidden states; max_tokens is 0 then. For POOLING_MEAN every token is computed,
+	 * whatever is cached. */
+	enum pooling pooling;
 	enum scheduler_handoff handoff; /* HANDOFF_SEND: max_tokens is 1, prompt_logprobs false */
 	/* HANDOFF_SEND: number of tokens at the prompt's beginning whose pages the other worker has already; these
 	 * pages are not shipped. A multiple of page_tokens, < n_prompt. */
@@ -169,8 +177,9 @@ struct scheduler_hit {
 
 enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH };
 
-/* One token of one choice; or, with draw NULL, scores of some tokens of the prompt (from scheduler_fail: neither). If
- * draw->token is negative, the draw has failed, and with it the request: this is its last event. If the token of a
+/* One token of one choice; or, with draw NULL, scores of some tokens of the prompt; or, with both NULL, the end of a
+ * request that draws nothing (from scheduler_fail: the end of any request, with finish FINISH_NONE). If draw->token is
+ * negative, the draw has failed, and with it the request: this is its last event. If the token of a
  * score is negative, the caller has to abort the request. Events come in the order of the rows, and scores before any
  * draw of their request. */
 struct scheduler_event {
@@ -185,6 +194,9 @@ struct scheduler_event {
 	/* [n_scores] of the tokens of the prompt from index first_score on */
 	const struct draw_result *scores;
 	uint32_t first_score, n_scores;
+	/* with `pooled` the vector of the request is engine_pooled(pooling): the sum of that pooling of the plan */
+	bool pooled;
+	uint32_t pooling;
 };
 
 struct scheduler_stats {
@@ -260,8 +272,8 @@ const struct plan *scheduler_plan(struct scheduler *s);
 void scheduler_pace(struct scheduler *s, uint32_t n_tokens);
 
 /* Commits the oldest plan that is out, which has run with these results [n_draws + n_scored_tokens of the plan]. Writes
- * an event for each draw of a living choice, and for each plan_score of a living request, to `events` (room for the
- * plan's n_draws + n_scores, at most twice max_seqs), and returns the number of events. */
+ * an event for each draw of a living choice, for each plan_score of a living request, and for the end of each living
+ * request that draws nothing, to `events` (room for twice max_seqs), and returns the number of events. */
 uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results,
 			  struct scheduler_event *events);
 
@@ -353,9 +365,10 @@ const struct prefix_cache *scheduler_cache(const struct scheduler *s);
 
 /* Returns a hash of the work in a plan: its number; the tokens of prefill rows; of all rows kind, start and length,
  * whether the token is known, and whether the state is zero; the positions of snapshots; row and position of each draw;
- * row and length of each score; row, pages (by index) and state of each ship; the numbers of resets and copies. The
- * hash leaves out all else, such as the ids of pages, slots and seats, generated tokens, and the parameters of draws.
- * `tigon simulate --replay` compares plans by their hashes. */
+ * row, first token and length of each score; row, first token and flags of each pooling; row, pages (by index) and
+ * state of each ship; the numbers of resets and copies. The hash leaves out all else, such as the ids of pages, slots
+ * and seats, generated tokens, and the parameters of draws. `tigon simulate --replay` compares plans by their
+ * hashes. */
 uint64_t plan_hash(const struct plan *p);
 
 void scheduler_stats(const struct scheduler *s, struct scheduler_stats *ret);

@@ -36,8 +36,8 @@ struct step_row {
 	enum prefix_checkpoint handover_kind, snapshot_kinds[SNAPSHOTS_MAX];
 };
 
-/* A plan with the memory that it points to. No two rows, draws, scores, ships, resets or copies of a kind belong to the
- * same seat, so there are at most max_seqs of each. */
+/* A plan with the memory that it points to. No two rows, draws, scores, poolings, ships, resets or copies of a kind
+ * belong to the same seat, so there are at most max_seqs of each. */
 struct step {
 	struct plan plan;
 	struct plan_row *rows;
@@ -45,6 +45,7 @@ struct step {
 	struct plan_draw *draws;
 	struct sequence **draw_owners;
 	struct plan_score *scores;
+	struct plan_pooling *poolings;
 	struct plan_ship *ships;
 	struct plan_seat_reset *resets;
 	struct plan_copy *page_copies, *state_copies;

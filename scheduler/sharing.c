@@ -86,7 +86,7 @@ static bool wait_for_leader(struct scheduler *s, struct request *r, struct reque
 
 bool sharing_follow(struct scheduler *s, struct request *r, const struct prefix_match *m)
 {
-	uint32_t unit = s->align, cap = (r->ask.n_prompt - 1) / unit * unit;
+	uint32_t unit = s->align, cap = request_reusable(r) / unit * unit;
 
 	if (r->ask.cache_disabled || s->config.cache_disabled || m->n_tokens >= cap)
 		return false;
@@ -96,10 +96,10 @@ bool sharing_follow(struct scheduler *s, struct request *r, const struct prefix_
 		if (leader->ask.cache_disabled || !leader->trunk || !leader->trunk->path ||
 		    !same_space(r, leader))
 			continue;
-		/* A retracted request with origin_known must get its earlier bits again, and a request whose pages are
-		 * sent must get the bits of a prefill. Neither can use the pages of a leader whose prompt was not all
-		 * prefilled. */
-		if (((r->admitted && r->origin_known) || r->ask.handoff == HANDOFF_SEND) &&
+		/* A retracted request with origin_known must get its earlier bits again, and others must get the bits
+		 * of a prefill (request_wants_prefilled). Neither can use the pages of a leader whose prompt was not
+		 * all prefilled. */
+		if (((r->admitted && r->origin_known) || request_wants_prefilled(r)) &&
 		    leader->trunk->prompt_origin != PREFIX_PREFILLED)
 			continue;
 		if (!both_have(r, leader, m->n_tokens / unit * unit, unit))

@@ -218,9 +218,9 @@ bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_ma
 
 	if (!tiering(s, r) || r->admitted || r->loads_over || r->n_loads == LOADS_MAX)
 		return false;
-	n = tiers_match(s->tiers, r->ask.page_keys, (r->ask.n_prompt - 1) / P, from, m->origin,
+	n = tiers_match(s->tiers, r->ask.page_keys, request_reusable(r) / P, from, m->origin,
 			s->align / P, s->config.state_tokens,
-			s->config.refuse_decoded || r->ask.handoff == HANDOFF_SEND, s->tier_path,
+			s->config.refuse_decoded || request_wants_prefilled(r), s->tier_path,
 			s->tier_origins);
 	if (n == from || !prefix_cache_can_take(s->cache, m, n - from, s->config.n_slots ? 1 : 0))
 		return false;

@@ -9,6 +9,9 @@
  * A token that a draw may not give (a ban, the mask, a bias of -50 or less) makes way for the next id that it may give,
  * and a bias of 50 or more decides the token.
  *
+ * The hidden state of a token has a one at the column that is the hash of the sequence up to the token, else zeros. So
+ * the sum over a prompt counts how often each hash comes, and is exact.
+ *
  * A plan is computed when it is submitted; its delay passes while it is out, one plan after the other as on a
  * device's queue. A row's state must have the history of its pages, so a slot that is written too early or read too
  * late shows as a wrong state.
@@ -18,11 +21,12 @@
  * (of the state pool), FAKE_FAIL_STEP (that step, counted from 1, and all later ones fail as if the device were lost),
  * FAKE_LOAD_FAILS (if set, engine_open fails), FAKE_FAIL_PIECES (that copy of pieces, counted from 1, fails, and so
  * does every later step), FAKE_NAN_SEED (a draw with that seed + n fails at position n, as if logits were NaN),
- * FAKE_NAN_SCORE (each score of that token id fails in the same way), FAKE_EXIT_MS (an exit handler takes so long, as
- * that of an OpenCL driver may). */
+ * FAKE_NAN_SCORE (each score of that token id fails in the same way, and its hidden state has a NaN), FAKE_EXIT_MS (an
+ * exit handler takes so long, as that of an OpenCL driver may). */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,6 +35,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/layers/weights.h"
 #include "tests/fake_device.h"
 
 struct golden {
@@ -58,7 +63,9 @@ struct engine {
 		uint32_t n_results;
 		bool fails;
 		struct draw_result *results; /* [max_seqs + max_prefill_tokens] */
+		float *pooled;		     /* [max_seqs][hidden_size] a row for each pooling */
 	} steps[ENGINE_STEPS_OUT];
+	float *sums;		   /* [max_seqs][hidden_size] a row for each seat */
 	uint64_t head, tail;	   /* numbers of plans waited for and submitted */
 	engine_on_layer *on_layer; /* NULL: it is not called */
 	void *on_layer_user;
@@ -181,6 +188,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	snprintf(info->kernels, sizeof(info->kernels), "no");
 	snprintf(info->abilities, sizeof(info->abilities), "none");
 	info->page_bytes = 4096ull * o->page_tokens;
+	info->n_parameters = layers_parameters(&info->model);
 	/* A MiB, less the part that equal pieces cannot fill. */
 	if (info->n_slots)
 		info->slot_bytes = 1u << 20;
@@ -191,8 +199,12 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	for (size_t i = 0; i < ENGINE_STEPS_OUT; i++) {
 		g->steps[i].results = calloc((size_t)o->max_seqs + o->max_prefill_tokens,
 					     sizeof(*g->steps[i].results));
-		must(g->steps[i].results != NULL);
+		g->steps[i].pooled = calloc((size_t)o->max_seqs * info->model.hidden_size,
+					    sizeof(*g->steps[i].pooled));
+		must(g->steps[i].results != NULL && g->steps[i].pooled != NULL);
 	}
+	g->sums = calloc((size_t)o->max_seqs * info->model.hidden_size, sizeof(*g->sums));
+	must(g->sums != NULL);
 	g->device = fake_device_new(&(struct scheduler_config){
 		.page_tokens = o->page_tokens,
 		.n_pages = info->n_pages,
@@ -220,8 +232,11 @@ void engine_close(struct engine *g)
 		ids_release(&g->goldens[i].prompt);
 		ids_release(&g->goldens[i].output);
 	}
-	for (size_t i = 0; i < ENGINE_STEPS_OUT; i++)
+	for (size_t i = 0; i < ENGINE_STEPS_OUT; i++) {
 		free(g->steps[i].results);
+		free(g->steps[i].pooled);
+	}
+	free(g->sums);
 	free(g->goldens);
 	free(g->layers);
 	fake_device_free(g->device);
@@ -340,15 +355,17 @@ static struct draw_result *score(struct engine *g, const struct plan *plan,
 				 const struct plan_score *s, struct draw_result *ret)
 {
 	const struct plan_row *row = &plan->rows[s->row];
-	uint64_t h = hash_of(g, row, row->start);
+	uint64_t h = hash_of(g, row, row->start + s->first);
 
-	must(s->row < plan->n_prefill_rows && s->n_tokens && s->n_tokens <= row->n_tokens);
+	must(s->row < plan->n_prefill_rows && s->n_tokens &&
+	     s->first + s->n_tokens <= row->n_tokens);
 	for (uint32_t i = 0; i < s->n_tokens; i++) {
-		uint32_t len = row->start + i + 1;
+		uint32_t len = row->start + s->first + i + 1;
 		int32_t best = golden_token(g, row, len);
 
-		must(i + 1 == row->n_tokens || s->next[i] == row->tokens[i + 1]);
-		h = mix(h, (uint64_t)row->tokens[i]);
+		must(s->first + i + 1 == row->n_tokens ||
+		     s->next[i] == row->tokens[s->first + i + 1]);
+		h = mix(h, (uint64_t)row->tokens[s->first + i]);
 		*ret = (struct draw_result){.token = s->next[i]};
 		report(&g->info.model, h, best < 0 ? hashed_token(&g->info.model, h) : best,
 		       s->n_top, ret);
@@ -394,6 +411,26 @@ static void must_not(const char *condition)
 	abort();
 }
 
+static void pool(struct engine *g, const struct plan *plan, const struct plan_pooling *p,
+		 float *ret)
+{
+	const struct plan_row *row = &plan->rows[p->row];
+	uint32_t D = g->info.model.hidden_size;
+	float *sum = g->sums + (size_t)p->seat * D;
+	uint64_t h = hash_of(g, row, row->start + p->first);
+
+	must(p->row < plan->n_prefill_rows && p->first < row->n_tokens && p->seat < g->max_seqs);
+	if (p->begins)
+		memset(sum, 0, D * sizeof(*sum));
+	for (uint32_t i = p->first; i < row->n_tokens; i++) {
+		h = mix(h, (uint64_t)row->tokens[i]);
+		sum[h % D] += 1;
+		if (g->nan_score && (uint64_t)row->tokens[i] == g->nan_score)
+			sum[0] = NAN;
+	}
+	memcpy(ret, sum, D * sizeof(*sum));
+}
+
 static void run_plan(struct engine *g, const struct plan *plan, struct step *step)
 {
 	struct draw_result *results = step->results + plan->n_draws;
@@ -415,6 +452,10 @@ static void run_plan(struct engine *g, const struct plan *plan, struct step *ste
 	for (uint32_t i = 0; i < plan->n_scores; i++)
 		results = score(g, plan, &plan->scores[i], results);
 	must(results == step->results + step->n_results);
+	must(plan->n_poolings <= g->max_seqs);
+	for (uint32_t i = 0; i < plan->n_poolings; i++)
+		pool(g, plan, &plan->poolings[i],
+		     step->pooled + (size_t)i * g->info.model.hidden_size);
 }
 
 int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
@@ -453,9 +494,16 @@ int engine_wait(struct engine *g, struct draw_result *results, struct err *e)
 		usleep((useconds_t)((step->done_ns - now) / 1000));
 	g->head++;
 	if (step->fails)
-		return err_set(e, EIO, "the device is lost");
+		return err_set(e, EIO, "this step was to fail");
 	memcpy(results, step->results, step->n_results * sizeof(*results));
 	return engine_pieces_check(g, e);
+}
+
+const float *engine_pooled(const struct engine *g, uint32_t pooling)
+{
+	const struct step *step = &g->steps[(g->head + ENGINE_STEPS_OUT - 1) % ENGINE_STEPS_OUT];
+
+	return step->pooled + (size_t)pooling * g->info.model.hidden_size;
 }
 
 int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,

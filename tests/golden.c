@@ -103,6 +103,8 @@ static bool submit(struct scheduler *s, struct engine *g, struct run *r)
 				: r->end_tokens ? r->n_end_tokens
 						: m->n_end_tokens,
 		.prompt_logprobs = r->prompt_logprobs,
+		.first_score = r->first_score,
+		.pooling = r->pooling,
 		.n_prompt_logprobs = r->prompt_logprobs ? GOLDEN_TOP : 0,
 		.sampling = r->sampling,
 		.user = r,
@@ -125,7 +127,8 @@ static void make_room(struct run *r)
 		r->draws[c] = kept(r->max_tokens, sizeof(*r->draws[c]));
 	}
 	r->scores = r->prompt_logprobs ? kept(r->n_prompt, sizeof(*r->scores)) : NULL;
-	r->n_scores = r->prompt_logprobs;
+	r->n_scores = r->prompt_logprobs ? MAX(r->first_score, 1u) : 0;
+	r->n_pooled = 0;
 }
 
 /* Keeps the scores of an event; they must come in order, each once. */
@@ -137,7 +140,7 @@ static void keep_scores(struct run *r, const struct scheduler_event *ev)
 	r->n_scores += ev->n_scores;
 }
 
-static void keep(const struct scheduler_event *ev)
+static void keep(struct engine *g, const struct scheduler_event *ev)
 {
 	struct run *r = ev->user;
 	struct ids *out = &r->out[ev->choice];
@@ -147,6 +150,13 @@ static void keep(const struct scheduler_event *ev)
 		keep_scores(r, ev);
 		return;
 	}
+	if (ev->pooled && !r->n_pooled) {
+		r->n_pooled = engine_info(g)->model.hidden_size;
+		r->pooled = kept(r->n_pooled, sizeof(*r->pooled));
+		memcpy(r->pooled, engine_pooled(g, ev->pooling), r->n_pooled * sizeof(float));
+	}
+	if (!ev->draw && ev->request_finished && ev->finish == FINISH_LENGTH)
+		return;
 	if (out->len == r->max_tokens)
 		abort();
 	r->draws[ev->choice][out->len] = *ev->draw;
@@ -259,7 +269,7 @@ static bool finish_step(struct scheduler *s, struct engine *g, const struct run_
 		setup->watch(setup->arg, p, results);
 	n = scheduler_commit(s, results, events);
 	for (uint32_t k = 0; k < n; k++)
-		keep(&events[k]);
+		keep(g, &events[k]);
 	return true;
 }
 
@@ -452,9 +462,19 @@ static bool same_scores(const struct run *a, const struct run *b, const char *na
 	return true;
 }
 
+static bool same_pooled(const struct run *a, const struct run *b, const char *name)
+{
+	if (a->n_pooled == b->n_pooled &&
+	    (!a->n_pooled || !memcmp(a->pooled, b->pooled, a->n_pooled * sizeof(*a->pooled))))
+		return true;
+	printf("# %s: %u prompt tokens: vectors of %u and %u numbers differ\n", name, a->n_prompt,
+	       a->n_pooled, b->n_pooled);
+	return false;
+}
+
 bool run_same(const struct run *a, const struct run *b, const char *name)
 {
-	if (!same_scores(a, b, name))
+	if (!same_scores(a, b, name) || !same_pooled(a, b, name))
 		return false;
 	for (size_t c = 0; c < RUN_CHOICES; c++) {
 		size_t n = MIN(a->out[c].len, b->out[c].len);
@@ -476,4 +496,24 @@ bool run_same(const struct run *a, const struct run *b, const char *name)
 		return false;
 	}
 	return true;
+}
+
+float runs_apart(const struct run *a, const struct run *b, size_t n, size_t *ret_tokens)
+{
+	float apart = 0;
+
+	*ret_tokens = 0;
+	for (size_t i = 0; i < n; i++) {
+		const struct ids *x = &a[i].out[0], *y = &b[i].out[0];
+		bool same = x->len == y->len && !memcmp(x->v, y->v, x->len * sizeof(*x->v));
+
+		if (!same) {
+			printf("# %s: pair %zu has other tokens\n", __func__, i);
+			return INFINITY;
+		}
+		for (size_t k = 0; k < x->len; k++, ++*ret_tokens)
+			apart = fmaxf(apart,
+				      fabsf(a[i].draws[0][k].logprob - b[i].draws[0][k].logprob));
+	}
+	return apart;
 }

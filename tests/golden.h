@@ -52,6 +52,8 @@ struct run {
 	struct sampling sampling;
 	uint32_t arrival;     /* number of the step, from 0, before which it is submitted */
 	bool prompt_logprobs; /* wanted, with the GOLDEN_TOP best beside each */
+	uint32_t first_score; /* with prompt_logprobs: the first token whose score is wanted */
+	enum pooling pooling; /* the vector that is wanted; max_tokens is 0 then */
 	/* the results; `out` and `draws` are the tokens of each choice */
 	struct scheduler_hit hit;
 	struct ids out[RUN_CHOICES];
@@ -59,6 +61,8 @@ struct run {
 	/* [n_prompt] of the prompt's tokens; [0] is not set; NULL: not wanted */
 	struct draw_result *scores;
 	uint32_t n_scores; /* index behind the last score that came */
+	float *pooled;	   /* [hidden_size] */
+	uint32_t n_pooled; /* hidden_size; 0: there is no vector */
 };
 
 /* How requests share an engine. */
@@ -113,6 +117,11 @@ bool golden_scores_match(const struct golden_case *c, const struct run *r, float
  * *worst grows to the largest difference. */
 bool golden_matches(const struct golden_case *c, const struct run *r, float *worst);
 
-/* Whether both runs have the same tokens and the same bits of every log-probability, of the prompt and of each choice.
+/* Whether both runs have the same tokens and the same bits of every log-probability, of the prompt and of each choice,
+ * and of the vector.
  * Prints the first difference, behind `name`. */
 bool run_same(const struct run *a, const struct run *b, const char *name);
+
+/* Returns the largest difference of the log-probabilities of the first choices' tokens, over n pairs of runs, and in
+ * *ret_tokens how many tokens were compared. INFINITY: a pair has different tokens. */
+float runs_apart(const struct run *a, const struct run *b, size_t n, size_t *ret_tokens);

@@ -4,7 +4,7 @@
 #include "base/pace.h"
 
 /* *arg is an int: how many further questions get the answer "go on". Counts *arg down, and gives up when it is 0. */
-static bool impatient(void *arg)
+static inline bool impatient(void *arg)
 {
 	int *left = arg;
 

@@ -232,6 +232,9 @@ const char *plan_compare(struct plan_names *n, const struct plan *a, const struc
 		EXPECT(same_name(&n->seats, a->draws[i].seat, b->draws[i].seat));
 	for (uint32_t i = 0; i < a->n_resets; i++)
 		EXPECT(same_name(&n->seats, a->resets[i].seat, b->resets[i].seat));
+	EXPECT(a->n_poolings == b->n_poolings);
+	for (uint32_t i = 0; i < a->n_poolings; i++)
+		EXPECT(same_name(&n->seats, a->poolings[i].seat, b->poolings[i].seat));
 	for (uint32_t i = 0; i < a->n_page_copies; i++)
 		EXPECT(same_name(&n->pages, a->page_copies[i].src, b->page_copies[i].src) &&
 		       same_name(&n->pages, a->page_copies[i].dst, b->page_copies[i].dst));

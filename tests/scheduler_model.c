@@ -108,6 +108,7 @@ static const char *run_plan(struct model *m, const struct plan *p)
 		}
 	}
 	failed = model_check_scores(m, p, plan, results + p->n_draws);
+	failed = failed ? failed : model_check_poolings(m, p, plan);
 	failed = failed ? failed : fake_device_run(m->device, p, rows);
 	failed = failed ? failed : fake_device_draw(m->device, p, draws, results);
 	for (uint32_t i = 0; !failed && i < p->n_ships; i++)
@@ -262,26 +263,30 @@ static const char *do_commit(struct model *m)
 	uint64_t number = r->committed + 1;
 	const struct draw_result *results = m->results[number % 2];
 	struct rule_event want[RULES_SEQS];
-	uint32_t n = scheduler_commit(m->s, results, events), e = 0, n_want;
+	uint32_t n = scheduler_commit(m->s, results, events), e = 0, n_want, n_draws = 0;
 	uint32_t n_twin = scheduler_commit(m->twin, results, twin_events);
 	const char *failed = NULL;
 
 	EXPECT(n == n_twin);
 	m->trial = *r; /* the requests as they were: those that end are gone afterwards */
 	n_want = rules_commit(r, want);
-	failed = model_take_scores(m, &m->trial.plans[number % 2], results + n_want, events, &n);
+	for (uint32_t i = 0; i < n_want; i++)
+		n_draws += !want[i].undrawn;
+	failed = model_take_scores(m, &m->trial.plans[number % 2], results + n_draws, events, &n);
 	if (!failed)
-		failed = model_take_scores(m, &m->trial.plans[number % 2], results + n_want,
+		failed = model_take_scores(m, &m->trial.plans[number % 2], results + n_draws,
 					   twin_events, &n_twin);
 	for (uint32_t i = 0; !failed && i < n_want; i++) {
 		const struct rule_request *q = &m->trial.requests[want[i].q];
+		const struct draw_result *draw = want[i].undrawn ? NULL : results++;
 
+		m->counts->undrawn += want[i].undrawn;
 		if (!want[i].event) {
 			m->counts->late_results++;
 			continue;
 		}
 		EXPECT(e < n && twin_events[e].request == q->twin_id);
-		failed = model_check_event(m, &events[e++], &want[i], q, &results[i]);
+		failed = model_check_event(m, &events[e++], &want[i], q, draw);
 		if (want[i].finish != FINISH_NONE)
 			model_remember(m, q, &r->requests[want[i].q].choices[want[i].c]);
 		else

@@ -61,7 +61,7 @@ struct model_counts {
 	uint64_t hits, decoded_hits, alone, returned_by_cache;
 	/* plans for which the first of several possible answers of the rules was not right */
 	uint64_t doubts;
-	uint64_t evicted_pages, evicted_slots, scored_tokens;
+	uint64_t evicted_pages, evicted_slots, scored_tokens, poolings, undrawn;
 	uint64_t receives, received, received_checkpoints, receives_again, receives_local;
 	uint64_t pages_not_sent, ship_rows, shipped, ships_aborted, exchanged_pages;
 	uint64_t misses[PREFIX_MISS_N];

@@ -162,14 +162,47 @@ const char *model_check_scores(struct model *m, const struct plan *p, const stru
 		if (!row->n_scores)
 			continue;
 		EXPECT(k++ < p->n_scores && s->row == i && s->n_tokens == row->n_scores);
+		EXPECT(row->start + s->first + 1 == row->first_score);
+		EXPECT(s->first + s->n_tokens <= row->n_tokens);
 		EXPECT(s->n_top == q->r.n_prompt_logprobs);
-		EXPECT(!memcmp(s->next, q->prompt + row->start + 1,
+		EXPECT(!memcmp(s->next, q->prompt + row->first_score,
 			       s->n_tokens * sizeof(*s->next)));
 		for (uint32_t j = 0; j < s->n_tokens; j++)
 			results[n++] = (struct draw_result){.token = s->next[j],
-							    .rank = row->start + 1 + j};
+							    .rank = row->first_score + j};
 	}
 	EXPECT(k == p->n_scores && n == p->n_scored_tokens);
+	return NULL;
+}
+
+const char *model_check_poolings(struct model *m, const struct plan *p,
+				 const struct rule_plan *plan)
+{
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; i < p->n_rows; i++) {
+		const struct rule_row *row = &plan->rows[i];
+		struct rule_request *q = &m->rules.requests[row->q];
+		struct rule_choice *c = &q->choices[row->c];
+		const struct plan_pooling *g = &p->poolings[k];
+		bool mean = q->r.pooling == POOLING_MEAN;
+
+		if (!row->pools)
+			continue;
+		EXPECT(k++ < p->n_poolings && g->row == i && g->ends == row->ends);
+		EXPECT(g->first == (mean ? 0 : row->n_tokens - 1));
+		EXPECT(g->begins == (!mean || !row->start));
+		/* The sum stays in the seat of the choice, which no other one has. */
+		EXPECT(g->seat < m->config.max_seqs);
+		EXPECT(c->seat == POOL_NONE || c->seat == g->seat);
+		c->seat = g->seat;
+		each_request (other, &m->rules) {
+			each_choice (o, other)
+				EXPECT(o == c || !o->held || o->seat != c->seat);
+		}
+		m->counts->poolings++;
+	}
+	EXPECT(k == p->n_poolings);
 	return NULL;
 }
 
@@ -289,7 +322,8 @@ const char *model_check_event(struct model *m, const struct scheduler_event *ev,
 {
 	EXPECT(ev->request == q->id && ev->user == q->r.user);
 	EXPECT(ev->choice == want->c && ev->draw == draw && ev->finish == want->finish);
-	EXPECT(ev->request_finished == want->over);
+	EXPECT(ev->request_finished == want->over && !ev->scores);
+	EXPECT(ev->pooled == (want->undrawn && q->r.pooling != POOLING_NONE));
 	EXPECT(ev->hit.n_cached == q->hit.n_cached && ev->hit.step == q->hit.step);
 	EXPECT(ev->hit.n_received == q->hit.n_received);
 	EXPECT(q->misses >> ev->hit.miss & 1);
@@ -304,7 +338,7 @@ const char *model_check_event(struct model *m, const struct scheduler_event *ev,
 static bool drew_before(const struct scheduler_event *events, uint32_t k)
 {
 	for (uint32_t i = 0; i < k; i++)
-		if (events[i].request == events[k].request && events[i].draw)
+		if (events[i].request == events[k].request && !events[i].scores)
 			return true;
 	return false;
 }
@@ -321,25 +355,26 @@ const char *model_take_scores(struct model *m, const struct rule_plan *plan,
 		const struct scheduler_event *ev;
 
 		if (row->n_scores && !rules_over(q)) {
-			while (k < *n && events[k].draw)
+			while (k < *n && !events[k].scores)
 				k++;
 			EXPECT(k < *n && !drew_before(events, k));
 			ev = &events[k++];
 			EXPECT((ev->request == q->id || ev->request == q->twin_id) &&
 			       ev->user == q->r.user);
 			EXPECT(ev->finish == FINISH_NONE && !ev->request_finished);
-			EXPECT(ev->hit.miss == PREFIX_MISS_LOGPROBS || q->r.cache_disabled ||
-			       m->config.cache_disabled);
-			EXPECT(ev->first_score == row->start + 1 && ev->n_scores == row->n_scores);
+			EXPECT(ev->hit.miss == PREFIX_MISS_LOGPROBS || q->r.first_score > 1 ||
+			       q->r.cache_disabled || m->config.cache_disabled);
+			EXPECT(ev->first_score == row->first_score &&
+			       ev->n_scores == row->n_scores);
 			EXPECT(ev->scores == results && ev->scores->rank == ev->first_score &&
 			       ev->scores->token == q->prompt[ev->first_score]);
 		}
 		results += row->n_scores;
 	}
 	for (; k < *n; k++)
-		EXPECT(events[k].draw);
+		EXPECT(!events[k].scores);
 	for (uint32_t i = 0; i < *n; i++)
-		if (events[i].draw)
+		if (!events[i].scores)
 			events[left++] = events[i];
 	*n = left;
 	return NULL;

@@ -90,6 +90,8 @@ void model_draw_request(struct model *m, struct rule_request *q)
 	r->cache_disabled = model_chance(m, 12);
 	r->prompt_logprobs = model_chance(m, 10);
 	r->n_prompt_logprobs = r->prompt_logprobs ? model_below(m->src, 3) : 0;
+	if (r->prompt_logprobs && model_chance(m, 2))
+		r->first_score = model_below(m->src, r->n_prompt + 2);
 	r->space.id[0] = model_chance(m, 8) ? model_below(m->src, 3) : 0;
 	r->sampling = (struct sampling){.seed = m->next_user, .repetition_penalty = 1};
 	if (model_chance(m, 4))
@@ -119,6 +121,12 @@ void model_draw_request(struct model *m, struct rule_request *q)
 		r->max_tokens = 1;
 		r->prompt_logprobs = false;
 	}
+	if (model_chance(m, 12)) {
+		r->max_tokens = 0;
+		r->pooling = (enum pooling)model_below(m->src, 3);
+		r->n_choices = 1;
+		r->handoff = HANDOFF_NONE;
+	}
 	if (model_chance(m, 32)) { /* rarely the request need not fit */
 		r->max_tokens = draw_length(m);
 		r->n_choices = model_below(m->src, m->config.max_seqs + 2);
@@ -126,6 +134,7 @@ void model_draw_request(struct model *m, struct rule_request *q)
 	}
 	/* Mostly the request fits, often only just. */
 	r->n_prompt = MAX(MIN(r->n_prompt, m->config.max_model_len - 1), 1u);
+	r->first_score = MIN(r->first_score, r->n_prompt);
 	r->max_tokens = MIN(r->max_tokens, m->config.max_model_len - r->n_prompt);
 	while (r->n_choices > 1 && !memory_for(m, r))
 		r->n_choices--;
@@ -145,8 +154,11 @@ bool model_acceptable(const struct model *m, const struct rule_request *q)
 	const struct scheduler_config *c = &m->config;
 	const struct scheduler_request *r = &q->r;
 
-	if (!r->n_prompt || !r->max_tokens || !r->n_choices || r->n_choices > c->max_seqs ||
-	    r->n_prompt + r->max_tokens > c->max_model_len)
+	if (!r->n_prompt || !r->n_choices || r->n_choices > c->max_seqs ||
+	    r->n_prompt + r->max_tokens > c->max_model_len || r->first_score > r->n_prompt)
+		return false;
+	if (r->max_tokens ? r->pooling != POOLING_NONE
+			  : r->n_choices != 1 || r->handoff != HANDOFF_NONE)
 		return false;
 	if (r->handoff == HANDOFF_SEND && (r->max_tokens != 1 || r->prompt_logprobs ||
 					   r->n_have % c->page_tokens || r->n_have >= r->n_prompt))

@@ -75,6 +75,10 @@ const char *model_check_made(const struct model *m, const struct plan *p, bool a
 const char *model_check_scores(struct model *m, const struct plan *p, const struct rule_plan *plan,
 			       struct draw_result *results);
 
+/* Checks the plan's poolings, and notes their seats in the rules. */
+const char *model_check_poolings(struct model *m, const struct plan *p,
+				 const struct rule_plan *plan);
+
 /* Checks that the pages and the state that q has shipped so far are those that a prefill without cached pages
  * leaves. */
 const char *model_check_ship(const struct model *m, const struct rule_request *q);

@@ -324,8 +324,14 @@ static bool add_prefills(struct rules *r, uint64_t number, bool paused)
 		budget -= n;
 		if (q->r.prompt_logprobs && q->n_scored < q->r.n_prompt) {
 			q->n_scored = t->n_planned;
-			row->n_scores = MIN(n, q->r.n_prompt - 1 - row->start);
+			for (uint32_t at = row->start; at < t->n_planned; at++)
+				if (at + 1 < q->r.n_prompt && at + 1 >= q->r.first_score &&
+				    !row->n_scores++)
+					row->first_score = at + 1;
 		}
+		row->ends = !q->r.max_tokens && t->n_planned == q->r.n_prompt;
+		row->pools =
+			q->r.pooling == POOLING_MEAN || (q->r.pooling == POOLING_LAST && row->ends);
 		if (q->r.handoff == HANDOFF_SEND)
 			add_ship(r, q, row);
 		if (t->n_planned < q->r.n_prompt) {
@@ -338,7 +344,7 @@ static bool add_prefills(struct rules *r, uint64_t number, bool paused)
 			if (c->ended)
 				continue;
 			c->last_plan = number;
-			if (!c->n_generated)
+			if (!c->n_generated && q->r.max_tokens)
 				add_draw(row, q, c, number);
 		}
 		prompt_ends(r, q);
@@ -751,6 +757,17 @@ uint32_t rules_commit(struct rules *r, struct rule_event out[RULES_SEQS])
 				q->ships = e.over && q->r.handoff == HANDOFF_SEND;
 				note_over(r, q);
 			}
+			out[n++] = e;
+		}
+		if (row->ends) {
+			struct rule_event e = {.q = row->q,
+					       .event = !q->choices->ended,
+					       .over = true,
+					       .undrawn = true,
+					       .finish = FINISH_LENGTH};
+
+			q->choices->ended = true;
+			note_over(r, q);
 			out[n++] = e;
 		}
 		commit_row(r, row, true);

@@ -95,7 +95,8 @@ struct rule_row {
 	bool handover;
 	uint32_t n_snapshots, snapshots[SNAPSHOTS_MAX], snapshot_slots[SNAPSHOTS_MAX];
 	/* the number of its tokens for which the log-probability of the next token is wanted */
-	uint32_t n_scores;
+	uint32_t n_scores, first_score; /* first_score: number of the first of these next tokens */
+	bool pools, ends; /* hidden states are added to a sum; a request that draws nothing ends */
 	uint32_t first_ship, n_ships; /* pages for another worker */
 	bool ships_state;
 	/* [n_draws] the choices that draw, and the indexes of the drawn tokens in `generated` */
@@ -171,16 +172,17 @@ uint32_t rules_pages_at_most(const struct rules *r, const struct scheduler_reque
 /* Makes the next plan, which is then plans[planned % 2]. False: there is none. */
 bool rules_plan(struct rules *r);
 
-/* The consequence of a draw of choice c of request q (indexes). event: there is an event; false: the choice had ended
- * before. over: all choices of the request have ended. */
+/* The consequence of a draw of choice c of request q (indexes), or (undrawn) of the end of a request that draws
+ * nothing. event: there is an event; false: the choice had ended before. over: all choices of the request have
+ * ended. */
 struct rule_event {
 	uint32_t q, c;
-	bool event, over;
+	bool event, over, undrawn;
 	enum finish_reason finish;
 };
 
 /* Commits the oldest plan that is out, whose drawn tokens are in `generated` of the choices. Writes the consequence of
- * each draw to `out`, and returns the number of draws. */
+ * each draw, and of each end of a request that draws nothing, to `out`, and returns their number. */
 uint32_t rules_commit(struct rules *r, struct rule_event out[RULES_SEQS]);
 
 /* Ends all plans that are out, as plans that did not run, and with them all requests that run. Writes the indexes of

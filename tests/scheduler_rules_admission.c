@@ -94,6 +94,8 @@ static struct mirror_key key_of(const struct rule_request *q, int32_t *tokens)
 	const struct rule_choice *c = &q->choices[rules_first_live(q)];
 	uint32_t n = rules_live(q) == 1 ? rules_known(q, c) : q->r.n_prompt;
 
+	if (rules_reusable(q) < q->r.n_prompt - 1)
+		n = rules_reusable(q) + 1;
 	for (uint32_t i = 0; i < n; i++)
 		tokens[i] = i < q->r.n_prompt ? q->prompt[i] : c->generated[i - q->r.n_prompt];
 	return (struct mirror_key){
@@ -101,7 +103,7 @@ static struct mirror_key key_of(const struct rule_request *q, int32_t *tokens)
 		.n_tokens = n,
 		.n_prompt = q->r.n_prompt,
 		.space = q->r.space,
-		.any = (!q->admitted || !q->clean) && q->r.handoff != HANDOFF_SEND,
+		.any = (!q->admitted || !q->clean) && !rules_wants_prefilled(q),
 		.decoded = prefix_origin(PREFIX_PREFILLED, q->r.n_prompt, true),
 	};
 }
@@ -157,7 +159,7 @@ static bool was_there(const struct rules *r, const struct rule_request *q, uint3
 static uint32_t misses_at(const struct rules *r, const struct rule_request *q,
 			  const struct mirror_end *end)
 {
-	uint32_t P = r->config.page_tokens, limit = (q->r.n_prompt - 1) / P * P;
+	uint32_t P = r->config.page_tokens, limit = rules_reusable(q) / P * P;
 	uint32_t target = limit / r->align * r->align, reasons = 0;
 	bool salt = q->r.space.id[0] || q->r.space.id[1];
 
@@ -220,10 +222,25 @@ static uint32_t branch_of(const struct rules *r, const struct mirror_end *end)
 	return r->config.state_tokens && at > end->n_tokens ? at : 0;
 }
 
-/* Whether every token of q's prompt has to be computed, because scores are wanted. */
+uint32_t rules_reusable(const struct rule_request *q)
+{
+	uint32_t n = q->r.n_prompt - 1;
+
+	if (q->r.prompt_logprobs && !q->admitted)
+		n = MIN(n, MAX(q->r.first_score, 1u) - 1);
+	return q->r.pooling == POOLING_MEAN ? 0 : n;
+}
+
+bool rules_wants_prefilled(const struct rule_request *q)
+{
+	return q->r.handoff == HANDOFF_SEND || q->r.prompt_logprobs || q->r.pooling != POOLING_NONE;
+}
+
+/* Whether every token of q's prompt has to be computed, because scores or the mean of all are wanted. */
 static bool wants_all(const struct rule_request *q)
 {
-	return q->r.prompt_logprobs && !q->admitted;
+	return !rules_reusable(q) &&
+	       ((q->r.prompt_logprobs && !q->admitted) || q->r.pooling == POOLING_MEAN);
 }
 
 struct mirror_end rules_look_up(struct rules *r, struct rule_request *q, uint32_t *ret_misses)
@@ -238,7 +255,9 @@ struct mirror_end rules_look_up(struct rules *r, struct rule_request *q, uint32_
 	*ret_misses = 1u << PREFIX_MISS_DISABLED;
 	if (!rules_remembers(r, q))
 		return (struct mirror_end){0};
-	*ret_misses = 1u << PREFIX_MISS_LOGPROBS;
+	*ret_misses =
+		1u << (q->r.prompt_logprobs && q->r.first_score <= 1 ? PREFIX_MISS_LOGPROBS
+								     : PREFIX_MISS_MEAN_POOLING);
 	if (wants_all(q))
 		return (struct mirror_end){0};
 	n = mirror_ends(r->before, r->after, &key, ends);
@@ -290,14 +309,20 @@ static uint32_t on_its_way(const struct rules *r, uint32_t q, uint32_t after, ui
 	return best;
 }
 
+/* Asks q to leave a state at `at`. False: RULES_WANTED other states of it are wanted already. While there are several
+ * branches that may be right, q is asked for `at` also if that is the branch which is tried. */
 static bool ask(struct rule_request *q, uint32_t at)
 {
-	for (uint32_t i = 0; i < q->n_asked; i++)
+	uint32_t n = q->n_asked + (q->branch > 0 && q->branch != at);
+
+	for (uint32_t i = 0; i < q->n_asked; i++) {
 		if (q->asked[i] == at)
 			return true;
-	if (q->branch == at)
+		n -= q->asked[i] == q->branch;
+	}
+	if (q->branch == at && q->n_branches < 2)
 		return true;
-	if (q->n_asked + (q->branch > 0) == RULES_WANTED)
+	if (n >= RULES_WANTED || q->n_asked == RULES_WANTED)
 		return false;
 	q->asked[q->n_asked++] = at;
 	return true;
@@ -334,7 +359,7 @@ void rules_try_branches(struct rules *r)
 bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_end *end,
 		  uint64_t number)
 {
-	uint32_t cap = (q->r.n_prompt - 1) / r->align * r->align;
+	uint32_t cap = rules_reusable(q) / r->align * r->align;
 
 	if (!rules_remembers(r, q) || wants_all(q) || end->n_tokens >= cap)
 		return false;
@@ -349,8 +374,7 @@ bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_e
 			    l->r.space.id[1] != q->r.space.id[1])
 				continue;
 			t = &l->choices[l->trunk];
-			if (((q->admitted && q->clean) || q->r.handoff == HANDOFF_SEND) &&
-			    l->unclean)
+			if (((q->admitted && q->clean) || rules_wants_prefilled(q)) && l->unclean)
 				continue;
 			at = MIN(common(q, l) / r->align * r->align, cap);
 			if (at <= end->n_tokens)
@@ -535,7 +559,7 @@ bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end,
 	q->branch = promote && rules_remembers(r, q) ? branch_of(r, &end) : 0;
 	if (!promote)
 		q->n_branches = 0;
-	q->learn = end.n_tokens && (!q->admitted || !q->clean) && q->r.handoff != HANDOFF_SEND;
+	q->learn = end.n_tokens && (!q->admitted || !q->clean) && !rules_wants_prefilled(q);
 	if (q->admitted)
 		return true;
 	q->admitted = true;

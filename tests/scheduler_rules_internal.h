@@ -13,6 +13,13 @@ uint32_t rules_known(const struct rule_request *q, const struct rule_choice *c);
 /* Returns the number of pages that n tokens need. */
 uint32_t rules_ceil_pages(const struct rules *r, uint32_t n);
 
+/* Returns the number of tokens at the beginning of q's prompt that need not be computed if they are cached: no result of
+ * q is wanted there. */
+uint32_t rules_reusable(const struct rule_request *q);
+
+/* Returns whether q may resume only from a prefix that was prefilled throughout. */
+bool rules_wants_prefilled(const struct rule_request *q);
+
 /* Returns whether q may use the cache and leave pages and states in it. */
 bool rules_remembers(const struct rules *r, const struct rule_request *q);
 

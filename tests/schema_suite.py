@@ -10,15 +10,26 @@ grammar accepts has to be valid by the suite. --show lists the schemas that are 
 
     schema_suite.py PROGRAM --random 500 [--seed 1] [--show]
 
-does the same with random schemas. The output is TAP, with one test: that no answer and no value is wrong.
+does the same with random schemas.
+
+    schema_suite.py http://127.0.0.1:8080 --random 500 --answers 1
+
+has the answers drawn by a model: a server gets each schema as response_format, at temperature 1 and without max_tokens. An
+answer that the server cuts, because the context ends, counts as one without an end. tigond with a model, or
+build/tigond_fake, whose tokens are random.
+
+The output is TAP, with one test: that no answer and no value is wrong.
 """
 import argparse
 import collections
+import concurrent.futures
 import json
 import pathlib
 import random
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 try:
     import jsonschema
@@ -43,6 +54,25 @@ class Program:
         return json.loads(got)
 
 
+class Server:
+    def __init__(self, url):
+        self.url = url.rstrip("/") + "/v1/chat/completions"
+
+    def ask(self, schema, answers, seed):
+        body = {"messages": [{"role": "user", "content": "Write JSON."}], "temperature": 1, "n": answers, "seed": seed,
+                "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}}
+        request = urllib.request.Request(self.url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        try:
+            choices = json.load(urllib.request.urlopen(request))["choices"]
+        except urllib.error.HTTPError as e:
+            error = json.load(e)["error"]
+            if e.code != 400:
+                sys.exit(f"status {e.code} at {json.dumps(schema)}: {error['message']}")
+            return {"ms": 0, "code": error["code"], "error": error["message"]}
+        whole = [c["message"]["content"] for c in choices if c["finish_reason"] == "stop"]
+        return {"ms": 0, "answers": whole, "lost": len(choices) - len(whole), "accepts": []}
+
+
 def texts_of(value):
     """A value as texts: as it stands, and with the members of its outer object the other way round."""
     texts = [json.dumps(value), json.dumps(value, ensure_ascii=False)]
@@ -59,10 +89,10 @@ class Count:
         self.slowest = 0
         self.last = []  # answers of the last schema
 
-    def check(self, program, name, schema, answers, tests, show, seed=1):
-        """tests: pairs of a value and whether it is valid."""
+    def check(self, ask, name, schema, tests, show):
+        """ask: returns what became of the schema and of a list of texts. tests: pairs of a value and whether it is valid."""
         texts = [(text, valid) for value, valid in tests for text in texts_of(value)]
-        got = program.ask(schema, answers, [text for text, _ in texts], seed)
+        got = ask([text for text, _ in texts])
         self.numbers["schemas"] += 1
         self.slowest = max(self.slowest, got["ms"])
         self.last = []
@@ -103,7 +133,7 @@ class Count:
         print(f"# longest compilation: {self.slowest:.1f} ms")
         for reason, n in self.reasons.most_common():
             print(f"# {n:4} {reason}")
-        good = not self.wrong and self.numbers["answers"] > self.numbers["compiled"] > 0
+        good = not self.wrong and self.numbers["answers"] > self.numbers["compiled"] / 2 > 0
         print(f"{'ok' if good else 'not ok'} 1 - of {self.numbers['answers']} answers and {self.numbers['values accepted']} accepted"
               f" values {self.wrong} are wrong\n1..1")
         return 0 if good else 1
@@ -112,7 +142,8 @@ class Count:
 def suite(program, count, args):
     for path in sorted(pathlib.Path(args.suite).glob("*.json")):
         for case in json.loads(path.read_text()):
-            count.check(program, f"{path.stem}: {case['description']}", case["schema"], args.answers,
+            count.check(lambda texts, schema=case["schema"]: program.ask(schema, args.answers, texts),
+                        f"{path.stem}: {case['description']}", case["schema"],
                         [(t["data"], t["valid"]) for t in case["tests"]], args.show)
 
 
@@ -266,8 +297,17 @@ def draw(program, count, args):
             except RecursionError:
                 tests = []
                 break
-        count.check(program, f"seed {args.seed + i}", schema, args.answers, tests, args.show, args.seed + i)
+        count.check(lambda texts, schema=schema, seed=args.seed + i: program.ask(schema, args.answers, texts, seed),
+                    f"seed {args.seed + i}", schema, tests, args.show)
         values.extend(count.last[:3])
+
+
+def draw_beside(server, count, args):
+    """Several schemas at the same time, and no values to try."""
+    seeds = range(args.seed, args.seed + args.random)
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        for seed, got in zip(seeds, pool.map(lambda seed: server.ask(Draw(seed).whole(), args.answers, seed), seeds)):
+            count.check(lambda texts, got=got: got, f"seed {seed}", Draw(seed).whole(), [], args.show)
 
 
 def main():
@@ -279,10 +319,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", action="store_true")
     args = parser.parse_args()
-    program, count = Program(args.program), Count()
-    if args.suite:
-        suite(program, count, args)
-    draw(program, count, args)
+    count = Count()
+    if "://" in args.program:
+        draw_beside(Server(args.program), count, args)
+    else:
+        program = Program(args.program)
+        if args.suite:
+            suite(program, count, args)
+        draw(program, count, args)
     sys.exit(count.report())
 
 

@@ -65,6 +65,21 @@ TEST(reserve)
 	is_int((long long)all, 0, "nothing is left");
 }
 
+TEST(other_reserve)
+{
+	struct account a = open(&first, 100), b = open(&first, 0);
+
+	account_reserve(&a, 450);
+	ok(all == 450 && account_take(&b, 60) == -EDQUOT, "a reserve becomes larger");
+	account_add(&a, 200);
+	account_reserve(&a, 50);
+	ok(all == 200 && first == 200, "or smaller than what is used");
+	account_reserve(&a, 700);
+	ok(all == 700 && first == 700, "or larger than the bound");
+	account_close(&a);
+	ok(!all && !first, "nothing is left");
+}
+
 TEST(spare)
 {
 	struct account a = open(&first, 0), b = open(&second, 0), none = {0};

@@ -1,48 +1,13 @@
 /* protocol/anthropic: bodies of /v1/messages are parsed like the chats that they stand for. */
-#include <errno.h>
-#include <stdlib.h>
-
 #include "base/problem.h"
 #include "protocol/anthropic/errors.h"
 #include "protocol/anthropic/models.h"
 #include "protocol/anthropic/request.h"
-#include "tests/impatient.h"
-#include "tests/quoted.h"
-#include "tests/tap.h"
-
-static struct openai_limits limits = {
-	.vocab_size = 1000,
-	.max_choices = 8,
-	.defaults = {.temperature = 0.75f,
-		     .top_p = 0.5f,
-		     .top_k = 20,
-		     .repetition_penalty = 1,
-		     .want_logprobs = true,
-		     .n_logprobs = 3},
-};
-
-static struct arena arena;
-static struct err err;
-
-/* The requests that were read last, of messages and of a chat. */
-static struct openai_request r, chat;
-
-static int parse_bytes(const char *body, size_t len)
-{
-	openai_request_release(&r);
-	memset(&err, 0, sizeof(err));
-	memset(&r, 0xee, sizeof(r)); /* so that a member that nothing sets is seen */
-	r.context = r.texts = NULL;
-	r.n_prompts = 0;
-	r.stop_token_ids = r.allowed = (struct ids){0};
-	r.grammar = NULL;
-	return anthropic_parse_messages(body, len, NULL, &limits, &arena, &r, &err);
-}
+#include "tests/request_parse.h"
 
 static int parse(const char *body)
 {
-	body = quoted(body);
-	return parse_bytes(body, strlen(body));
+	return parse_as(anthropic_parse_messages, body);
 }
 
 /* Parses a body that is valid but for `members`. */
@@ -60,37 +25,17 @@ static int parse_with(const char *members)
 static void same_chat(const char *members, const char *of_chat, const char *what)
 {
 	char body[8192];
-	const char *text;
-	int got, want;
+	int got;
 
 	snprintf(body, sizeof(body), "{'max_tokens':9,%s}", members);
 	got = parse(body);
-	is_int(got, 0, "%s: %s", what, err.text);
-	openai_request_release(&chat);
 	snprintf(body, sizeof(body), "{'chat_template_kwargs':{'preserve_thinking':true},%s}",
 		 of_chat);
-	text = quoted(body);
-	want = openai_parse_chat(text, strlen(text), NULL, &limits, &arena, &chat, &err);
-	is_int(want, 0, "%s: as a chat: %s", what, err.text);
-	if (got || want)
+	if (!same_context(got, body, what))
 		return;
-	if (!ok(json_equal(r.context, chat.context), "%s: the same context", what)) {
-		char *a = json_dumps(r.context, 0), *b = json_dumps(chat.context, 0);
-
-		printf("#   got  %s\n#   want %s\n", a, b);
-		free(a);
-		free(b);
-	}
-	ok(r.thinking == chat.thinking && r.one_call == chat.one_call &&
-		   r.tools.n == chat.tools.n && r.billing == chat.billing,
+	ok(r.thinking == as_chat.thinking && r.one_call == as_chat.one_call &&
+		   r.tools.n == as_chat.tools.n && r.billing == as_chat.billing,
 	   "%s: and the same settings", what);
-}
-
-static void refused(int code, const char *param, const char *text)
-{
-	is_int(err.code, code, "its code: %s", err.text);
-	is_str(err.param, param, "its param");
-	ok(strstr(err.text, text), "its text has \"%s\": %s", text, err.text);
 }
 
 #define HI "'messages':[{'role':'user','content':'hi'}]"
@@ -107,7 +52,8 @@ TEST(defaults)
 	   "sampling comes from the model's defaults");
 	is_int(parse_with("'model':'lexis','stream':true,'temperature':0.5,'top_p':0.25,'top_k':7,"
 			  "'stop_sequences':['a','b'],'metadata':{'user_id':'u'},'seed':5,"
-			  "'service_tier':'auto','context_management':{'edits':[]},'n':7,"
+			  "'service_tier':'auto','compaction':null,'n':7,"
+			  "'context_management':{'edits':[{'type':'clear_thinking_20251015'}]},"
 			  "'logprobs':true,'mcp_servers':[],'container':null,'top_logprobs':3"),
 	       0, "more of it: %s", err.text);
 	ok(!strcmp(r.model, "lexis") && r.stream && r.continuous_usage &&
@@ -117,18 +63,14 @@ TEST(defaults)
 	   "is taken");
 	ok(r.n == 1 && !r.sampling.want_logprobs, "what the shape has no place for is not");
 	is_int(parse("{'max_tokens':0,'min_tokens':3," HI "}"), 0, "max_tokens 0");
-	ok(r.prompt_only && r.max_tokens == 1 && !r.min_tokens, "asks for the prompt alone");
+	ok(r.prompt_only && !r.max_tokens && !r.min_tokens, "asks for the prompt alone");
 	is_int(parse("{" HI "}"), -EINVAL, "without max_tokens");
 	refused(EINVAL, "max_tokens", "max_tokens is missing");
 }
 
 TEST(count)
 {
-	const char *body = quoted("{" HI "}");
-
-	openai_request_release(&r);
-	is_int(anthropic_parse_count(body, strlen(body), NULL, &limits, &arena, &r, &err), 0,
-	       "counting needs no max_tokens");
+	is_int(parse_as(anthropic_parse_count, "{" HI "}"), 0, "counting needs no max_tokens");
 	ok(r.context && !r.max_tokens, "and has a context");
 }
 
@@ -330,6 +272,12 @@ TEST(bad)
 		 0},
 		{"'tools':[{'name':'','input_schema':{}}]", "tools[0].name", "not empty", 0},
 		{"'tools':[{'name':'a\\u0000','input_schema':{}}]", "tools[0].name", "no NUL", 0},
+		{"'tools':[{'type':'custom\\u0000','name':'a','input_schema':{}}]", "tools[0].type",
+		 "a NUL", 0},
+		{"'tool_choice':{'type':'none\\u0000'}", "tool_choice.type", "a NUL", 0},
+		{"'thinking':{'type':'disabled\\u0000'}", "thinking.type", "a NUL", 0},
+		{"'output_format':{'type':'json_schema\\u0000','schema':{}}", "output_format.type",
+		 "a NUL", 0},
 		{"'tools':[{'name':'f','description':1,'input_schema':{}}]", "tools[0].description",
 		 "must be a string", 0},
 		{"'tools':[{'type':'web_search_20250305','name':'web_search'}]", "tools[0].type",
@@ -350,17 +298,36 @@ TEST(bad)
 		 "whole number", 0},
 		{"'metadata':[]", "metadata", "an object", 0},
 		{"'metadata':{'user_id':5}", "metadata.user_id", "a string", 0},
-		{"'output_config':{'effort':'huge'}", "reasoning_effort", "\"huge\"", 0},
+		{"'output_config':{'effort':'huge'}", "output_config.effort",
+		 "output_config.effort is \"huge\", but must be one of", 0},
 		{"'output_config':{'format':{'type':'xml'}}", "output_config.format.type", "xml",
 		 0},
 		{"'output_format':{'type':'json_schema'}", "output_format.schema", "is missing", 0},
 		{"'output_format':{'type':'json_schema','schema':{}},'guided_regex':'a'",
-		 "guided_regex", "both given", 0},
+		 "guided_regex", "output_format.schema and guided_regex are both given", 0},
+		{"'output_format':{'type':'json_schema','schema':{'type':'thing'}}",
+		 "output_format.schema", "output_format.schema: ", 0},
+		{"'output_config':{'format':{'type':'json_schema','schema':{'ifX':1}}}",
+		 "output_config.format.schema", "output_config.format.schema: the keyword \"ifX\"",
+		 PROBLEM_UNSUPPORTED},
+		{"'output_config':{'format':{'type':'json_schema','schema':5}}",
+		 "output_config.format.schema", "a JSON schema", 0},
+		{"'response_format':{'type':'json_object'},'output_format':{'type':'json_schema',"
+		 "'schema':{}}",
+		 "output_format.schema", "both given", 0},
 		{"'chat_template_kwargs':5", "chat_template_kwargs", "an object", 0},
 		{"'chat_template_kwargs':{'messages':[]}", "chat_template_kwargs.messages",
 		 "cannot be set", 0},
 		{"'mcp_servers':[{'url':'x'}]", "mcp_servers", "not supported",
 		 PROBLEM_UNSUPPORTED},
+		{"'thread':{'type':'create'}", "thread", "not supported", PROBLEM_UNSUPPORTED},
+		{"'compaction':{'type':'summarize'}", "compaction", "not supported",
+		 PROBLEM_UNSUPPORTED},
+		{"'context_management':{'edits':[{'type':'clear_thinking_20251015'},"
+		 "{'type':'compact_20260112','pause_after_compaction':true}]}",
+		 "context_management.edits[1]", "compact_20260112", PROBLEM_UNSUPPORTED},
+		{"'context_management':[]", "context_management", "an object", 0},
+		{"'context_management':{'edits':'x'}", "context_management.edits", "an array", 0},
 		{"'model':5", "model", "a string", 0},
 	};
 	static const struct {
@@ -372,6 +339,9 @@ TEST(bad)
 		{"[{'content':'a'}]", "messages[0].role", "is missing"},
 		{"[{'role':'tool','content':'a'}]", "messages[0].role", "\"tool\""},
 		{"[{'role':'user'}]", "messages[0].content", "is missing"},
+		{"[{'role':'user\\u0000','content':'a'}]", "messages[0].role", "a NUL"},
+		{"[{'role':'user','content':[{'type':'text\\u0000','text':'a'}]}]",
+		 "messages[0].content[0].type", "a NUL"},
 		{"[{'role':'user','content':5}]", "messages[0].content", "an array of blocks"},
 		{"[{'role':'user','content':[]}]", "messages", "no content at all"},
 		{"[{'role':'user','content':[{'type':'image','source':{}}]}]",
@@ -392,6 +362,9 @@ TEST(bad)
 		 "messages[0].content[0].name", "not empty"},
 		{"[{'role':'assistant','content':[{'type':'thinking'}]},{'role':'user','content':'a'}]",
 		 "messages[0].content[0].thinking", "is missing"},
+		{"[{'role':'assistant','content':[{'type':'compaction','content':'a summary'}]},"
+		 "{'role':'user','content':'a'}]",
+		 "messages[0].content[0].type", "\"compaction\", but must be"},
 		{"[{'role':'system','content':[{'type':'tool_result','tool_use_id':'a'}]},"
 		 "{'role':'user','content':'a'}]",
 		 "messages[0].content[0].type", "\"tool_result\", but must be \"text\""},
@@ -410,16 +383,9 @@ TEST(bad)
 		refused(EINVAL, lists[i].param, lists[i].text);
 	}
 	is_int(parse("[]"), -EINVAL, "no object");
-	is_int(parse_bytes("", 0), -EINVAL, "no body");
+	is_int(parse(""), -EINVAL, "no body");
 	is_int(parse("{'max_tokens':-1," HI "}"), -EINVAL, "max_tokens -1");
 	refused(EINVAL, "max_tokens", "is -1, but must be a whole number from 0");
-}
-
-static long allocations_left;
-
-static void *failing_malloc(size_t n)
-{
-	return allocations_left-- > 0 ? malloc(n) : NULL;
 }
 
 TEST(out_of_memory)
@@ -433,19 +399,8 @@ TEST(out_of_memory)
 		"'tools':[{'name':'f','description':'d','input_schema':{}}],"
 		"'tool_choice':{'type':'auto','disable_parallel_tool_use':true},"
 		"'output_config':{'effort':'low'},'thinking':{'type':'disabled'}}";
-	long n = 0;
-	int ret;
 
-	json_set_alloc_funcs(failing_malloc, free);
-	do {
-		allocations_left = n++;
-		ret = parse(body);
-		/* Jansson's parser does not always tell a lack of memory from a wrong token. */
-		check(ret == 0 || ret == -ENOMEM || strstr(err.text, "is not valid JSON: "));
-	} while (ret < 0 && n < 10000);
-	json_set_alloc_funcs(malloc, free);
-	check(ret == 0 && n > 50);
-	ok_all("out of memory at each of %ld allocations", n - 1);
+	parse_short_of_memory(anthropic_parse_messages, body, 50);
 }
 
 TEST(pace)
@@ -454,10 +409,8 @@ TEST(pace)
 	int left = 0;
 	const struct pace pace = {impatient, &left};
 
-	openai_request_release(&r);
-	is_int(anthropic_parse_messages(body, strlen(body), &pace, &limits, &arena, &r, &err),
-	       -ECANCELED, "a body is given up");
-	r = (struct openai_request){0};
+	is_int(parse_paced(anthropic_parse_messages, body, strlen(body), &pace), -ECANCELED,
+	       "a body is given up");
 }
 
 TEST(errors)
@@ -502,6 +455,14 @@ TEST(errors)
 	buf_reset(&out);
 	anthropic_error(&err, &out);
 	ok(strstr(buf_str(&out), "\"prompt is too long: 9 tokens\""), "a prompt that is too long");
+	err_param(&err, PROBLEM_UNSUPPORTED, "thread", "no");
+	buf_reset(&out);
+	anthropic_error(&err, &out);
+	is_str(buf_str(&out),
+	       "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"no\","
+	       "\"details\":{\"error_code\":\"thread_unsupported_request\","
+	       "\"unsupported\":[\"thread\"]}}}",
+	       "the SDKs send a conversation whole when threads are not supported");
 	buf_release(&out);
 }
 
@@ -530,11 +491,6 @@ TEST(models)
 
 int main(void)
 {
-	arena_init(&arena, 64 << 20);
 	limits.tools = tools_detect("<tool_call> tojson");
-	run_tests();
-	openai_request_release(&r);
-	openai_request_release(&chat);
-	arena_release(&arena);
-	return done();
+	return run_parse_tests();
 }

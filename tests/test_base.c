@@ -1,4 +1,4 @@
-/* base/: buf, arena, err, ids, array, hash, list, majority, map, mix, queue, parallel and the limit of log lines. */
+/* base/: buf, arena, commas, err, ids, array, hash, list, majority, map, mix, queue, parallel and the limit of log lines. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/array.h"
 #include "base/buf.h"
+#include "base/commas.h"
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/ids.h"
@@ -42,6 +43,30 @@ TEST(buf)
 	ok(!b.failed && b.len == 0, "reset clears the failure");
 	ok(buf_reserve(&b, 101) == -ENOBUFS, "reserve past the maximum is ENOBUFS");
 	ok(buf_reserve(&b, SIZE_MAX) == -ENOBUFS, "reserve does not overflow");
+	buf_release(&b);
+}
+
+TEST(commas)
+{
+	static const struct {
+		const char *list, *parts; /* each part with a bar behind it */
+	} rows[] = {{"", "|"},	   {"a", "a|"},	  {"ab,c,de", "ab|c|de|"}, {"a,", "a||"},
+		    {",a", "|a|"}, {",,", "|||"}, {"a b, c", "a b| c|"}};
+	const char *list = NULL, *part;
+	struct buf b;
+	size_t n;
+
+	buf_init(&b, 100);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		buf_reset(&b);
+		list = rows[i].list;
+		while (commas_next(&list, &part, &n)) {
+			buf_append(&b, part, n);
+			buf_putc(&b, '|');
+		}
+		is_str(buf_str(&b), rows[i].parts, "the parts of \"%s\"", rows[i].list);
+	}
+	ok(!commas_next(&list, &part, &n), "behind the last part there is none");
 	buf_release(&b);
 }
 
@@ -98,6 +123,11 @@ TEST(ids)
 		check(a.v[i] == i);
 	ok_all("ids keep their order while the array grows");
 	is_int(ids_reserve(&a, SIZE_MAX / 2), -ENOMEM, "an absurd size is refused");
+	ids_keep_last(&a, 1000);
+	is_int(a.len, 1000, "all are kept");
+	ids_keep_last(&a, 3);
+	ok(a.len == 3 && a.v[0] == 997 && a.v[2] == 999, "the last three are kept");
+	ok(!ids_push(&a, 5) && a.len == 4 && a.v[2] == 999 && a.v[3] == 5, "and others follow");
 	ids_release(&a);
 }
 

@@ -164,7 +164,7 @@ TEST(cancelling)
 	ok(!call_find(&server, "") && !call_find(&server, "cmpl-"), "no part of an id");
 	err_set(&e, PROBLEM_ABORTED, "ended");
 	call_cancel(b, &e);
-	ok(atomic_load(&b->aborted) && !atomic_load(&b->queued[QUEUE_PROMPTS]),
+	ok(atomic_load(&b->aborted) && !atomic_load(&b->queued[QUEUE_REQUESTS]),
 	   "a call is cancelled: it waits no more");
 	call_accept(b);
 	call_take(b, &tokens, suspend, &news);
@@ -216,7 +216,7 @@ TEST(stages)
 	call_fail(c, &e);
 	call_take(c, &tokens, suspend, &news);
 	ok(!news.slept && news.failure.code == EIO, "the first one counts, and it sleeps no more");
-	is_int(atomic_load(&server.queued[QUEUE_PROMPTS]), 0, "it waits no more");
+	is_int(atomic_load(&server.queued[QUEUE_REQUESTS]), 0, "it waits no more");
 	is_int(atomic_load(&server.calls), 1, "it is still there");
 	call_unref(c);
 	is_int(atomic_load(&server.calls), 0, "and then gone");

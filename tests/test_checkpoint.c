@@ -78,6 +78,14 @@ TEST(texts)
 		   " {\"name\": \"default\", \"template\": \"d\"}]}");
 	expect(k, CHECKPOINT_TEMPLATE, 0, "tokenizer_config.json", "d",
 	       "the default one of several");
+	write_text(
+		"tokenizer_config.json",
+		"{\"model_max_length\": 1000000000000000019884624838656, \"chat_template\": \"t\"}");
+	expect(k, CHECKPOINT_TEMPLATE, 0, "tokenizer_config.json", "t",
+	       "beside a number of more than 64 bits");
+	write_text("tokenizer_config.json", "{\"bos_token\": \"x\"}");
+	expect(k, CHECKPOINT_TOKENIZER_CONFIG, 0, "tokenizer_config.json", "{\"bos_token\": \"x\"}",
+	       "the tokenizer's configuration itself");
 	write_text("tokenizer_config.json", "{\"chat_template\": [");
 	expect(k, CHECKPOINT_TEMPLATE, -EINVAL, NULL,
 	       "/tokenizer_config.json: ']' expected near end of file", "a broken configuration");
@@ -156,10 +164,11 @@ TEST(open)
 	struct err e = {0};
 
 	is_int(checkpoint_open("/nonexistent/model", &k, &e), -ENOENT, "no folder");
-	is_str(e.text, "/nonexistent/model: cannot open the directory: No such file or directory",
+	is_str(e.text, "/nonexistent/model: cannot open: No such file or directory", "says so");
+	is_int(checkpoint_open(scratch_path("config.json"), &k, &e), -EINVAL,
+	       "a file that is no format's");
+	is_str(e.text + strlen(scratch_dir), "/config.json: neither a directory nor a GGUF file",
 	       "says so");
-	is_int(checkpoint_open(scratch_path("config.json"), &k, &e), -ENOTDIR,
-	       "a file that is no format's: %s", e.text);
 }
 
 TEST_MAIN()

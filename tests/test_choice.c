@@ -17,6 +17,8 @@ struct sum {
 	struct openai_calls calls;
 	struct ids ids;
 	size_t n_reported, n_reasoning;
+	char stop[16];	    /* the stop string that ended the choice; "": none did */
+	int32_t stop_token; /* as in struct choice */
 	bool covered; /* the reported tokens never had more bytes than the content and 3 for each of them */
 };
 
@@ -89,6 +91,8 @@ static size_t run(const struct choice_config *config, const int32_t *ids, size_t
 	sum_add(ret, &c);
 	*ret_finish = c.finish;
 	ret->n_reasoning = c.n_reasoning;
+	snprintf(ret->stop, sizeof(ret->stop), "%s", c.stop ? c.stop : "");
+	ret->stop_token = c.stop_token;
 	check(c.n_drawn == i);
 	choice_release(&c);
 	return i;
@@ -192,6 +196,7 @@ TEST(stop)
 	is_str(finish, "stop", "finish reason");
 	is_int(last, 1, "the engine has to be told");
 	ok(n < ids.len, "and nothing more was taken");
+	ok(!strcmp(s.stop, " strings") && s.stop_token < 0, "the string is known");
 	sum_release(&s);
 	/* The stop string begins inside a token: " strings" without its space. */
 	strings[0] = "trings";
@@ -219,6 +224,58 @@ TEST(stop)
 		is_int(last, 0, "the engine has ended the choice already");
 		sum_release(&s);
 	}
+	stops_free(stops);
+	ids_release(&ids);
+}
+
+/* The text that a stop string or a stop token ends may include it. */
+TEST(include_stop)
+{
+	const char *string = "trin";
+	struct stops *stops = stops_new(&string, 1);
+	struct choice_config config = {.tokenizer = tokenizer,
+				       .reasoning = true,
+				       .logprobs = true,
+				       .include_stop = true,
+				       .model_ends = &end_token,
+				       .n_model_ends = 1,
+				       .stops = stops};
+	struct ids ids = {0};
+	struct sum s;
+	const char *finish;
+	int last;
+
+	encode("It has four strings and a bow", &ids);
+	for (int stream = 0; stream < 2; stream++) {
+		run(&config, ids.v, ids.len, FINISH_LENGTH, stream, &s, &finish, &last);
+		is_str(buf_str(&s.content), "It has four strin", "the text ends with the string");
+		is_str(buf_str(&s.tokens), "It has four strin", "so do the reported tokens");
+		ok(last == 1 && !strcmp(finish, "stop") && !strcmp(s.stop, "trin"), "it ended it");
+		sum_release(&s);
+	}
+	encode("It has a bow", &ids);
+	for (int include = 0; include < 2; include++) {
+		config.include_stop = include;
+		run(&config, ids.v, ids.len, FINISH_STOP, true, &s, &finish, &last);
+		is_str(buf_str(&s.content), include ? "It has a bow" : "It has a",
+		       "a token of stop_token_ids");
+		is_str(buf_str(&s.tokens), buf_str(&s.content), "is reported as far as it is text");
+		ok(!last && !strcmp(finish, "stop") && s.stop_token == ids.v[ids.len - 1],
+		   "it is known");
+		sum_release(&s);
+	}
+	check(ids_push(&ids, end_token) == 0);
+	run(&config, ids.v, ids.len, FINISH_STOP, true, &s, &finish, &last);
+	is_str(buf_str(&s.content), "It has a bow", "an end token of the model has no text");
+	ok(!strcmp(finish, "stop") && s.stop_token < 0 && !s.stop[0], "and is no stop");
+	sum_release(&s);
+	config.n_model_ends = 0;
+	run(&config, ids.v, ids.len, FINISH_STOP, true, &s, &finish, &last);
+	is_int(s.stop_token, end_token, "unless the client alone has named it");
+	sum_release(&s);
+	run(&config, ids.v, ids.len, FINISH_LENGTH, true, &s, &finish, &last);
+	ok(!strcmp(finish, "length") && s.stop_token < 0, "at the end of the room there is none");
+	sum_release(&s);
 	stops_free(stops);
 	ids_release(&ids);
 }
@@ -300,7 +357,8 @@ static void answer(struct choice_config *config, const char *text, enum finish_r
 	if (end == FINISH_STOP)
 		check(ids_push(&ids, end_token) == 0);
 	config->reasoning = true;
-	config->format = tools_format_at(1);
+	if (!config->format)
+		config->format = tools_format_at(1);
 	config->tools = (struct tool_list){tools, ARRAY_SIZE(tools)};
 	for (int way = 0; way < 4; way++) {
 		const char *why;
@@ -368,6 +426,26 @@ TEST(calls)
 	       "f({\"a\": 1})", "tool_calls");
 	answer(&config, "no call", FINISH_LENGTH, "no call", "", "", "length");
 	stops_free(stops);
+}
+
+/* Formats whose calls are at the start of the text have them behind the reasoning, too. */
+TEST(behind_reasoning)
+{
+	struct choice_config config = {.tokenizer = tokenizer, .thinking = true};
+
+	for (int constrained = 0; constrained < 2; constrained++) {
+		config.constrained = constrained;
+		config.format = tools_format_at(3);
+		answer(&config, "Hm.</think>\n\n{\"name\": \"f\", \"parameters\": {}}", FINISH_STOP,
+		       "", "Hm.", "f({})", "tool_calls");
+		config.format = tools_format_at(4);
+		answer(&config, "Hm [f()].</think>[f(a=1), f()]", FINISH_STOP, "", "Hm [f()].",
+		       "f({\"a\": 1})f({})", "tool_calls");
+		answer(&config, "Hm.</think>\n\nI say [f()]", FINISH_STOP, "I say [f()]", "Hm.", "",
+		       "stop");
+	}
+	config.constrained = config.thinking = false;
+	answer(&config, "So:<think>Hm.</think>[f()]", FINISH_STOP, "So:[f()]", "Hm.", "", "stop");
 }
 
 /* Special tokens that are marks of the format are text; others are not. */
@@ -455,101 +533,129 @@ TEST(one_call)
 	ids_release(&ids);
 }
 
-/* Writes the ids of a random answer with calls. The pieces are encoded one by one, so that tokens end anywhere. */
-static size_t random_ids(int32_t *out, size_t max)
+/* Pieces of answers that all formats have. */
+static const char *const common[] = {"\n",	  " ",	      "look_up",    "\"a\": \"",
+				     "caf\u00e9", "\\",	      "\\n",	    "\\ud83d\\ude00",
+				     "\"",	  "}",	      "}}",	    ", ",
+				     "<think>",	  "</think>", "Some text.", "\xf0\x9f\x99\x82",
+				     "<",	  "1",	      "]"};
+
+/* What the answers of a format are made of: a whole call, another one, and pieces of calls. */
+static const struct {
+	const char *name;
+	const char *const whole[2], *const pieces[8];
+} formats[] = {
+	{"qwen_xml",
+	 {"<tool_call>\n<function=f>\n</function>\n</tool_call>",
+	  "<tool_call>\n<function=f>\n<parameter=a>\n\"b\" \\\n</parameter>\n</function>\n</tool_call>"},
+	 {"<tool_call>\n<function=look_up>\n", "<function=f>", "<parameter=", "a>\n",
+	  "</parameter>", "\n</function>", "</tool_call>", "</para"}},
+	{"hermes",
+	 {CALL("{}"), CALL("{\"a\": [1, null]}")},
+	 {"<tool_call>", "</tool_call>", "{\"name\": \"f\", \"arguments\": {", "{\"name\": \"",
+	  "</to", "\", \"arguments\": {", "{", "\\u00"}},
+	{"mistral",
+	 {"[TOOL_CALLS]f[ARGS]{}", "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": 1}}]"},
+	 {"[TOOL_CALLS]", "[TOOL_CALLS]f[ARGS]{", "f", "[ARGS]", "{",
+	  "[TOOL_CALLS][{\"name\": \"f\"", "[TOOL", "\\u00"}},
+	{"llama_json",
+	 {"{\"name\": \"f\", \"parameters\": {}}",
+	  "{\"name\": \"f\", \"parameters\": {\"a\": 1}}; {\"name\": \"look_up\", \"parameters\": {}}"},
+	 {"{\"name\": \"f\", \"parameters\": {", "{\"name\": \"", "f", "\", \"parameters\": {", "{",
+	  "; ", "<|python_tag|>", "\\u00"}},
+	{"pythonic",
+	 {"[f()]", "[f(a=[1, None], b='x'), look_up()]"},
+	 {"[f(a=", "[look_up(", "'", ")", "[", "f(", "=", "{'a': "}},
+};
+
+#define ONE(name) +1
+_Static_assert(ARRAY_SIZE(formats) == 0 TOOLS_FORMATS(ONE), "a row for each format");
+
+/* Writes the ids of a random answer with calls of a format. The pieces are encoded one by one, so that tokens end
+ * anywhere. A quarter of the pieces are whole calls, and half of the answers begin with a call, because some formats
+ * have calls nowhere else. */
+static size_t random_ids(size_t format, int32_t *out, size_t max)
 {
-	static const char *const pieces[] = {"<tool_call>",
-					     "</tool_call>",
-					     "\n",
-					     " ",
-					     "{\"name\": \"f\", \"arguments\": {",
-					     "{\"name\": \"",
-					     "look_up",
-					     "\"a\": \"",
-					     "caf\u00e9",
-					     "\\",
-					     "\\n",
-					     "\\ud83d\\ude00",
-					     "\"",
-					     "}",
-					     "}}",
-					     ", ",
-					     "<think>",
-					     "</think>",
-					     "Some text.",
-					     CALL("{}"),
-					     CALL("{}"),
-					     CALL("{}"),
-					     CALL("{}"),
-					     CALL("{}"),
-					     CALL("{}"),
-					     CALL("{\"a\": [1, null]}"),
-					     "\xf0\x9f\x99\x82",
-					     "<",
-					     "</to"};
+	const char *const *whole = formats[format].whole, *const *own = formats[format].pieces;
 	size_t n = 0;
 
-	for (size_t k = random_below(16); k > 0; k--) {
+	for (size_t k = random_below(16), i = 0; i < k; i++) {
 		struct ids ids = {0};
+		size_t kind = i ? random_below(4) : random_below(2) ? 3 : random_below(3);
 
-		encode(pieces[random_below(ARRAY_SIZE(pieces))], &ids);
-		for (size_t i = 0; i < ids.len && n < max; i++)
-			out[n++] = ids.v[i];
+		if (kind == 3)
+			encode(i || random_below(2) ? whole[random_below(2)] : own[0], &ids);
+		else if (kind == 2)
+			encode(own[random_below(ARRAY_SIZE(formats[0].pieces))], &ids);
+		else
+			encode(common[random_below(ARRAY_SIZE(common))], &ids);
+		for (size_t j = 0; j < ids.len && n < max; j++)
+			out[n++] = ids.v[j];
 		ids_release(&ids);
 	}
 	return n ? 1 + random_below(n) : 0;
 }
 
+/* One random answer, as a whole and as a stream: the deltas, cut at the tokens, add up to the whole. Counts its calls,
+ * and whether it ends with them. */
+static void random_calls(size_t format, size_t *n_calls, size_t *n_finished)
+{
+	static const char *const words[] = {"\"", "}", "</tool_call>", "caf", "\n"};
+	struct choice_config config = {.tokenizer = tokenizer,
+				       .reasoning = true,
+				       .thinking = random_below(2),
+				       .logprobs = random_below(2),
+				       .format = tools_format_at(format),
+				       .tools = {tools, ARRAY_SIZE(tools)},
+				       .one_call = !random_below(4)};
+	const char *string = words[random_below(ARRAY_SIZE(words))], *finish[2];
+	struct stops *stops = random_below(4) ? NULL : stops_new(&string, 1);
+	enum finish_reason end = random_below(2) ? FINISH_STOP : FINISH_LENGTH;
+	char calls[1 << 12];
+	struct sum s[2];
+	size_t n, taken[2];
+	int32_t ids[400];
+	int last[2];
+
+	config.stops = stops;
+	n = random_ids(format, ids, ARRAY_SIZE(ids) - 1);
+	ids[n++] = end == FINISH_STOP ? end_token : 300;
+	for (int stream = 0; stream < 2; stream++)
+		taken[stream] = run(&config, ids, n, end, stream, &s[stream], &finish[stream],
+				    &last[stream]);
+	check(taken[0] == taken[1] && last[0] == last[1] && !strcmp(finish[0], finish[1]));
+	check(!strcmp(buf_str(&s[0].content), buf_str(&s[1].content)));
+	check(!strcmp(buf_str(&s[0].reasoning), buf_str(&s[1].reasoning)));
+	check(!strcmp(buf_str(&s[0].tokens), buf_str(&s[1].tokens)));
+	check(s[0].n_reported == s[1].n_reported && s[1].covered);
+	snprintf(calls, sizeof(calls), "%s", calls_of(&s[0]));
+	check(!strcmp(calls, calls_of(&s[1])));
+	/* Where no token is partly in a call, and no bytes had to be replaced, the tokens are the content. */
+	if (config.logprobs && !s[0].calls.n_begun &&
+	    !strstr(buf_str(&s[0].content), "\xef\xbf\xbd"))
+		check(!strcmp(buf_str(&s[0].tokens), buf_str(&s[0].content)));
+	check(!config.one_call || s[0].calls.n_begun <= 1);
+	*n_calls += s[0].calls.n_begun;
+	*n_finished += !strcmp(finish[0], "tool_calls");
+	sum_release(&s[0]);
+	sum_release(&s[1]);
+	stops_free(stops);
+}
+
 /* The deltas of random answers with calls, cut at random tokens, add up to the whole answer. */
 TEST(random_calls)
 {
-	static const char *const words[] = {"\"", "}", "</tool_call>", "caf", "\n"};
-	size_t n_calls = 0, n_finished = 0;
+	for (size_t format = 0; format < ARRAY_SIZE(formats); format++) {
+		const char *name = formats[format].name;
+		size_t n_calls = 0, n_finished = 0;
 
-	for (int turn = 0; turn < 10000; turn++) {
-		struct choice_config config = {.tokenizer = tokenizer,
-					       .reasoning = true,
-					       .thinking = random_below(2),
-					       .logprobs = random_below(2),
-					       .format = tools_format_at(1),
-					       .tools = {tools, ARRAY_SIZE(tools)},
-					       .one_call = !random_below(4)};
-		const char *string = words[random_below(ARRAY_SIZE(words))], *finish[2];
-		struct stops *stops = random_below(4) ? NULL : stops_new(&string, 1);
-		enum finish_reason end = random_below(2) ? FINISH_STOP : FINISH_LENGTH;
-		char calls[1 << 12];
-		struct sum s[2];
-		size_t n, taken[2];
-		int32_t ids[400];
-		int last[2];
-
-		config.stops = stops;
-		n = random_ids(ids, ARRAY_SIZE(ids) - 1);
-		ids[n++] = end == FINISH_STOP ? end_token : 300;
-		for (int stream = 0; stream < 2; stream++)
-			taken[stream] = run(&config, ids, n, end, stream, &s[stream],
-					    &finish[stream], &last[stream]);
-		check(taken[0] == taken[1] && last[0] == last[1] && !strcmp(finish[0], finish[1]));
-		check(!strcmp(buf_str(&s[0].content), buf_str(&s[1].content)));
-		check(!strcmp(buf_str(&s[0].reasoning), buf_str(&s[1].reasoning)));
-		check(!strcmp(buf_str(&s[0].tokens), buf_str(&s[1].tokens)));
-		check(s[0].n_reported == s[1].n_reported && s[1].covered);
-		snprintf(calls, sizeof(calls), "%s", calls_of(&s[0]));
-		check(!strcmp(calls, calls_of(&s[1])));
-		/* Where no token is partly in a call, and no bytes had to be replaced, the tokens are the content. */
-		if (config.logprobs && !s[0].calls.n_begun &&
-		    !strstr(buf_str(&s[0].content), "\xef\xbf\xbd"))
-			check(!strcmp(buf_str(&s[0].tokens), buf_str(&s[0].content)));
-		check(!config.one_call || s[0].calls.n_begun <= 1);
-		n_calls += s[0].calls.n_begun;
-		n_finished += !strcmp(finish[0], "tool_calls");
-		sum_release(&s[0]);
-		sum_release(&s[1]);
-		stops_free(stops);
+		is_str(tools_name(tools_format_at(format)), name, "format %zu", format);
+		for (int turn = 0; turn < 10000; turn++)
+			random_calls(format, &n_calls, &n_finished);
+		ok_all("%s: 10000 random answers with calls: a stream adds up to the whole", name);
+		ok(n_calls > 5000 && n_finished > 1000,
+		   "%s: %zu calls, %zu answers that end with them", name, n_calls, n_finished);
 	}
-	ok_all("10000 random answers with calls: a stream adds up to the whole");
-	ok(n_calls > 5000 && n_finished > 2000, "%zu calls, %zu answers that end with them",
-	   n_calls, n_finished);
 }
 
 /* Any tokens, any stops: the pieces of a stream add up to the whole answer, and the reported tokens to the content. */

@@ -77,6 +77,7 @@ enum { BYTES_MAX = 4096 };
 struct naive {
 	const char *const *stops;
 	size_t n_stops;
+	bool include; /* detokenizer_include_stops */
 	char raw[BYTES_MAX];
 	size_t n_raw;
 	bool ended;
@@ -135,11 +136,11 @@ static void naive_update(struct naive *m)
 				match = MAX(match, strlen(m->stops[k]));
 		if (match) {
 			m->stopped = true;
-			m->out = end - match;
+			m->out = m->include ? end : end - match;
 			return;
 		}
 	}
-	for (size_t k = 0; k < m->n_stops && !m->ended; k++)
+	for (size_t k = 0; k < m->n_stops && !m->ended && !m->include; k++)
 		for (size_t n = 1; n < strlen(m->stops[k]); n++)
 			if (ends_with(m->text, m->len, m->stops[k], n))
 				hold = MAX(hold, n);
@@ -176,10 +177,13 @@ static void run_random(void)
 	m.stopped = false;
 	m.n_stops = random_below(5);
 	m.stops = strings;
+	m.include = random_below(2);
 	for (size_t i = 0; i < m.n_stops; i++)
 		strings[i] = all_stops[random_below(ARRAY_SIZE(all_stops))];
 	stops = stops_new(strings, m.n_stops);
 	d = detokenizer_new(tokenizer, stops);
+	if (m.include)
+		detokenizer_include_stops(d);
 	buf_init(&out, 1 << 20);
 	for (size_t i = 0; i < n_ids; i++) {
 		/* Letters alone if most is 3; else mostly pieces, now and then any id below `most`. */

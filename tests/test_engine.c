@@ -1,8 +1,10 @@
 /* Opening an engine with directories, files and options that are wrong in every way. Each gets one sentence and
  * leaves nothing behind; afterwards the engine opens and answers as before. And plans outside the engine's limits are
- * refused.
+ * refused. A decode step that the device gives up is launched in parts from then on if it is the engine's first, and
+ * else the device is lost. (Functions of OpenCL are replaced, --wrap.)
  *
  *     test_engine TINY      a directory of tiny checkpoints */
+#include <CL/cl.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "kernels/step.h"
 #include "tests/golden.h"
 #include "tests/random.h"
 #include "tests/scratch.h"
@@ -26,7 +29,8 @@ static struct engine_options options(const char *dir)
 {
 	struct engine_options o = run_options(dir, "float32", 4, 128);
 
-	o.unoptimised = true; /* the host's code is tested here */
+	/* The host's code is tested here, so these are the programs of test_tiny.c, which are compiled once. */
+	o.unoptimised = o.separate_launches = true;
 	return o;
 }
 
@@ -386,6 +390,7 @@ TEST(options)
 	REFUSES(max_model_len, 1 << 30, -ENOMEM, NULL, "a context that no memory holds");
 	REFUSES(device, "no such device", -ENODEV, "no such device", "no such device");
 	REFUSES(device, "999", -ENODEV, "999", "no device of that number");
+	REFUSES(device, "", -ENODEV, "\"\"", "a device without a name");
 	REFUSES(cache_memory, 1, -ENOMEM, "--cache-memory", "one byte of cache");
 	REFUSES(cache_memory, UINT64_MAX / 2, -EINVAL, "--cache-memory",
 		"more cache than there is memory");
@@ -448,6 +453,36 @@ TEST(cache_memory)
 	o.cache_memory--;
 	check(refused(&o, -ENOMEM, "--cache-memory"));
 	ok_all("pages and slots are as many as the bytes asked for");
+}
+
+/* engine_measure says what engine_open then takes. Work space counts what rounding may add to the cache's buffers. */
+TEST(measure)
+{
+	struct engine_options o = options(good);
+	struct engine_needs n = {0};
+	struct engine *g;
+	struct err e = {0};
+
+	o.max_model_len = 256;
+	if (!ok(engine_measure(&o, &n, &e) == 0 && engine_open(&o, &g, &e) == 0, "opens %s",
+		e.text))
+		return;
+	check(n.weight_bytes == engine_info(g)->weight_bytes && n.may_save == 0);
+	check(n.page_bytes == engine_info(g)->page_bytes);
+	check(n.slot_bytes == engine_info(g)->slot_bytes);
+	check(n.scratch_bytes >= engine_info(g)->scratch_bytes);
+	check(n.scratch_bytes <= engine_info(g)->scratch_bytes + (1 << 20));
+	check(!strcmp(n.device_name, engine_info(g)->device_name));
+	check(!strcmp(n.kernels, engine_info(g)->kernels));
+	engine_close(g);
+	o.device_memory = UINT64_C(1) << 50;
+	check(engine_measure(&o, &n, &e) == 0 && n.budget_bytes == o.device_memory);
+	o.model_dir = "/no/such/model";
+	check(engine_measure(&o, &n, &e) == -ENOENT && one_sentence(e.text));
+	o.model_dir = good;
+	o.device = "no such device";
+	check(engine_measure(&o, &n, &e) == -ENODEV && one_sentence(e.text));
+	ok_all("what a model takes is known before it is opened");
 }
 
 /* Sends the log into a scratch file. Returns a descriptor of the place where it went before. */
@@ -530,13 +565,17 @@ TEST(plans)
 
 	if (!ok(engine_open(&o, &g, &e) == 0, "opens %s", e.text))
 		return;
-	for (int i = 0; i < 16; i++) {
+	for (int i = 0; i < 21; i++) {
 		int32_t wrong[2] = {0, -1};
 		struct plan_row rows[8];
 		struct plan_draw draws[8];
 		struct plan_score scores[2] = {{.next = tokens, .n_tokens = 63, .n_top = 5},
 					       {.next = tokens, .row = 1}};
+		struct plan_pooling poolings[2] = {{.first = 3, .begins = true, .ends = true},
+						   {.row = 1}};
 		struct plan p = {.step = 1,
+				 .poolings = poolings,
+				 .n_poolings = 1,
 				 .rows = rows,
 				 .draws = draws,
 				 .scores = scores,
@@ -575,11 +614,139 @@ TEST(plans)
 			scores[0].next = wrong;
 			scores[0].n_tokens = p.n_scored_tokens = 2;
 			break;
+		case 16: scores[0].first = 2; break;
+		case 17: p.n_poolings = 2; break;
+		case 18: poolings[0].row = 1; break;
+		case 19: poolings[0].first = 64; break;
+		case 20: poolings[0].seat = 4; break;
 		}
 		/* Plan 0 is good. */
 		is_int(engine_step(g, &p, results, &e), i ? -EINVAL : 0, "a plan %s",
 		       i ? "outside the limits is refused" : "within them runs");
 	}
+	engine_close(g);
+}
+
+/* ---- steps that are given up ---- */
+
+cl_int __real_clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+				  size_t offset, size_t size, void *to, cl_uint n,
+				  const cl_event *wait, cl_event *event);
+cl_int __wrap_clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+				  size_t offset, size_t size, void *to, cl_uint n,
+				  const cl_event *wait, cl_event *event);
+
+/* Results that are read before one that says that its step was given up; -1: none says so. */
+static int good_results = -1;
+
+cl_int __wrap_clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+				  size_t offset, size_t size, void *to, cl_uint n,
+				  const cl_event *wait, cl_event *event)
+{
+	cl_int code = __real_clEnqueueReadBuffer(queue, buffer, blocking, offset, size, to, n, wait,
+						 event);
+
+	if (!blocking && good_results >= 0 && !good_results--) {
+		clFinish(queue);
+		((int32_t *)to)[RESULT_GIVEN_UP] = 1;
+	}
+	return code;
+}
+
+/* Generates one token. *ret_launches: the kernels that were launched for it. */
+static int generate(struct engine *g, int32_t *ret_token, uint64_t *ret_launches, struct err *e)
+{
+	const struct sampling greedy = run_greedy();
+	const int32_t token = 5;
+	const uint32_t page = 0;
+	const struct plan_row row = {.tokens = &token,
+				     .pages = &page,
+				     .n_tokens = 1,
+				     .n_pages = 1,
+				     .state_src = STATE_ZERO,
+				     .decode = true};
+	const struct plan_draw draw = {.sampling = &greedy};
+	const struct plan plan = {
+		.step = 1, .rows = &row, .draws = &draw, .n_rows = 1, .n_draws = 1};
+	struct engine_counters before, after;
+	struct draw_result result = {0};
+	int r;
+
+	engine_counters(g, &before);
+	r = engine_step(g, &plan, &result, e);
+	engine_counters(g, &after);
+	*ret_token = result.token;
+	*ret_launches = after.launches - before.launches;
+	return r;
+}
+
+TEST(given_up)
+{
+	struct engine_options o = options(good);
+	int32_t right = -1, token = -1;
+	uint64_t together, apart;
+	struct engine *g;
+	struct err e = {0};
+
+	if (!ok(engine_open(&o, &g, &e) == 0, "opens %s", e.text))
+		return;
+	is_int(generate(g, &right, &together, &e), 0, "a token is generated");
+	good_results = 0;
+	is_int(generate(g, &token, &apart, &e), -EIO, "a step that is given up loses the device");
+	ok(strstr(e.text, "given up"), "and says so: %s", e.text);
+	is_int(generate(g, &token, &apart, &e), -EIO, "it stays lost");
+	engine_close(g);
+	if (together != 3)
+		return;	  /* this device launches all kernels one by one */
+	good_results = 1; /* the first step is a prompt */
+	if (!ok(engine_open(&o, &g, &e) == 0, "it opens if its first such step is given up"))
+		return;
+	is_int(generate(g, &token, &apart, &e), 0, "and generates a token");
+	ok(token == right && apart > together, "the same one, in %u launches, not %u",
+	   (unsigned)apart, (unsigned)together);
+	engine_close(g);
+}
+
+/* ---- models without attention ---- */
+
+cl_int __real_clSetKernelArg(cl_kernel kernel, cl_uint i, size_t size, const void *value);
+cl_int __wrap_clSetKernelArg(cl_kernel kernel, cl_uint i, size_t size, const void *value);
+
+/* Bytes of the buffer that embed (generic/embed.cl) writes rotary angles to. */
+static size_t angle_bytes;
+
+cl_int __wrap_clSetKernelArg(cl_kernel kernel, cl_uint i, size_t size, const void *value)
+{
+	enum { ROPE = 7 };
+	char name[64] = "";
+
+	clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof(name) - 1, name, NULL);
+	if (!strcmp(name, "embed") && i == ROPE)
+		clGetMemObjectInfo(*(const cl_mem *)value, CL_MEM_SIZE, sizeof(angle_bytes),
+				   &angle_bytes, NULL);
+	return __real_clSetKernelArg(kernel, i, size, value);
+}
+
+/* Without attention a token still has one pair of rotary angles. */
+TEST(states_alone)
+{
+	struct engine_options o;
+	struct engine *g;
+	struct err e = {0};
+	uint64_t launches;
+	int32_t token = -1;
+
+	make_checkpoint("states", changed("\"full_attention\"", "\"linear_attention\""),
+			weights.len);
+	o = options(scratch_path("states"));
+	o.synthetic = true;
+	if (!ok(engine_open(&o, &g, &e) == 0, "a model of Gated DeltaNet alone opens")) {
+		printf("# %s\n", e.text);
+		return;
+	}
+	is_int(generate(g, &token, &launches, &e), 0, "and generates a token");
+	ok(angle_bytes >= (o.max_prefill_tokens + o.max_seqs) * 2 * sizeof(float),
+	   "%zu bytes have room for the angles of all tokens", angle_bytes);
 	engine_close(g);
 }
 

@@ -5,8 +5,12 @@
  * Forty prompts, or PROMPTS (200 at most), of 1 to 3,000 tokens, walks through a random tree of beginnings, each run
  * cold and alone first. Then all of them use the cache, two plans out, arriving at random steps beside one another, with two prefill
  * budgets and renamed pages and slots, then with a third in so little memory that pages are evicted. Thirty-two
- * requests in memory for two are retracted and come back. Prefilled prefixes give every bit. Decoded ones give nearly
- * equal numbers; conversations that continue from their answers show how near. */
+ * requests in memory for two are retracted and come back. Some of the forty want a vector of their prompt's hidden states,
+ * or the log-probabilities of its second half, in place of an answer. Prefilled prefixes give every bit. Decoded ones give
+ * nearly equal numbers; conversations that continue from their answers show how near.
+ *
+ * The last two are compared with the same requests together, cold and in plenty of memory. That a batch gives the bits
+ * of each request alone is shown by test_invariance.c, and to compute them alone would take half of the test's time. */
 #include <stdlib.h>
 
 #include "base/macros.h"
@@ -121,6 +125,14 @@ static void make_requests(struct run *runs, int32_t (*prompts)[LONGEST], uint32_
 				 random_below(9) ? 1 + random_below(6)
 						 : 100 + random_below(ANSWER_MAX - 100));
 		runs[i].n_choices = random_below(10) ? 1 : 2;
+		if (runs[i].n_choices == 1 && i % 5 > 1) {
+			runs[i].max_tokens = 0;
+			runs[i].pooling = i % 5 == 2 ? POOLING_LAST : POOLING_NONE;
+			runs[i].pooling = i % 5 == 3 ? POOLING_MEAN : runs[i].pooling;
+			runs[i].prompt_logprobs = i % 5 == 4;
+			runs[i].first_score = i % 5 == 4 ? lengths[i] / 2 : 0;
+			continue;
+		}
 		if (i % 3 && runs[i].n_choices == 1)
 			continue;
 		runs[i].sampling.temperature = 1;
@@ -192,23 +204,33 @@ static void test_prompts(struct engine *g, const struct engine_options *o, const
 
 /* ---- a pool for two ---- */
 
-static void test_crowd(struct engine *g, struct run_setup setup, const struct run *alone,
+/* Runs requests all at once without a cache. Returns whether none was retracted. */
+static bool run_cold(struct engine *g, const struct engine_options *o, struct run *runs, size_t n)
+{
+	struct run_setup setup = run_setup_of(o);
+	struct scheduler_stats stats = {0};
+
+	setup.stats = &stats;
+	return run_all(g, &setup, runs, n) && !stats.retractions;
+}
+
+static void test_crowd(struct engine *g, struct run_setup setup, const struct run *cold,
 		       const char *name)
 {
 	struct run runs[CROWD];
 	struct scheduler_stats stats = {0};
 	struct found f;
 
-	memcpy(runs, alone, CROWD * sizeof(*runs));
+	memcpy(runs, cold, CROWD * sizeof(*runs));
 	setup.stats = &stats;
 	check(run_all(g, &setup, runs, CROWD));
 	for (uint32_t i = 0; i < CROWD; i++)
-		check(run_same(&alone[i], &runs[i], "alone, and in the pool for two"));
+		check(run_same(&cold[i], &runs[i], "in plenty of memory, and in the pool for two"));
 	check(stats.retractions > 0);
 	f = found_by(runs, CROWD);
 	check(setup.cache || !f.requests);
 	check(setup.n_slots < 2 * SEATS || f.requests > 1);
-	ok_all("%u requests in memory for two, %s: %u hit, %llu retractions, %llu tokens replayed, and the bits of each alone",
+	ok_all("%u requests in memory for two, %s: %u hit, %llu retractions, %llu tokens replayed, and the bits of plenty",
 	       CROWD, name, f.requests, (unsigned long long)stats.retractions,
 	       (unsigned long long)stats.replayed_tokens);
 }
@@ -217,7 +239,7 @@ static void test_tight(struct engine *g, const struct engine_options *o)
 {
 	int32_t(*prompts)[CROWD_PAGES * PAGE] = calloc(CROWD, sizeof(*prompts));
 	struct run_setup setup = run_setup_of(o);
-	struct run alone[CROWD];
+	struct run cold[CROWD];
 
 	for (uint32_t i = 0; i < CROWD; i++) {
 		uint32_t n = i % 4 ? 1 + random_below(62) : 330 + random_below(60);
@@ -226,20 +248,20 @@ static void test_tight(struct engine *g, const struct engine_options *o)
 		/* The long prompts begin alike. */
 		if (i % 4 == 0)
 			memcpy(prompts[i], prompts[0], 4 * PAGE * sizeof(**prompts));
-		alone[i] = run_of(prompts[i], n,
-				  i % 4 == 1 ? 1 + random_below(20) : 130 + random_below(50));
+		cold[i] = run_of(prompts[i], n,
+				 i % 4 == 1 ? 1 + random_below(20) : 130 + random_below(50));
 	}
-	check(run_alone(g, o, alone, CROWD));
+	check(run_cold(g, o, cold, CROWD));
 	setup.n_pages = 2 * CROWD_PAGES;
-	test_crowd(g, setup, alone, "no cache");
+	test_crowd(g, setup, cold, "no cache");
 	setup.cache = true;
 	setup.n_slots = SEATS + 1;
-	test_crowd(g, setup, alone, "hardly a checkpoint");
+	test_crowd(g, setup, cold, "hardly a checkpoint");
 	setup.n_slots = 3 * SEATS;
-	test_crowd(g, setup, alone, "many checkpoints");
+	test_crowd(g, setup, cold, "many checkpoints");
 	setup.refuse_decoded = true;
 	setup.budget = 128;
-	test_crowd(g, setup, alone, "only prefilled prefixes");
+	test_crowd(g, setup, cold, "only prefilled prefixes");
 	free(prompts);
 }
 
@@ -270,6 +292,17 @@ static float nearly_same(const struct run *cold, const struct run *warm, uint32_
 	return warm->out[0].len == cold->out[0].len ? most : 1;
 }
 
+/* Puts the prompt and the answer of the turn before in front of r's own tokens, which stand at `prompt`. */
+static void continue_chat(struct run *r, const struct run *before, int32_t *prompt)
+{
+	uint32_t n = before->n_prompt, n_out = (uint32_t)before->out[0].len;
+
+	memmove(prompt + n + n_out, prompt, r->n_prompt * sizeof(*prompt));
+	memcpy(prompt, before->prompt, n * sizeof(*prompt));
+	memcpy(prompt + n, before->out[0].v, n_out * sizeof(*prompt));
+	r->n_prompt += n + n_out;
+}
+
 /* Each turn's prompt is the prompt of the turn before, the answer of that turn without a cache, and new tokens. */
 static void test_chats(struct engine *g, const struct engine_options *o)
 {
@@ -280,24 +313,23 @@ static void test_chats(struct engine *g, const struct engine_options *o)
 	uint32_t n_compared = 0, beyond = 0, tokens = 0;
 	float worst = 0;
 
-	for (uint32_t i = 0; i < CHATS * TURNS; i++) {
-		const struct run *before = i % TURNS ? &cold[i - 1] : NULL;
-		uint32_t n = before ? before->n_prompt : 0, more = 1 + random_below(90);
+	/* New tokens of a turn stand at first where its prompt begins. */
+	for (uint32_t chat = 0; chat < CHATS; chat++)
+		for (uint32_t turn = 0; turn < TURNS; turn++) {
+			uint32_t i = turn * CHATS + chat, more = 1 + random_below(90);
 
-		if (before) {
-			memcpy(prompts[i], before->prompt, n * sizeof(**prompts));
-			memcpy(prompts[i] + n, before->out[0].v,
-			       before->out[0].len * sizeof(**prompts));
-			n += (uint32_t)before->out[0].len;
+			random_tokens(prompts[i], more, engine_info(g)->model.vocab_size);
+			cold[i] = run_of(prompts[i], more, 40 + random_below(120));
+			tokens += cold[i].max_tokens;
 		}
-		random_tokens(prompts[i] + n, more, engine_info(g)->model.vocab_size);
-		cold[i] = run_of(prompts[i], n + more, 40 + random_below(120));
-		check(run_alone(g, o, &cold[i], 1));
-		tokens += cold[i].max_tokens;
+	for (uint32_t turn = 0; turn < TURNS; turn++) {
+		for (uint32_t i = turn * CHATS; turn && i < (turn + 1) * CHATS; i++)
+			continue_chat(&cold[i], &cold[i - CHATS], prompts[i]);
+		check(run_cold(g, o, &cold[turn * CHATS], CHATS));
 	}
 	memcpy(warm, cold, CHATS * TURNS * sizeof(*warm));
 	for (uint32_t i = 0; i < CHATS * TURNS; i++)
-		warm[i].arrival = i % TURNS * TURN_STEPS + random_below(5);
+		warm[i].arrival = i / CHATS * TURN_STEPS + random_below(5);
 	setup.cache = true;
 	check(run_all(g, &setup, warm, CHATS * TURNS));
 	for (uint32_t i = 0; i < CHATS * TURNS; i++) {
@@ -305,10 +337,10 @@ static void test_chats(struct engine *g, const struct engine_options *o)
 
 		worst = MAX(worst, most);
 		if (most > 1e-3f)
-			printf("# chat %u, turn %u: %u of %u cached, off by %g\n", i / TURNS,
-			       i % TURNS, warm[i].hit.n_cached, warm[i].n_prompt, (double)most);
+			printf("# chat %u, turn %u: %u of %u cached, off by %g\n", i % CHATS,
+			       i / CHATS, warm[i].hit.n_cached, warm[i].n_prompt, (double)most);
 		/* The turn continued from tokens that the turn before had generated. */
-		beyond += i % TURNS && warm[i].hit.n_cached > cold[i - 1].n_prompt;
+		beyond += i >= CHATS && warm[i].hit.n_cached > cold[i - CHATS].n_prompt;
 	}
 	check(worst <= 1e-3f);
 	check(n_compared >= tokens * 3 / 4);

@@ -32,6 +32,11 @@ TEST(names)
 		"*",
 		"a.example",
 		"[::1]x",
+		"localhost:x",
+		"localhost:80:80",
+		"localhost:x@evil.example",
+		"localhost:80@evil.example:80",
+		"localhost@evil.example",
 		"0.0.0.0",
 		"[::]",
 		"[0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0001]"};
@@ -54,6 +59,20 @@ TEST(names)
 		   !host_is_allowed("a.example,b.example", list) && !host_is_allowed("", list) &&
 		   !host_is_allowed("a.example", ""),
 	   "and no others");
+}
+
+TEST(forms)
+{
+	static const char *const good[] = {"localhost", "a_b.c:80", "x:",
+					   "[::1]",	"[::1]:80", "%61"};
+	static const char *const bad[] = {"",	  ":80",       ":",	    "a:x",     "a:80x",
+					  "u@a",  "u:p@a",     "a:80@b:80", "a:80:80", "::1",
+					  "[::1", "[::1]x:80", "@"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+		ok(host_is_valid(good[i]), "%s", good[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		ok(!host_is_valid(bad[i]), "\"%s\" is no host", bad[i]);
 }
 
 TEST(list)

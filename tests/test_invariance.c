@@ -3,10 +3,11 @@
  *     test_invariance DIR float32|bfloat16 [full]
  *
  * Thirty-two requests of different lengths (whole chunks, one token more and one less, prompts that the budget cuts),
- * greedy, drawn and penalised, some with several choices. Each runs alone first; then they run in batches of 8 and 32,
- * arriving at different steps, with several prefill budgets, with pages, slots and seats renamed, and again and again
- * in the same memory. Some request scores of their prompt. Every token and every bit of every log-probability must be
- * the same as alone, with every kernel variant that runs here, with a decode step in one launch and in many, and for
+ * greedy, drawn and penalised, some with several choices. Each runs alone; and they run in batches of 8 and 32, arriving
+ * at different steps, with several prefill budgets, with pages, slots and seats renamed, and again and again in the
+ * same memory. Some request scores of their prompt, and some a vector of its hidden states. Every token, every bit of
+ * every log-probability and of every vector must be the same as alone, with every kernel variant that runs here, with a
+ * decode step in one launch and in many, and for
  * pages of 64 and 128 tokens; and the variants must agree with one another, except nvidia, which must agree with
  * itself. In float32 the x86 kernels are the generic ones, so one engine there has them. `full` runs every combination
  * and more orders of pages; without it only the large batches run with pages renamed, and only the small ones without.
@@ -25,13 +26,40 @@ enum { REQUESTS = 32, SMALL_BATCH = 8, LONGEST = 700, PREFILL_MAX = 1024, SEATS 
 /* The first SMALL_BATCH are the small batch. Each choice of a request takes a seat. */
 static const struct {
 	uint32_t n_prompt, max_tokens, n_choices;
+	enum pooling pooling;
 } sizes[REQUESTS] = {
-	{1, 40, 1},   {63, 24, 1},  {64, 24, 1},  {65, 24, 3},	{127, 20, 1}, {700, 24, 1},
-	{129, 20, 4}, {128, 70, 1}, {2, 40, 1},	  {3, 30, 1},	{17, 25, 1},  {31, 24, 2},
-	{62, 20, 1},  {66, 20, 1},  {100, 24, 1}, {126, 20, 1}, {130, 5, 1},  {190, 9, 1},
-	{191, 30, 2}, {192, 30, 2}, {193, 20, 1}, {255, 20, 1}, {256, 20, 1}, {257, 20, 1},
-	{320, 15, 1}, {383, 66, 1}, {448, 20, 1}, {500, 12, 1}, {5, 130, 1},  {9, 30, 1},
-	{40, 3, 1},   {48, 1, 1},
+	{1, 40, 1},
+	{63, 24, 1},
+	{64, 0, 1, POOLING_LAST},
+	{65, 24, 3},
+	{127, 20, 1},
+	{700, 0, 1, POOLING_MEAN},
+	{129, 20, 4},
+	{128, 70, 1},
+	{2, 40, 1},
+	{3, 30, 1},
+	{17, 25, 1},
+	{31, 24, 2},
+	{62, 20, 1},
+	{66, 20, 1},
+	{100, 24, 1},
+	{126, 20, 1},
+	{130, 0, 1, POOLING_MEAN},
+	{190, 9, 1},
+	{191, 30, 2},
+	{192, 30, 2},
+	{193, 20, 1},
+	{255, 20, 1},
+	{256, 0, 1, POOLING_LAST},
+	{257, 0, 1, POOLING_MEAN},
+	{320, 15, 1},
+	{383, 66, 1},
+	{448, 20, 1},
+	{500, 12, 1},
+	{5, 130, 1},
+	{9, 30, 1},
+	{40, 3, 1},
+	{48, 1, 1},
 };
 
 struct steps {
@@ -67,6 +95,7 @@ static void make_requests(struct run *runs, int32_t *prompts, uint32_t vocab, ui
 		*r = run_of(prompts + i * LONGEST, MIN(sizes[i].n_prompt, max_len / 2),
 			    MIN(sizes[i].max_tokens, max_len / 4));
 		r->n_choices = sizes[i].n_choices;
+		r->pooling = sizes[i].pooling;
 		r->prompt_logprobs = i % 4 == 1;
 		if (i % 3 == 0 || r->n_choices > 1) {
 			r->sampling.temperature = 1;
@@ -108,9 +137,9 @@ static void run_together(struct engine *g, struct run_setup setup, const struct 
 	check(run_all(g, &setup, runs, n));
 	for (size_t i = 0; i < n; i++)
 		check(run_same(&alone[i], &runs[i], "alone and in a batch"));
-	/* Steps mixed prompts with other rows, copied states, scored beside others and cut prompts. */
+	/* Steps mixed prompts with other rows, copied states if there are any, scored beside others and cut prompts. */
 	check(steps.mixed > 0);
-	check(steps.copies > 0);
+	check(steps.copies > 0 || !engine_info(g)->n_slots);
 	check(steps.scored_beside > 0);
 	check(setup.budget > 128 || steps.cut > 0);
 	check(steps.most_rows >= (setup.budget < PREFILL_MAX ? n / 4 : n));
@@ -146,12 +175,13 @@ static const char *dtype_name(enum engine_dtype t)
 	return t == ENGINE_BFLOAT16 ? "bfloat16" : "float32";
 }
 
-/* Runs all requests in one engine, alone and in batches. ret_alone gets the answers of each request alone. False: the
- * engine does not open. */
+/* Runs all requests in one engine, in batches and alone. others: the answers of each request alone in another engine;
+ * NULL: they run alone in this one first. ret_alone gets the answers of each request alone in this engine, in used
+ * memory. False: the engine does not open. */
 static bool test_engine(const struct engine_options *o, const char *variant, bool full,
-			int32_t *prompts, struct run *ret_alone)
+			int32_t *prompts, const struct run *others, struct run *ret_alone)
 {
-	struct run again[REQUESTS];
+	struct run first[REQUESTS];
 	struct run_setup setup;
 	struct engine *g;
 	struct err e = {0};
@@ -167,16 +197,20 @@ static bool test_engine(const struct engine_options *o, const char *variant, boo
 	setup = run_setup_of(o);
 	make_requests(ret_alone, prompts, engine_info(g)->model.vocab_size,
 		      engine_info(g)->max_model_len);
-	make_requests(again, prompts, engine_info(g)->model.vocab_size,
-		      engine_info(g)->max_model_len);
-	ok(run_alone(g, &setup, ret_alone), "%s %s: each request alone", variant,
-	   dtype_name(o->dtype));
-	run_batches(g, o, ret_alone, full);
+	if (others) {
+		memcpy(first, others, sizeof(first));
+	} else {
+		memcpy(first, ret_alone, sizeof(first));
+		ok(run_alone(g, &setup, first), "%s %s: each request alone", variant,
+		   dtype_name(o->dtype));
+	}
+	run_batches(g, o, first, full);
 	setup.shuffle = 5;
-	check(run_alone(g, &setup, again));
+	check(run_alone(g, &setup, ret_alone));
 	for (size_t i = 0; i < REQUESTS; i++)
-		check(run_same(&ret_alone[i], &again[i], "alone, and alone afterwards"));
-	ok_all("%s %s: each alone again, in other and used memory", variant, dtype_name(o->dtype));
+		check(run_same(&first[i], &ret_alone[i], "alone, and alone afterwards"));
+	ok_all("%s %s: each alone after the batches, in other and used memory", variant,
+	       dtype_name(o->dtype));
 	engine_close(g);
 	return true;
 }
@@ -197,8 +231,9 @@ static bool test_engine(const struct engine_options *o, const char *variant, boo
 static const char cuts[] = "tigon tuning 1\n" CUTS_OF("generic", "float32")
 	CUTS_OF("generic", "bfloat16") CUTS_OF("x86", "float32") CUTS_OF("x86", "bfloat16");
 
-/* Tests the engines of a table, and compares the answers of each with those of the first that runs (of nvidia: of the
- * first of nvidia that runs). */
+/* Tests the engines of a table. The answers of each, in batches and alone, are compared with those that the first that
+ * runs gives to each request alone (of nvidia: the first of nvidia that runs). So only the first runs each request alone
+ * before its batches. */
 static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 {
 	static const struct row {
@@ -242,7 +277,7 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(engines); i++) {
 		bool nvidia = engines[i].kernels == ENGINE_KERNELS_NVIDIA;
-		const struct run *others;
+		const struct run *others = first[nvidia] ? answers[first[nvidia] - engines] : NULL;
 
 		if (variant && strncmp(engines[i].name, variant, strlen(variant)) != 0)
 			continue;
@@ -254,13 +289,12 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		o.separate_launches = engines[i].separate;
 		o.plain_weights = engines[i].plain;
 		o.tuning.table = engines[i].tuned ? table : NULL;
-		if (!test_engine(&o, engines[i].name, full, prompts, answers[i]))
+		if (!test_engine(&o, engines[i].name, full, prompts, others, answers[i]))
 			continue;
-		if (!first[nvidia]) {
+		if (!others) {
 			first[nvidia] = &engines[i];
 			continue;
 		}
-		others = answers[first[nvidia] - engines];
 		for (size_t k = 0; k < REQUESTS; k++)
 			check(run_same(&others[k], &answers[i][k], "two engines"));
 		ok_all("%s: %s with pages of %u gives the bits of %s with pages of %u",
@@ -274,13 +308,19 @@ int main(int argc, char **argv)
 {
 	struct engine_options o;
 	int32_t *prompts = calloc((size_t)REQUESTS * LONGEST, sizeof(*prompts));
+	bool full;
 
 	if (argc < 3 || !prompts)
 		return 2;
 	o = run_options(argv[1], argv[2], SEATS, PREFILL_MAX);
 	o.synthetic = getenv("SYNTHETIC");
 	o.synthetic_seed = 1;
-	test_engines(o, argc > 3 && !strcmp(argv[3], "full"), prompts);
+	full = argc > 3 && !strcmp(argv[3], "full");
+	if (argc > 3 && !full) {
+		o.synthetic = true;
+		o.synthetic_types = argv[3];
+	}
+	test_engines(o, full, prompts);
 	free(prompts);
 	return done();
 }

@@ -121,6 +121,22 @@ TEST(strings)
 		"'256.0.0.1'|'1.2.3'|'01.2.3.4'");
 	accepts("{'type': 'string', 'format': 'email'}", "'a.b@c-d.example'",
 		"'a@b'|'@b.c'|'a b@c.d'");
+	/* as pydantic writes them: bytes, Path, SecretStr, Base64Str and Base64UrlStr, HttpUrl, a tagged union */
+	accepts("{'type': 'string', 'format': 'binary'}", "''|'\u00e9 \\n'", "1");
+	accepts("{'type': 'string', 'format': 'path', 'minLength': 2}", "'/a'", "'/'");
+	accepts("{'type': 'string', 'format': 'password', 'pattern': '^a*$'}", "'aa'", "'b'");
+	accepts("{'type': 'string', 'format': 'base64'}", "''|'aGFsbG8='|'+/8='",
+		"'a'|'_-8='|'===='");
+	accepts("{'type': 'string', 'format': 'base64url'}", "'_-8='|'aaaa'", "'+/8='|'aaaaa'");
+	accepts("{'type': 'string', 'format': 'uri', 'minLength': 1, 'maxLength': 2083}",
+		"'https://a-b.example:80/c/d?e=f'|'http://a'", "''|'a'|'ftp://a'");
+	accepts("{'discriminator': {'propertyName': 'k', 'mapping': {'a': '#/$defs/A', 'b': '#/$defs/B'}},"
+		"'oneOf': [{'$ref': '#/$defs/A'}, {'$ref': '#/$defs/B'}],"
+		"'$defs': {'A': {'type': 'object', 'properties': {'k': {'const': 'a'}, 'm': {'type': "
+		"'integer'}}, 'required': ['k', 'm']}, 'B': {'type': 'object', 'properties': {'k': "
+		"{'const': 'b'}, 'n': {'type': 'integer'}}, 'required': ['k', 'n']}}}",
+		"{'k': 'a', 'm': 1}|{'k': 'b', 'n': 2}",
+		"{'k': 'a', 'n': 1}|{'k': 'c'}|{'k': 'a'}");
 }
 
 /* Strings of a pattern: each code point has one form. */
@@ -175,6 +191,22 @@ TEST(arrays)
 	accepts("{'prefixItems': [{'type': 'integer'}], 'items': {'type': 'string'}, 'maxItems': 3}",
 		"[]|[1]|[1,'a','b']", "['a']|[1,2]|[1,'a','b','c']");
 	accepts("{'prefixItems': [{}, {}], 'items': false}", "[]|[1]|[1,2]", "[1,2,3]");
+	accepts("{'items': [{'type': 'integer'}, {'type': 'string'}]}", "[]|[1]|[1,'a']",
+		"['a']|[1,2]|[1,'a',3]");
+	accepts("{'items': [{'type': 'integer'}], 'additionalItems': {'type': 'null'}}",
+		"[]|[1]|[1,null]", "[null]|[1,2]");
+	accepts("{'items': [{'$id': 'http://a/b', 'enum': [1]}], 'additionalItems': {'$ref': 'http://a/b'}}",
+		"[1]|[1,1]", "[2]|[1,2]");
+	accepts("{'items': {'type': 'integer'}, 'additionalItems': false}", "[]|[1,2]", "['a']");
+	accepts("{'type': 'array', 'not': {'items': [true, {'type': 'string'}], 'additionalItems': {'type': 'null'}}}",
+		"[1,2]|['a',2]|[1,'a',0]", "[]|[1]|[1,'a']|[1,'a',null]");
+	accepts("{'type': 'array', 'not': {'items': {'type': 'null'}, 'additionalItems': false}}",
+		"[1]", "[]|[null]");
+	accepts("{'const': [1, 'a', null], 'items': [{'type': 'integer'}, {}], 'additionalItems': {'type': 'null'}}",
+		"[1,'a',null]", "[1,'a']");
+	refuses("{'items': [{}], 'prefixItems': [{}]}", PROBLEM_UNSUPPORTED,
+		"the keyword \"items\" of a JSON schema is not supported as a list beside "
+		"prefixItems");
 	accepts("{'type': 'array', 'maxItems': 0}", "[]", "[1]");
 	accepts("{'type': 'array', 'uniqueItems': true, 'maxItems': 1}", "[]|[1]", "[1,1]");
 }
@@ -411,7 +443,7 @@ TEST(together)
 
 TEST(refusals)
 {
-	static const char *const unknown[] = {"somethingElse", "dependencies", "additionalItems",
+	static const char *const unknown[] = {"somethingElse", "dependencies", "minMembers",
 					      "$recursiveRef"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(unknown); i++) {
@@ -456,6 +488,14 @@ TEST(refusals)
 		"the keyword \"minLength\" of the JSON schema is not a whole number from 0 on");
 	refuses("{'required': ['a\\u0000b']}", PROBLEM_UNSUPPORTED,
 		"the keyword \"required\" of a JSON schema is not supported with a name that has a zero byte");
+	refuses("{'type': 'string\\u0000'}", EINVAL,
+		"the keyword \"type\" of the JSON schema is not the name of a type, or a list of these");
+	refuses("{'type': 'string', 'format': 'date\\u0000'}", EINVAL,
+		"the keyword \"format\" of the JSON schema is not a string without a NUL");
+	refuses("{'$ref': '#/$defs/x\\u0000', '$defs': {'x': {}}}", EINVAL,
+		"the keyword \"$ref\" of the JSON schema is not a string without a NUL");
+	refuses("{'$anchor': 'a\\u0000', 'items': {'$ref': '#a'}}", EINVAL,
+		"the keyword \"$anchor\" of the JSON schema is not a string without a NUL");
 	refuses("[]", EINVAL, "a JSON schema is neither an object nor a boolean");
 	accepts("{'type': 'string', 'maxLength': 100000}", "'a'", "1");
 }

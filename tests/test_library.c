@@ -1,5 +1,6 @@
 /* kernels/library.c: of several processes that start at the same time, one compiles a program. A FIFO in place of a
- * file of the cache stops none of them. Old temporary files are deleted.
+ * file of the cache stops none of them. Old temporary files are deleted. Only the programs of wgmma have instructions
+ * that a device without wgmma cannot compile.
  *
  *     test_library              the tests
  *     test_library child DIR    gets one program, with the cache in DIR; prints how many it compiled: 0 or 1 */
@@ -12,6 +13,8 @@
 #include <time.h>
 
 #include "engine/device.h"
+#include "kernels/ptx.h"
+#include "kernels/sources.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
@@ -121,6 +124,42 @@ TEST(leftovers)
 	ok(there("0123456789abcdef0123456789abcdef.clbin") && there("notes.text") &&
 		   there("tempfile_a1B2c3.cl"),
 	   "and nothing else");
+}
+
+/* Returns whether a program is one of those that programs.c and probe.c compile for devices with wgmma alone. */
+static bool needs_wgmma(const char *file)
+{
+	return !strcmp(file, "attention_wide.cl") || !strcmp(file, "delta_scan_wide.cl") ||
+	       !strcmp(file, "gemm_wide.cl") || !strcmp(file, "probes/wgmma.cl");
+}
+
+TEST(hidden_instructions)
+{
+	uint32_t n = 0, hiding = 0;
+
+	for (const struct kernel_source *k = kernel_sources; k->name; k++) {
+		const char *file =
+			strncmp(k->name, "probes/", 7) ? strchr(k->name, '/') + 1 : k->name;
+		const char *end = strrchr(file, '.');
+		struct buf source;
+		struct err e = {0};
+		bool hides;
+
+		if (strcmp(end, ".cl") || !strncmp(k->name, "x86/", 4))
+			continue;
+		buf_init(&source, 4 << 20);
+		check(library_source("nvidia", file, &source, &e) == 0);
+		hides = strstr(buf_str(&source), PTX_HIDDEN);
+		if (hides != needs_wgmma(file))
+			printf("# %s\n", k->name);
+		check(hides == needs_wgmma(file));
+		hiding += hides;
+		n++;
+		buf_release(&source);
+	}
+	check(n > 30 && hiding == 4);
+	ok_all("of %u programs %u have instructions of sm_90a, all of them programs of wgmma", n,
+	       hiding);
 }
 
 int main(int argc, char **argv)

@@ -79,6 +79,73 @@ static const char qwen3[] =
 	"'tie_word_embeddings':true,'torch_dtype':'bfloat16','use_cache':true,"
 	"'use_sliding_window':false,'vocab_size':151936}";
 
+/* The configuration of Qwen3-30B-A3B. */
+static const char qwen3_moe[] =
+	"{'architectures':['Qwen3MoeForCausalLM'],'attention_bias':false,'attention_dropout':0.0,"
+	"'bos_token_id':151643,'decoder_sparse_step':1,'eos_token_id':151645,'head_dim':128,"
+	"'hidden_act':'silu','hidden_size':2048,'initializer_range':0.02,'intermediate_size':6144,"
+	"'max_position_embeddings':40960,'max_window_layers':48,'mlp_only_layers':[],'model_type':"
+	"'qwen3_moe','moe_intermediate_size':768,'norm_topk_prob':true,'num_attention_heads':32,"
+	"'num_experts':128,'num_experts_per_tok':8,'num_hidden_layers':48,'num_key_value_heads':4,"
+	"'output_router_logits':false,'rms_norm_eps':1e-06,'rope_scaling':null,'rope_theta':"
+	"1000000.0,'router_aux_loss_coef':0.001,'sliding_window':null,'tie_word_embeddings':false,"
+	"'torch_dtype':'bfloat16','use_cache':true,'use_sliding_window':false,'vocab_size':151936}";
+
+/* The configuration of Llama-3.2-1B-Instruct. */
+static const char llama[] =
+	"{'architectures':['LlamaForCausalLM'],'attention_bias':false,'attention_dropout':0.0,"
+	"'bos_token_id':128000,'eos_token_id':[128001,128008,128009],'head_dim':64,'hidden_act':"
+	"'silu','hidden_size':2048,'initializer_range':0.02,'intermediate_size':8192,"
+	"'max_position_embeddings':131072,'mlp_bias':false,'model_type':'llama',"
+	"'num_attention_heads':32,'num_hidden_layers':16,'num_key_value_heads':8,'pretraining_tp':"
+	"1,'rms_norm_eps':1e-05,'rope_scaling':{'factor':32.0,'high_freq_factor':4.0,"
+	"'low_freq_factor':1.0,'original_max_position_embeddings':8192,'rope_type':'llama3'},"
+	"'rope_theta':500000.0,'tie_word_embeddings':true,'torch_dtype':'bfloat16','use_cache':"
+	"true,'vocab_size':128256}";
+
+/* The configuration of SmolLM2-135M-Instruct. */
+static const char smollm[] =
+	"{'architectures':['LlamaForCausalLM'],'attention_bias':false,'attention_dropout':0.0,"
+	"'bos_token_id':1,'eos_token_id':2,'hidden_act':'silu','hidden_size':576,"
+	"'initializer_range':0.041666666666666664,'intermediate_size':1536,'is_llama_config':true,"
+	"'max_position_embeddings':8192,'mlp_bias':false,'model_type':'llama',"
+	"'num_attention_heads':9,'num_hidden_layers':30,'num_key_value_heads':3,'pad_token_id':2,"
+	"'pretraining_tp':1,'rms_norm_eps':1e-05,'rope_interleaved':false,'rope_scaling':null,"
+	"'rope_theta':100000,'tie_word_embeddings':true,'torch_dtype':'bfloat16',"
+	"'transformers_version':'4.42.3','use_cache':true,'vocab_size':49152}";
+
+/* The configuration of Qwen2.5-0.5B-Instruct. */
+static const char qwen2[] =
+	"{'architectures':['Qwen2ForCausalLM'],'attention_dropout':0.0,'bos_token_id':151643,"
+	"'eos_token_id':151645,'hidden_act':'silu','hidden_size':896,'initializer_range':0.02,"
+	"'intermediate_size':4864,'max_position_embeddings':32768,'max_window_layers':21,"
+	"'model_type':'qwen2','num_attention_heads':14,'num_hidden_layers':24,"
+	"'num_key_value_heads':2,'rms_norm_eps':1e-06,'rope_theta':1000000.0,'sliding_window':"
+	"32768,'tie_word_embeddings':true,'torch_dtype':'bfloat16','use_cache':true,"
+	"'use_sliding_window':false,'vocab_size':151936}";
+
+/* The configuration of gemma-3-1b-it, without keys about its training. */
+static const char gemma3_text[] =
+	"{'architectures':['Gemma3ForCausalLM'],'attention_bias':false,'attention_dropout':0.0,"
+	"'attn_logit_softcapping':null,'bos_token_id':2,'cache_implementation':'hybrid',"
+	"'eos_token_id':[1,106],'final_logit_softcapping':null,'head_dim':256,'hidden_activation':"
+	"'gelu_pytorch_tanh','hidden_size':1152,'intermediate_size':6912,"
+	"'max_position_embeddings':32768,'model_type':'gemma3_text','num_attention_heads':4,"
+	"'num_hidden_layers':26,'num_key_value_heads':1,'pad_token_id':0,'query_pre_attn_scalar':"
+	"256,'rms_norm_eps':1e-06,'rope_local_base_freq':10000,'rope_scaling':null,'rope_theta':"
+	"1000000,'sliding_window':512,'sliding_window_pattern':6,'torch_dtype':'bfloat16',"
+	"'use_cache':true,'vocab_size':262144}";
+
+/* The configuration of gemma-3-27b-it, without its vision tower's. */
+static const char gemma3[] =
+	"{'architectures':['Gemma3ForConditionalGeneration'],'boi_token_index':255999,"
+	"'eoi_token_index':256000,'eos_token_id':[1,106],'image_token_index':262144,"
+	"'initializer_range':0.02,'mm_tokens_per_image':256,'model_type':'gemma3','text_config':{"
+	"'head_dim':128,'hidden_size':5376,'intermediate_size':21504,'model_type':'gemma3_text',"
+	"'num_attention_heads':32,'num_hidden_layers':62,'num_key_value_heads':16,"
+	"'query_pre_attn_scalar':168,'rope_scaling':{'factor':8.0,'rope_type':'linear'},"
+	"'sliding_window':1024},'torch_dtype':'bfloat16','vision_config':{'hidden_size':1152}}";
+
 TEST(published)
 {
 	if (!ok(reads_json(qwen3_5, NULL), "Qwen3.5-MoE, nested %s", error.text))
@@ -125,6 +192,56 @@ TEST(published)
 		   c.rope_theta == 1e6 && c.mlp_size == 3072 && c.tie_word_embeddings,
 	   "sizes");
 	ok(!c.attention_gate && !c.norm_adds_one, "no output gate, norms multiply by w");
+
+	if (!ok(reads_json(qwen3_moe, NULL), "Qwen3-MoE %s", error.text))
+		return;
+	ok(c.family == &family_qwen3_moe && c.n_layers_of[LAYER_ATTENTION] == 48 &&
+		   c.n_layers_of[LAYER_MOE] == 48 && c.n_experts == 128 &&
+		   c.n_experts_per_token == 8 && c.expert_size == 768 &&
+		   c.shared_expert_size == 0 && c.mlp_size == 0 && c.norm_topk_prob,
+	   "experts in every layer, none of them shared");
+
+	if (!ok(reads_json(llama, NULL), "Llama 3 %s", error.text))
+		return;
+	ok(c.family == &family_llama && c.n_layers_of[LAYER_ATTENTION] == 16 && c.n_heads == 32 &&
+		   c.n_kv_heads == 8 && c.head_dim == 64 && c.rotary_dim == 64 &&
+		   c.mlp_size == 8192 && c.tie_word_embeddings && c.n_end_tokens == 3,
+	   "sizes");
+	ok(!c.qk_norm && !c.qkv_bias && !c.norm_adds_one && !c.attention_gate,
+	   "neither norms of queries and keys nor biases");
+	ok(c.rope_theta == 500000 && c.rope_scaling == ROPE_LLAMA3 && c.rope_factor == 32 &&
+		   c.rope_low_factor == 1 && c.rope_high_factor == 4 &&
+		   c.rope_original_context == 8192,
+	   "the rotation of Llama 3");
+	if (!ok(reads_json(smollm, NULL), "SmolLM2 %s", error.text))
+		return;
+	ok(c.head_dim == 64 && c.n_heads == 9 && c.n_kv_heads == 3 && c.rope_theta == 1e5 &&
+		   c.rope_scaling == ROPE_DEFAULT,
+	   "heads of hidden_size / num_attention_heads");
+	if (!ok(reads_json(qwen2, NULL), "Qwen2.5 %s", error.text))
+		return;
+	ok(c.family == &family_qwen2 && c.head_dim == 64 && c.n_kv_heads == 2 && c.qkv_bias &&
+		   !c.qk_norm && c.mlp_size == 4864,
+	   "biases in place of norms");
+	if (!ok(reads_json(gemma3_text, NULL), "Gemma 3 %s", error.text))
+		return;
+	ok(c.family == &family_gemma3 && c.n_layers_of[LAYER_SLIDING] == 22 &&
+		   c.n_layers_of[LAYER_ATTENTION] == 4 && c.layers[4].mixer == LAYER_SLIDING &&
+		   c.layers[5].mixer == LAYER_ATTENTION && c.sliding_window == 512,
+	   "every sixth layer sees all keys");
+	ok(c.rope_theta == 1e6 && c.sliding_theta == 10000 && c.rope_scaling == ROPE_DEFAULT &&
+		   c.score_dim == 256 && c.head_dim == 256,
+	   "two bases of rotation");
+	ok(c.norm_adds_one && c.out_norms && c.qk_norm && c.gelu && c.scaled_embedding &&
+		   c.tie_word_embeddings,
+	   "four norms, gelu, scaled embeddings, which are the head too");
+	if (!ok(reads_json(gemma3, NULL), "Gemma 3, nested %s", error.text))
+		return;
+	ok(c.n_layers_of[LAYER_ATTENTION] == 10 && c.n_layers_of[LAYER_SLIDING] == 52 &&
+		   c.sliding_window == 1024 && c.score_dim == 168 && c.head_dim == 128 &&
+		   c.vocab_size == 262208 && c.rope_scaling == ROPE_LINEAR && c.rope_factor == 8 &&
+		   c.sliding_theta == 10000 && c.n_end_tokens == 2,
+	   "a scale of scores of its own; the long rotation alone is scaled");
 }
 
 TEST(defaults)
@@ -142,6 +259,37 @@ TEST(defaults)
 		   c.vocab_size == 151936 && c.max_position_embeddings == 32768 &&
 		   c.rope_theta == 10000 && c.rms_norm_eps == 1e-6f && !c.tie_word_embeddings,
 	   "of Qwen3");
+	ok(reads("qwen3_moe", "") && c.hidden_size == 2048 && c.n_layers == 24 && c.n_heads == 32 &&
+		   c.n_kv_heads == 4 && c.head_dim == 64 && c.n_experts == 128 &&
+		   c.n_experts_per_token == 8 && c.expert_size == 768 && !c.norm_topk_prob &&
+		   c.n_layers_of[LAYER_MOE] == 24,
+	   "of Qwen3-MoE, whose heads are hidden_size / num_attention_heads");
+	ok(reads("llama", "") && c.hidden_size == 4096 && c.n_layers == 32 && c.n_heads == 32 &&
+		   c.n_kv_heads == 32 && c.head_dim == 128 && c.mlp_size == 11008 &&
+		   c.vocab_size == 32000 && c.max_position_embeddings == 2048,
+	   "of Llama, which has as many key heads as query heads");
+	ok(reads("qwen2", "") && c.hidden_size == 4096 && c.n_kv_heads == 32 && c.head_dim == 128 &&
+		   c.mlp_size == 22016 && c.vocab_size == 151936,
+	   "of Qwen2");
+	ok(reads("gemma3_text", "") && c.hidden_size == 2304 && c.n_layers == 26 &&
+		   c.n_heads == 8 && c.n_kv_heads == 4 && c.head_dim == 256 && c.mlp_size == 9216 &&
+		   c.vocab_size == 262208 && c.sliding_window == 4096 &&
+		   c.n_layers_of[LAYER_ATTENTION] == 4 && c.tie_word_embeddings,
+	   "of Gemma 3");
+	ok(reads("gemma3_text",
+		 "'num_hidden_layers':2,'layer_types':['full_attention','sliding_attention'],"
+		 "'rope_parameters':{'sliding_attention':{'rope_type':'default','rope_theta':5000},"
+		 "'full_attention':{'rope_type':'linear','rope_theta':7000,'factor':2}}") &&
+		   c.layers[0].mixer == LAYER_ATTENTION && c.layers[1].mixer == LAYER_SLIDING &&
+		   c.rope_theta == 7000 && c.rope_scaling == ROPE_LINEAR && c.sliding_theta == 5000,
+	   "keys of rotation by kind of layer");
+	ok(reads("gemma3_text", "'num_hidden_layers':3,'sliding_window_pattern':2") &&
+		   c.layers[0].mixer == LAYER_SLIDING && c.layers[1].mixer == LAYER_ATTENTION &&
+		   c.layers[2].mixer == LAYER_SLIDING,
+	   "sliding_window_pattern");
+	ok(reads("qwen3", "'rope_scaling':{'type':'linear','factor':4}") &&
+		   c.rope_scaling == ROPE_LINEAR && c.rope_factor == 4,
+	   "linear scaling, by the older name of the key");
 	ok(reads("qwen3_5_moe", "'num_hidden_layers':6") && c.n_layers_of[LAYER_ATTENTION] == 1 &&
 		   c.layers[3].mixer == LAYER_ATTENTION,
 	   "qwen3_5_moe without text_config is read flat");
@@ -190,6 +338,14 @@ TEST(dense_layers)
 	ok(reads("qwen3_5_moe_text", "'mlp_only_layers':[0]") && c.layers[0].mlp == LAYER_MOE,
 	   "Qwen3.5-MoE does not know mlp_only_layers");
 	ok(reads("qwen3_next", "'norm_topk_prob':false") && !c.norm_topk_prob, "norm_topk_prob");
+	ok(reads("qwen3_moe",
+		 "'num_hidden_layers':4,'decoder_sparse_step':2,'mlp_only_layers':[3]") &&
+		   c.layers[1].mlp == LAYER_MOE && c.n_layers_of[LAYER_DENSE] == 3 &&
+		   c.mlp_size == 6144,
+	   "Qwen3-MoE with dense layers");
+	ok(reads("qwen3_moe", "'num_local_experts':9,'shared_expert_intermediate_size':7") &&
+		   c.n_experts == 9 && c.shared_expert_size == 0,
+	   "num_local_experts; a shared expert is none of its keys");
 }
 
 /* clang-format off: a case begins a line. */
@@ -198,8 +354,8 @@ static const struct {
 	int code;
 	const char *sentence;
 } refused[] = {
-	{"llama", "", ENOTSUP,
-	 "c: model_type is \"llama\", but must be qwen3, qwen3_5_moe, qwen3_5 or qwen3_next, with or without _text"},
+	{"mamba", "", ENOTSUP,
+	 "c: model_type is \"mamba\", but must be qwen3, qwen3_moe, qwen3_5_moe, qwen3_5, qwen3_next, qwen2, llama or gemma3, with or without _text"},
 	{"", "", ENOTSUP, "c: model_type is \"\", but must be"},
 	{"qwen3_next", "'hidden_size':0", EINVAL, "c: hidden_size is 0, must be 1 to 65536"},
 	{"qwen3_next", "'hidden_size':-1", EINVAL, "c: hidden_size is -1, must be 1 to 65536"},
@@ -239,6 +395,8 @@ static const struct {
 	 "c: num_attention_heads must be a multiple of num_key_value_heads"},
 	{"qwen3_next", "'num_key_value_heads':0", EINVAL, "c: num_key_value_heads is 0"},
 	{"qwen3_next", "'head_dim':100", ENOTSUP, "c: head_dim must be a multiple of 16"},
+	{"qwen3_moe", "'hidden_size':2080", ENOTSUP,
+	 "c: head_dim is missing, and hidden_size / num_attention_heads is no multiple of 16 up to 256"},
 	{"qwen3_next", "'head_dim':272", EINVAL, "c: head_dim is 272, must be 16 to 256"},
 	{"qwen3_next", "'attention_bias':true", ENOTSUP,
 	 "c: attention_bias is true, which is not supported"},
@@ -251,12 +409,43 @@ static const struct {
 	 "c: attention_bias is true, which is not supported"},
 	{"qwen3", "'use_sliding_window':true", ENOTSUP, "c: use_sliding_window is true"},
 	{"qwen3", "'rope_scaling':{'rope_type':'yarn','factor':4}", ENOTSUP,
-	 "c: rope_scaling.rope_type must be \"default\": nothing else is supported"},
+	 "c: rope_scaling.rope_type must be \"default\", \"linear\" or \"llama3\": nothing else is supported"},
 	{"qwen3_next", "'use_sliding_window':true", ENOTSUP, "c: use_sliding_window is true"},
 	{"qwen3_next", "'rope_scaling':{'rope_type':'yarn','factor':4}", ENOTSUP,
-	 "c: rope_scaling.rope_type must be \"default\": nothing else is supported"},
-	{"qwen3_next", "'rope_scaling':{'type':'linear','factor':4}", ENOTSUP,
-	 "c: rope_scaling.type must be \"default\""},
+	 "c: rope_scaling.rope_type must be \"default\", \"linear\" or \"llama3\": nothing else is supported"},
+	{"qwen3_next", "'rope_scaling':{'type':'dynamic','factor':4}", ENOTSUP,
+	 "c: rope_scaling.type must be \"default\", \"linear\" or \"llama3\""},
+	{"llama", "'rope_scaling':{'type':'linear'}", EINVAL, "c: rope_scaling.factor is missing"},
+	{"llama", "'rope_scaling':{'rope_type':'llama3','factor':8,'low_freq_factor':1}", EINVAL,
+	 "c: rope_scaling.high_freq_factor is missing"},
+	{"llama",
+	 "'rope_scaling':{'rope_type':'llama3','factor':8,'low_freq_factor':4,'high_freq_factor':4,"
+	 "'original_max_position_embeddings':8192}",
+	 EINVAL, "c: rope_scaling.high_freq_factor must be above low_freq_factor"},
+	{"llama", "'rope_scaling':{'rope_type':'linear','factor':0.5}", EINVAL,
+	 "c: rope_scaling.factor must be a number of at least 1"},
+	{"llama", "'attention_bias':true", ENOTSUP, "c: attention_bias is true"},
+	{"llama", "'mlp_bias':true", ENOTSUP, "c: mlp_bias is true"},
+	{"llama", "'hidden_size':80,'num_attention_heads':10", ENOTSUP, "c: head_dim is missing"},
+	{"qwen2", "'use_sliding_window':true", ENOTSUP, "c: use_sliding_window is true"},
+	{"gemma3_text", "'final_logit_softcapping':30.0", ENOTSUP,
+	 "c: final_logit_softcapping is set, which is not supported"},
+	{"gemma3_text", "'attn_logit_softcapping':50.0", ENOTSUP,
+	 "c: attn_logit_softcapping is set, which is not supported"},
+	{"gemma3_text", "'use_bidirectional_attention':true", ENOTSUP,
+	 "c: use_bidirectional_attention is true"},
+	{"gemma3_text", "'hidden_activation':'silu'", ENOTSUP,
+	 "c: hidden_activation must be \"gelu_pytorch_tanh\""},
+	{"gemma3_text", "'sliding_window':0", EINVAL, "c: sliding_window is 0"},
+	{"gemma3_text", "'query_pre_attn_scalar':0", EINVAL, "c: query_pre_attn_scalar is 0"},
+	{"gemma3_text", "'num_hidden_layers':1,'layer_types':['linear_attention']", ENOTSUP,
+	 "c: layer_types holds something other than sliding_attention and full_attention"},
+	{"gemma3_text", "'rope_parameters':{'sliding_attention':{'rope_type':'linear'}}", ENOTSUP,
+	 "c: rope_parameters.sliding_attention.rope_type must be \"default\""},
+	{"gemma3_text", "'rope_parameters':{'sliding_attention':{'rope_theta':0}}", EINVAL,
+	 "c: rope_parameters.sliding_attention.rope_theta must be a number of at least 1"},
+	{"gemma3_text", "'rope_parameters':{'sliding_attention':3}", EINVAL,
+	 "c: rope_parameters.sliding_attention must be an object"},
 	{"qwen3_next", "'rope_scaling':3", EINVAL, "c: rope_scaling must be an object"},
 	{"qwen3_next", "'rope_parameters':[]", EINVAL, "c: rope_parameters must be an object"},
 	{"qwen3_next", "'rope_parameters':{'full_attention':{'rope_theta':1e6}}", ENOTSUP,
@@ -299,8 +488,9 @@ static const struct {
 	 "c: mlp_only_layers must be a list of layer numbers"},
 	{"qwen3_next", "'mlp_only_layers':[-1]", EINVAL, "c: mlp_only_layers must be"},
 	{"qwen3_next", "'mlp_only_layers':{}", EINVAL, "c: mlp_only_layers must be"},
-	{"qwen3_next", "'quantization_config':{'quant_method':'fp8'}", ENOTSUP,
-	 "c: quantization_config is there: quantised checkpoints are not supported"},
+	{"qwen3_next", "'quantization_config':{'quant_method':'bitsandbytes'}", ENOTSUP,
+	 "c: quantization_config.quant_method is \"bitsandbytes\", which is not supported"},
+	{"qwen3_next", "'quantization_config':{'quant_method':'fp8'}", 0, NULL},
 	{"qwen3_next", "'quantization_config':null", 0, NULL},
 	{"qwen3_next", "'eos_token_id':151936", EINVAL,
 	 "c: eos_token_id must be a token id below vocab_size, or a list of them"},
@@ -312,13 +502,13 @@ static const struct {
 	{"qwen3_5_moe", "'text_config':{'num_experts':5000}", EINVAL,
 	 "c: text_config.num_experts is 5000, must be 1 to 4096"},
 	{"qwen3_5_moe", "'text_config':{'rope_parameters':{'rope_type':'yarn'}}", ENOTSUP,
-	 "c: text_config.rope_parameters.rope_type must be \"default\""},
+	 "c: text_config.rope_parameters.rope_type must be \"default\", "},
 	{"qwen3_5_moe", "'text_config':{'model_type':'qwen3_next'}", EINVAL,
 	 "c: text_config.model_type contradicts the model_type above it"},
 	{"qwen3_5_moe", "'text_config':{'model_type':'gemma'}", ENOTSUP,
 	 "c: text_config.model_type is \"gemma\", but must be"},
 	{"qwen3_5_moe", "'quantization_config':{},'text_config':{}", ENOTSUP,
-	 "c: quantization_config is there"},
+	 "c: quantization_config.quant_method is missing"},
 };
 /* clang-format on */
 
@@ -341,7 +531,8 @@ TEST(refused)
 
 TEST(json)
 {
-#define FAMILIES_KNOWN "qwen3, qwen3_5_moe, qwen3_5 or qwen3_next, with or without _text"
+#define FAMILIES_KNOWN \
+	"qwen3, qwen3_moe, qwen3_5_moe, qwen3_5, qwen3_next, qwen2, llama or gemma3, with or without _text"
 	/* clang-format off: a case begins a line. */
 	static const struct {
 		const char *json;

@@ -1,87 +1,7 @@
 /* protocol/openai: bodies of /v1/chat/completions and /v1/completions are parsed into structs. */
-#include <errno.h>
-#include <math.h>
-#include <stdlib.h>
-
 #include "base/buf.h"
-#include "protocol/openai/errors.h"
-#include "protocol/openai/request.h"
-#include "base/problem.h"
 #include "tests/impatient.h"
-#include "tests/quoted.h"
-#include "tests/tap.h"
-
-static struct openai_limits limits = {
-	.vocab_size = 1000,
-	.max_choices = 8,
-	.defaults = {.temperature = 0.75f,
-		     .top_p = 0.5f,
-		     .top_k = 20,
-		     .repetition_penalty = 1,
-		     .want_logprobs = true,
-		     .n_logprobs = 3},
-};
-
-static struct arena arena;
-static struct err err;
-
-/* The request that was read last. */
-static struct openai_request r;
-
-static int parse_bytes(bool chat, const char *body, size_t len)
-{
-	openai_request_release(&r);
-	memset(&err, 0, sizeof(err));
-	memset(&r, 0xee, sizeof(r)); /* so that a member that nothing sets is seen */
-	r.context = r.texts = NULL;
-	r.n_prompts = 0;
-	r.stop_token_ids = r.allowed = (struct ids){0};
-	r.grammar = NULL;
-	return chat ? openai_parse_chat(body, len, NULL, &limits, &arena, &r, &err)
-		    : openai_parse_completion(body, len, NULL, &limits, &arena, &r, &err);
-}
-
-static int parse(bool chat, const char *body)
-{
-	body = quoted(body);
-	return parse_bytes(chat, body, strlen(body));
-}
-
-/* Parses a body that is valid but for `members`: of 'a':1 a chat body is {"messages":[...],"a":1}. */
-static int parse_with(bool chat, const char *members)
-{
-	char body[4096];
-
-	snprintf(body, sizeof(body), "{%s%s%s}",
-		 chat ? "'messages':[{'role':'user','content':'hi'}]" : "'prompt':'hi'",
-		 members[0] ? "," : "", members);
-	return parse(chat, body);
-}
-
-static void takes(bool chat, const char *members, const char *what)
-{
-	is_int(parse_with(chat, members), 0, "%s", what);
-}
-
-static void refuses(bool chat, const char *members, const char *what)
-{
-	is_int(parse_with(chat, members), -EINVAL, "%s", what);
-}
-
-static bool equals(const json_t *got, const char *want)
-{
-	json_t *w = json_loads(quoted(want), JSON_DECODE_ANY, NULL);
-	bool same = w && json_equal(got, w);
-
-	if (!same) {
-		char *text = json_dumps(got, JSON_COMPACT | JSON_ENCODE_ANY);
-
-		printf("#   got  %s\n#   want %s\n", text ? text : "(null)", want);
-		free(text);
-	}
-	json_decref(w);
-	return same;
-}
+#include "tests/openai_parse.h"
 
 TEST(defaults)
 {
@@ -95,7 +15,7 @@ TEST(defaults)
 	ok(!r.sampling.want_logprobs && !r.sampling.n_logprobs, "but log-probabilities do not");
 	ok(!r.has_seed && r.n == 1 && !r.max_tokens && !r.min_tokens && !r.ignore_eos &&
 		   !r.n_stops && !r.stop_token_ids.len && !r.stream && !r.include_usage &&
-		   !r.return_token_ids && !r.thinking,
+		   !r.return_token_ids && !r.tokens_as_ids && !r.thinking,
 	   "everything else is off");
 	ok(equals(r.context,
 		  "{'messages':[{'role':'user','content':'hi'}],'tools':null,'documents':null,"
@@ -111,247 +31,6 @@ TEST(defaults)
 	      "null is absent and unknown fields are ignored");
 	ok(!r.has_seed && r.n == 1 && !r.model && r.sampling.temperature == 0.75f,
 	   "as if not given");
-}
-
-/* Each way to a constraint, and none. */
-TEST(constraints)
-{
-	static const char *const with[][2] = {
-		{"'response_format':{'type':'json_object'}", "response_format"},
-		{"'response_format':{'type':'json_object','schema':{'type':'null'}}",
-		 "response_format.schema"},
-		{"'response_format':{'type':'json_schema','json_schema':{'name':'a','strict':true,"
-		 "'schema':{'type':'object','properties':{'a':{'type':'integer'}}}}}",
-		 "response_format.json_schema.schema"},
-		{"'structured_outputs':{'json':{'type':'null'},'disable_fallback':true}",
-		 "structured_outputs.json"},
-		{"'structured_outputs':{'json':'{}','structural_tag':null,'choice':null}",
-		 "structured_outputs.json"},
-		{"'structured_outputs':{'regex':'a+'}", "structured_outputs.regex"},
-		{"'structured_outputs':{'choice':['a','b']}", "structured_outputs.choice"},
-		{"'structured_outputs':{'grammar':'root ::= [a-z]'}", "structured_outputs.grammar"},
-		{"'structured_outputs':{'json_object':true,'regex':null}",
-		 "structured_outputs.json_object"},
-		{"'guided_json':{'enum':[1,2]}", "guided_json"},
-		{"'guided_json':'true'", "guided_json"},
-		{"'guided_regex':'a|b'", "guided_regex"},
-		{"'guided_choice':['yes','no']", "guided_choice"},
-		{"'guided_grammar':'root ::= [0-9]+'", "guided_grammar"},
-		{"'json_schema':{'type':'string'}", "json_schema"},
-		{"'regex':'x'", "regex"},
-		{"'ebnf':'root ::= [x]'", "ebnf"},
-		{"'grammar':'root ::= [x]'", "grammar"},
-	};
-	static const char *const without[] = {
-		"'response_format':{'type':'text'}",
-		"'response_format':null,'structured_outputs':null,'guided_json':null",
-		"'guided_json':{},'guided_choice':[],'guided_regex':'','grammar':'','regex':''",
-		"'structured_outputs':{}",
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(with); i++) {
-		for (int chat = 0; chat < 2; chat++) {
-			takes(chat, with[i][0], with[i][1]);
-			ok(r.grammar && r.constraint && !strcmp(r.constraint, with[i][1]),
-			   "it has a grammar: %s", r.constraint);
-		}
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(without); i++) {
-		takes(true, without[i], without[i]);
-		ok(!r.grammar && !r.constraint, "it has none");
-	}
-}
-
-/* Answers with calls: of which requests they have a grammar. */
-TEST(calls)
-{
-#define STRICT_IS(strict)                                                          \
-	"'tools':[{'function':{'name':'f','strict':" strict                        \
-	",'parameters':{'type':'object','properties':{'a':{'type':'integer'}}}}}," \
-	"{'function':{'name':'g'}}]"
-	static const struct {
-		const char *members;
-		bool grammar, constraint, no_calls;
-	} with[] = {
-		{STRICT_IS("false"), false},
-		{STRICT_IS("true"), true},
-		{STRICT_IS("true") ",'tool_choice':'none'", false},
-		{STRICT_IS("false") ",'tool_choice':'auto'", false},
-		{STRICT_IS("false") ",'tool_choice':'required'", true},
-		{STRICT_IS("false") ",'response_format':{'type':'json_object'}", true, true},
-		{STRICT_IS("true") ",'guided_json':'{}'", true, true},
-		{STRICT_IS("false") ",'guided_regex':'a'", true, true, true},
-		{STRICT_IS(
-			 "false") ",'tool_choice':'required','response_format':{'type':'json_object'}",
-		 true},
-		{STRICT_IS("true") ",'tool_choice':'required','guided_json':{'type':'null'}", true},
-		{STRICT_IS("true") ",'tool_choice':'none','guided_regex':'a'", true, true, true},
-	};
-	const struct tools_format *hermes = tools_format_at(1);
-
-	for (size_t i = 0; i < ARRAY_SIZE(with); i++) {
-		limits.tools = hermes;
-		takes(true, with[i].members, "tools");
-		ok(!r.grammar == !with[i].grammar && !r.constraint == !with[i].constraint &&
-			   r.no_calls == with[i].no_calls && !r.only_tool && !r.one_call,
-		   "%s", with[i].members + strcspn(with[i].members, "]"));
-		limits.tools = NULL;
-		if (strstr(with[i].members, "required")) {
-			is_int(parse_with(true, with[i].members), -PROBLEM_UNSUPPORTED,
-			       "of a format that is not known no call is demanded");
-			is_str(err.param, "tool_choice", "by tool_choice");
-		} else if (strstr(with[i].members, "true") && !strstr(with[i].members, "none")) {
-			is_int(parse_with(true, with[i].members), -PROBLEM_UNSUPPORTED,
-			       "nor is a tool strict");
-			ok(!strcmp(err.param, "tools") && strstr(err.text, "\"f\""), "%s",
-			   err.text);
-		} else {
-			takes(true, with[i].members, "a format that is not known");
-			ok(!r.grammar == !with[i].constraint, "a grammar of the text alone");
-		}
-	}
-	limits.tools = hermes;
-	takes(true, STRICT_IS("false") ",'tool_choice':{'type':'function','function':{'name':'g'}}",
-	      "a named tool");
-	ok(r.grammar && r.only_tool == r.tools.v[1].name && r.one_call, "one call of it");
-	refuses(true, STRICT_IS("false") ",'tool_choice':'required','guided_regex':'a'",
-		"a text and a call");
-	is_str(err.text,
-	       "guided_regex and tool_choice are both given, but an answer cannot be a text and a call",
-	       "are not demanded together");
-	is_int(parse_with(true, "'tools':[{'function':{'name':'f','strict':true,'parameters':"
-				"{'type':'object','propertyX':1}}}]"),
-	       -PROBLEM_UNSUPPORTED, "a strict schema that is not known");
-	ok(!strcmp(err.param, "tools") && strstr(err.text, "propertyX") &&
-		   strstr(err.text, "\"f\""),
-	   "%s", err.text);
-	refuses(true, STRICT_IS("true") ",'structured_outputs':{'choice':['a']}",
-		"a text and a strict tool");
-	is_str(err.param, "structured_outputs.choice", "of which the constraint is named");
-	/* The parameter at fault, whatever words a client's schema has. */
-	is_int(parse_with(true, STRICT_IS("true") ",'guided_json':{' the tool ':1}"),
-	       -PROBLEM_UNSUPPORTED, "a schema that is not known beside a strict tool");
-	is_str(err.param, "guided_json", "is named");
-	is_int(parse_with(true,
-			  STRICT_IS("false") ",'tool_choice':'required','response_format':"
-					     "{'type':'json_schema','json_schema':{'schema':7}}"),
-	       -EINVAL, "a schema that is none beside a demanded call");
-	is_str(err.param, "response_format.json_schema.schema", "is named, too");
-	limits.tools = NULL;
-}
-
-TEST(restrictions)
-{
-	takes(true,
-	      "'logit_bias':{'7':-100,'0':1.5,'999':100,'12':0},'allowed_token_ids':[3,1],"
-	      "'bad_words':['a b','\\u0000']",
-	      "restrictions of tokens");
-	ok(r.n_biases == 4 && r.biases[0].token == 0 && r.biases[0].value == 1.5f &&
-		   r.biases[1].token == 7 && r.biases[3].token == 999 && r.biases[3].value == 100,
-	   "biases by rising token");
-	ok(r.allowed.len == 2 && r.allowed.v[0] == 3, "allowed tokens");
-	ok(r.n_bad_words == 2 && !strcmp(r.bad_words[0].text, "a b") && r.bad_words[1].len == 1,
-	   "bad words");
-	takes(true, "'logit_bias':{},'allowed_token_ids':null,'bad_words':[]", "none of them");
-	ok(!r.n_biases && !r.allowed.len && !r.n_bad_words, "there are none");
-}
-
-TEST(sampling)
-{
-	uint32_t n_top;
-
-	takes(true,
-	      "'model':'lexis','temperature':1.5,'top_p':1,'top_k':-1,'min_p':0.25,'n':8,'seed':"
-	      "-1,'presence_penalty':-2,'frequency_penalty':2,'repetition_penalty':1.5,"
-	      "'max_tokens':16.0,'min_tokens':7,'ignore_eos':true,'stop_token_ids':[0,999],"
-	      "'stop':['a','\\u00e9\\n'],'stream':true,'stream_options':{'include_usage':true,"
-	      "'include_obfuscation':false},'logprobs':true,'top_logprobs':20,"
-	      "'return_token_ids':true",
-	      "everything at once");
-	is_str(r.model, "lexis", "model");
-	ok(r.sampling.temperature == 1.5f && r.sampling.top_p == 1 && r.sampling.top_k == 0 &&
-		   r.sampling.min_p == 0.25f && r.sampling.presence_penalty == -2 &&
-		   r.sampling.frequency_penalty == 2 && r.sampling.repetition_penalty == 1.5f,
-	   "floats; top_k -1 is off");
-	ok(r.has_seed && r.sampling.seed == UINT64_MAX, "a negative seed is a seed");
-	ok(r.n == 8 && r.max_tokens == 16 && r.min_tokens == 7 && r.ignore_eos, "counts");
-	ok(r.stop_token_ids.len == 2 && r.stop_token_ids.v[0] == 0 && r.stop_token_ids.v[1] == 999,
-	   "stop token ids");
-	ok(r.n_stops == 2 && !strcmp(r.stops[0], "a") && !strcmp(r.stops[1], "\xc3\xa9\n"),
-	   "stop strings");
-	ok(r.stream && r.include_usage && !r.continuous_usage && r.return_token_ids,
-	   "stream and its options");
-	ok(r.sampling.want_logprobs && r.sampling.n_logprobs == 20, "log-probabilities");
-
-	takes(true, "'stream':true,'stream_options':{'continuous_usage_stats':true}",
-	      "usage all along");
-	ok(r.include_usage && r.continuous_usage, "is usage at the end, too");
-	takes(true,
-	      "'stream':true,'stream_options':{'continuous_usage_stats':true,'include_usage':false}",
-	      "usage all along, but none");
-	ok(!r.include_usage && !r.continuous_usage, "is none");
-
-	takes(true,
-	      "'seed':9223372036854775807,'stop':'x','max_tokens':3,'max_completion_tokens':5,"
-	      "'temperature':1e-30,'top_p':1e-60",
-	      "limits");
-	ok(r.sampling.seed == INT64_MAX && r.n_stops == 1 && !strcmp(r.stops[0], "x"),
-	   "largest seed, one stop string");
-	takes(true,
-	      "'stop':['a','b','c','d','e','f','g','h','i','j','k','l','m','n','o','p','q','r','s','t','u',"
-	      "'v','w','x','y','z','a','b','c','d','e','f','g','h','i','j','k','l','m','n','o','p','q','r',"
-	      "'s','t','u','v','w','x','y','z','a','b','c','d','e','f','g','h','i','j','k','l']",
-	      "many stop strings");
-	ok(r.n_stops == 64 && !strcmp(r.stops[63], "l"), "64 stop strings");
-	takes(true, "'max_tokens':3,'max_completion_tokens':5,'temperature':1e-30,'top_p':1e-60",
-	      "limits");
-	ok(r.max_tokens == 5, "max_completion_tokens wins over max_tokens");
-	ok(r.sampling.temperature == 0, "a temperature near 0 is greedy");
-	ok(r.sampling.top_p > 0, "a tiny top_p stays above 0");
-
-	takes(true,
-	      "'seed':9223372036854775807,'a':[18446744073709551615,-9223372036854775809,"
-	      "'\\'99999999999999999999',1.99999999999999999999],'chat_template_kwargs':{'x':"
-	      "9223372036854775808,'y':-9223372036854775808,'z':'9223372036854775808'}",
-	      "whole numbers beyond 64 bits");
-	ok(r.sampling.seed == INT64_MAX, "leave those within as they are");
-	ok(json_real_value(json_object_get(r.context, "x")) == 9223372036854775808.0 &&
-		   json_integer_value(json_object_get(r.context, "y")) == INT64_MIN &&
-		   !strcmp(json_string_value(json_object_get(r.context, "z")),
-			   "9223372036854775808"),
-	   "and become real numbers, outside of strings");
-
-	takes(true,
-	      "'seed':-9223372036854775808,'top_k':0,'temperature':0,'top_logprobs':0,'stop':[]",
-	      "other limits");
-	ok(r.has_seed && r.sampling.seed == (uint64_t)INT64_MIN && r.sampling.top_k == 0 &&
-		   r.sampling.temperature == 0 && !r.n_stops,
-	   "smallest seed, greedy, no stops");
-
-	takes(false, "'logprobs':0", "completions: logprobs 0");
-	ok(r.sampling.want_logprobs && r.sampling.n_logprobs == 0, "asks for the drawn token's");
-	takes(false, "'logprobs':5,'n':2,'best_of':2,'echo':false",
-	      "completions: logprobs 5, best_of = n");
-	ok(!r.context && !strcmp(r.source, "prompt") && r.sampling.want_logprobs &&
-		   r.sampling.n_logprobs == 5,
-	   "five");
-	takes(false, "'echo':true", "echo");
-	ok(r.echo && r.add_special_tokens, "is kept; a text gets its special tokens");
-	ok(!openai_wants_scores(&r, &n_top), "and asks nothing about them");
-	takes(false, "'echo':true,'logprobs':3,'max_tokens':0", "the prompt's log-probabilities");
-	ok(openai_wants_scores(&r, &n_top) && n_top == 3, "are wanted");
-	ok(r.prompt_only && r.max_tokens == 1, "and nothing else");
-	takes(false, "'prompt_logprobs':0,'max_tokens':1", "prompt_logprobs");
-	ok(r.prompt_logprobs && !r.prompt_only && openai_wants_scores(&r, &n_top) && !n_top,
-	   "of the tokens themselves");
-	takes(true, "'prompt_logprobs':20,'stream':false", "in chat");
-	ok(openai_wants_scores(&r, &n_top) && n_top == 20, "with the twenty best");
-	takes(false, "'prompt_logprobs':2,'echo':true,'logprobs':1", "both");
-	ok(openai_wants_scores(&r, &n_top) && n_top == 2, "the larger number");
-	takes(true, "'prompt_logprobs':null,'stream':true", "null");
-	ok(!openai_wants_scores(&r, &n_top), "is none");
-	takes(false, "'add_special_tokens':false", "unless");
-	ok(!r.add_special_tokens, "they are refused");
 }
 
 TEST(cache)
@@ -527,6 +206,21 @@ TEST(template_arguments)
 		 "enable_thinking is stronger than reasoning_effort");
 	thinking("'enable_thinking':true," KWARGS "{'enable_thinking':false}", false,
 		 "chat_template_kwargs is strongest");
+	limits.template_arguments = json_pack("{s:b,s:s,s:i}", "enable_thinking", 1,
+					      "reasoning_effort", "low", "custom", 1);
+	thinking("'seed':1", true, "the operator turns it on");
+	ok(equals(r.context,
+		  "{'enable_thinking':true,'reasoning_effort':'low','custom':1,'messages':"
+		  "[{'role':'user','content':'hi'}],'tools':null,'documents':null,"
+		  "'add_generation_prompt':true}"),
+	   "with arguments of the operator");
+	thinking(KWARGS "{'enable_thinking':null}", true, "null leaves it on");
+	thinking(KWARGS "{'enable_thinking':false}", false, "chat_template_kwargs turns it off");
+	thinking("'reasoning_effort':'none'", false, "so does reasoning_effort");
+	is_str(json_string_value(json_object_get(r.context, "reasoning_effort")), "none",
+	       "which overrides that of the operator");
+	json_decref((json_t *)limits.template_arguments);
+	limits.template_arguments = NULL;
 	takes(true,
 	      "'reasoning_effort':'high','add_generation_prompt':false," KWARGS
 	      "{'custom':[1,{'a':null}],'documents':[1]}",
@@ -539,8 +233,34 @@ TEST(template_arguments)
 #undef KWARGS
 }
 
+static void arguments_of(const char *text, const char *sentence)
+{
+	json_t *arguments = NULL;
+
+	memset(&err, 0, sizeof(err));
+	is_int(openai_template_arguments(quoted(text), "--a", &arguments, &err),
+	       sentence[0] ? -EINVAL : 0, "arguments of the operator: %s", text);
+	is_str(err.text, sentence, "%s", sentence);
+	json_decref(arguments);
+}
+
+TEST(template_arguments_of_the_operator)
+{
+	arguments_of("{'enable_thinking':true,'x':null}", "");
+	arguments_of("{'x'}", "--a is no JSON of an object");
+	arguments_of("'x'", "--a is no JSON of an object");
+	arguments_of("[]", "--a is an array, but must be an object");
+	arguments_of("{'enable_thinking':1}",
+		     "--a.enable_thinking is 1, but must be true or false");
+	arguments_of("{'tools':[]}",
+		     "--a.tools cannot be set here: it is a parameter of the request");
+}
+
 TEST(tools)
 {
+#define ALLOWED(mode, name)                                                             \
+	"{'type':'allowed_tools','allowed_tools':{" mode "'tools':[{'type':'function'," \
+	"'function':{'name':'" name "'}}]}}"
 #define TOOLS \
 	"'tools':[{'type':'function','function':{'name':'f'}},{'function':{'name':'g','parameters':{}}}]"
 	static const char *const choices[] = {"'auto'", "null"};
@@ -553,11 +273,23 @@ TEST(tools)
 		is_int(json_array_size(json_object_get(r.context, "tools")), 2, "keeps the tools");
 	}
 	takes(true, TOOLS ",'tool_choice':'none'", "tool_choice none");
-	ok(json_is_null(json_object_get(r.context, "tools")), "drops them");
-	ok(!r.tools.n, "for the parser, too");
+	is_int(json_array_size(json_object_get(r.context, "tools")), 2, "keeps them in the prompt");
+	ok(!r.tools.n, "but none may be called");
+	takes(true, TOOLS ",'tool_choice':'none','response_format':{'type':'json_object'}",
+	      "beside JSON");
+	ok(r.no_calls && !r.tools.n, "there are no calls either");
+	takes(true, TOOLS ",'tool_choice':" ALLOWED("'mode':'auto',", "g"), "one tool is allowed");
+	is_int(json_array_size(json_object_get(r.context, "tools")), 2, "the prompt keeps both");
+	ok(r.tools.n == 1 && !strcmp(r.tools.v[0].name, "g") && r.tool_choice == TOOL_CHOICE_AUTO,
+	   "one may be called");
+	takes(true, TOOLS ",'tool_choice':{'type':'allowed_tools','allowed_tools':{'tools':[]}}",
+	      "no tool is allowed");
+	ok(!r.tools.n && r.tool_choice == TOOL_CHOICE_NONE, "as with tool_choice none");
 	takes(true, "'tools':[],'tool_choice':'auto'", "no tools");
 	ok(json_is_null(json_object_get(r.context, "tools")) && !r.tools.n, "are none");
+	limits.tools = tools_format_at(0);
 	takes(true, TOOLS ",'parallel_tool_calls':false", "parallel_tool_calls false");
+	limits.tools = NULL;
 	ok(r.one_call && r.tools.n == 2 && !strcmp(r.tools.v[1].name, "g"), "is noted");
 	takes(true, TOOLS ",'parallel_tool_calls':null", "parallel_tool_calls null");
 	ok(!r.one_call, "is true");
@@ -625,24 +357,15 @@ TEST(many_schemas)
 	ok(r.tools.v[0].n_parameters >= LEAST && r.tools.v[0].n_parameters <= 2 * LEAST &&
 		   types("p15") == (TOOLS_STRING | TOOLS_NUMBER),
 	   "of %zu the types are read", r.tools.v[0].n_parameters);
-	openai_request_release(&r);
-	is_int(openai_parse_chat(buf_str(&body), body.len, &pace, &limits, &arena, &r, &err), 0,
+	is_int(parse_paced(openai_parse_chat, buf_str(&body), body.len, &pace), 0,
 	       "with a pace that is asked");
-	openai_request_release(&r);
 	asked = (1 << 30) - left;
 	left = asked - 1;
-	is_int(openai_parse_chat(buf_str(&body), body.len, &pace, &limits, &arena, &r, &err),
-	       -ECANCELED, "the last of %d questions", asked);
+	is_int(parse_paced(openai_parse_chat, buf_str(&body), body.len, &pace), -ECANCELED,
+	       "the last of %d questions", asked);
 	ok(strstr(err.text, "tools"), "is asked while the tools are read: %s", err.text);
 	buf_release(&body);
 }
-
-struct bad {
-	int kind; /* chat: 'c' or 'C', completion: 'p' or 'P'; body has members ('c', 'p'), or is whole ('C', 'P') */
-	const char *body;
-	const char *param, *text; /* what the error has to have; text NULL: any text */
-	int code;
-};
 
 /* clang-format off: a case begins a line. */
 static const struct bad bads[] = {
@@ -678,6 +401,9 @@ static const struct bad bads[] = {
 	{'C', "{'messages':[{'role':'user'},{'role':'alien'}]}", "messages[1].role",
 	 "messages[1].role is \"alien\", but must be one of system, developer, user, assistant, tool and function"},
 	{'C', "{'messages':[{'role':7}]}", "messages[0].role", NULL},
+	{'C', "{'messages':[{'role':'user\\u0000'}]}", "messages[0].role", NULL},
+	{'C', "{'messages':[{'role':'user'}],'reasoning_effort':'low\\u0000'}", "reasoning_effort",
+	 NULL},
 	{'C', "{'messages':[{'role':'user','content':5}]}", "messages[0].content",
 	 "messages[0].content is 5, but must be a string, null or an array of text parts"},
 	{'C', "{'messages':[{'role':'user','content':['x']}]}", "messages[0].content[0]", NULL},
@@ -714,56 +440,11 @@ static const struct bad bads[] = {
 	{'C', "{'messages':[{'role':'assistant','tool_calls':[{'type':'custom'}]}]}",
 	 "messages[0].tool_calls[0].type", NULL},
 	{'C', "{'messages':[{'role':'assistant','audio':{'id':'x'}}]}", "messages[0].audio",
-	 "messages[0].audio is not supported by this server", PROBLEM_UNSUPPORTED},
+	 "messages[0].audio is not supported: answers are text", PROBLEM_UNSUPPORTED},
 	{'C', "{'messages':[{'role':'assistant','function_call':{'name':'x'}}]}",
 	 "messages[0].function_call", NULL, PROBLEM_UNSUPPORTED},
 
 	{'c', "'model':1", "model", "model is 1, but must be a string"},
-	{'c', "'temperature':2.5", "temperature",
-	 "temperature is 2.5, but must be a number from 0 to 2"},
-	{'c', "'temperature':-0.1", "temperature", NULL},
-	{'c', "'temperature':'1'", "temperature",
-	 "temperature is \"1\", but must be a number from 0 to 2"},
-	{'c', "'temperature':true", "temperature", NULL},
-	{'c', "'top_p':0", "top_p", "top_p is 0, but must be a number above 0 and at most 1"},
-	{'c', "'top_p':1.01", "top_p", NULL},
-	{'c', "'top_k':-2", "top_k",
-	 "top_k is -2, but must be a whole number from -1 to 2147483647"},
-	{'c', "'top_k':1.5", "top_k", NULL},
-	{'c', "'min_p':-1", "min_p", NULL},
-	{'c', "'min_p':1.5", "min_p", NULL},
-	{'c', "'n':0", "n", "n is 0, but must be a whole number from 1 to 8"},
-	{'c', "'n':9", "n", NULL},
-	{'c', "'n':'2'", "n", NULL},
-	{'c', "'seed':1.5", "seed", NULL},
-	{'c', "'seed':'x'", "seed", NULL},
-	{'c', "'presence_penalty':2.1", "presence_penalty", NULL},
-	{'c', "'frequency_penalty':-2.1", "frequency_penalty", NULL},
-	{'c', "'repetition_penalty':0", "repetition_penalty", NULL},
-	{'c', "'max_tokens':0", "max_tokens", NULL},
-	{'c', "'max_tokens':-1", "max_tokens", NULL},
-	{'c', "'max_tokens':1.5", "max_tokens", NULL},
-	{'c', "'max_tokens':9223372036854775807", "max_tokens", NULL},
-	{'c', "'max_completion_tokens':[]", "max_completion_tokens", NULL},
-	{'c', "'min_tokens':5,'max_tokens':4", "min_tokens",
-	 "min_tokens is 5, but may be at most max_tokens, 4"},
-	{'c', "'ignore_eos':1", "ignore_eos", "ignore_eos is 1, but must be true or false"},
-	{'c', "'stop':5", "stop",
-	 "stop is 5, but must be a string or an array of up to 64 strings"},
-	{'c', "'stop':''", "stop", NULL},
-	{'c', "'stop':['a','']", "stop[1]",
-	 "stop[1] is \"\", but must be a string that is not empty"},
-	{'c', "'stop':[null]", "stop[0]", NULL},
-	{'c',
-	 "'stop':['a','b','c','d','e','f','g','h','i','j','k','l','m','n','o','p','q','r','s','t','u','v','w','x','y',"
-	 "'z','a','b','c','d','e','f','g','h','i','j','k','l','m','n','o','p','q','r','s','t','u','v','w','x','y','z',"
-	 "'a','b','c','d','e','f','g','h','i','j','k','l','m']",
-	 "stop", "stop has 65 strings, but may have at most 64"},
-	{'c', "'seed':18446744073709551615", "seed", NULL},
-	{'c', "'stop_token_ids':[1,1000]", "stop_token_ids[1]",
-	 "stop_token_ids[1] is 1000, but must be a token id of the vocabulary, from 0 to 999"},
-	{'c', "'stop_token_ids':[-1]", "stop_token_ids[0]", NULL},
-	{'c', "'stop_token_ids':5", "stop_token_ids", NULL},
 	{'c', "'stream':'yes'", "stream", NULL},
 	{'c', "'stream_options':{}", "stream_options",
 	 "stream_options is given, but only allowed when stream is true"},
@@ -773,12 +454,8 @@ static const struct bad bads[] = {
 	 NULL},
 	{'c', "'stream':true,'stream_options':{'continuous_usage_stats':1}",
 	 "stream_options.continuous_usage_stats", NULL},
-	{'c', "'logprobs':3", "logprobs", NULL},
-	{'c', "'logprobs':true,'top_logprobs':21", "top_logprobs", NULL},
-	{'c', "'logprobs':true,'top_logprobs':-1", "top_logprobs", NULL},
-	{'c', "'top_logprobs':2", "top_logprobs",
-	 "top_logprobs is 2, but only allowed when logprobs is true"},
 	{'c', "'return_token_ids':'x'", "return_token_ids", NULL},
+	{'p', "'return_tokens_as_token_ids':1", "return_tokens_as_token_ids", NULL},
 	{'c', "'reasoning_effort':'huge'", "reasoning_effort", NULL},
 	{'c', "'enable_thinking':'yes'", "enable_thinking", NULL},
 	{'c', "'chat_template_kwargs':[]", "chat_template_kwargs", NULL},
@@ -799,84 +476,52 @@ static const struct bad bads[] = {
 	 "tool_choice demands a call, but there are no tools"},
 	{'c', "'tools':[{'function':{'name':'f'}}],'tool_choice':{'function':{'name':'g'}}",
 	 "tool_choice", "tool_choice names \"g\", which is none of the tools"},
-	{'c', "'tool_choice':{'type':'allowed_tools','allowed_tools':{}}", "tool_choice.type", NULL,
+	{'c', "'tool_choice':{'type':'custom','custom':{'name':'x'}}", "tool_choice.type",
+	 "tool_choice.type \"custom\" is not supported by this server, which has functions alone",
+	 PROBLEM_UNSUPPORTED},
+	{'c', "'tool_choice':{'type':'allowed_tools'}", "tool_choice.allowed_tools", NULL},
+	{'c', "'tool_choice':{'type':'allowed_tools','allowed_tools':{}}",
+	 "tool_choice.allowed_tools.tools", NULL},
+	{'c', "'tool_choice':{'type':'allowed_tools','allowed_tools':{'mode':'none','tools':[]}}",
+	 "tool_choice.allowed_tools.mode", NULL},
+	{'c', "'tool_choice':{'type':'allowed_tools','allowed_tools':{'tools':['f']}}",
+	 "tool_choice.allowed_tools.tools[0]", NULL},
+	{'c', "'tool_choice':{'type':'allowed_tools','allowed_tools':{'tools':[{'function':{}}]}}",
+	 "tool_choice.allowed_tools.tools[0].function.name", NULL},
+	{'c', "'tool_choice':{'type':'allowed_tools','allowed_tools':{'tools':[{'type':'mcp'}]}}",
+	 "tool_choice.allowed_tools.tools[0].type", NULL, PROBLEM_UNSUPPORTED},
+	{'c',
+	 "'tools':[{'function':{'name':'f'}}],'tool_choice':{'type':'allowed_tools',"
+	 "'allowed_tools':{'tools':[{'function':{'name':'f'}},{'function':{'name':'g'}}]}}",
+	 "tool_choice", "tool_choice names \"g\", which is none of the tools"},
+	{'c',
+	 "'tools':[{'function':{'name':'f'}}],'tool_choice':{'type':'allowed_tools',"
+	 "'allowed_tools':{'mode':'required','tools':[]}}",
+	 "tool_choice", "tool_choice demands a call, but there are no tools"},
+	{'c', "'tools':[{'function':{'name':'f'}}],'parallel_tool_calls':false",
+	 "parallel_tool_calls",
+	 "parallel_tool_calls lets an answer end with its first call, but this server does not "
+	 "know how the model writes tool calls",
 	 PROBLEM_UNSUPPORTED},
 	{'c', "'tool_choice':{'type':'function'}", "tool_choice.function", NULL},
 	{'c', "'tool_choice':{'type':'function','function':{}}", "tool_choice.function.name", NULL},
 	{'c', "'tool_choice':'sometimes'", "tool_choice",
-	 "tool_choice is \"sometimes\", but must be \"none\", \"auto\", \"required\" or an object "
-	 "that names a function"},
+	 "tool_choice is \"sometimes\", but must be \"none\", \"auto\", \"required\", a function "
+	 "or allowed_tools"},
 	{'c', "'tool_choice':5", "tool_choice", NULL},
-	{'c', "'tools':[{'function':{'name':'f'}}],'tool_choice':{'function':{'name':'f'}}",
-	 "tool_choice",
-	 "tool_choice cannot demand a call: this server does not know how the model writes tool calls",
-	 PROBLEM_UNSUPPORTED},
 	{'c', "'parallel_tool_calls':1", "parallel_tool_calls", NULL},
 	{'c', "'function_call':'auto'", "function_call",
-	 "function_call is not supported by this server", PROBLEM_UNSUPPORTED},
-	{'c', "'response_format':{'type':'sound'}", "response_format.type",
-	 "response_format.type is \"sound\", but must be \"text\", \"json_object\" or "
-	 "\"json_schema\""},
-	{'c', "'response_format':{}", "response_format.type", NULL},
-	{'c', "'response_format':{'type':'json_schema'}", "response_format.json_schema", NULL},
-	{'c', "'response_format':{'type':'json_schema','json_schema':{'name':'a'}}",
-	 "response_format.json_schema.schema",
-	 "response_format.json_schema.schema is missing: it must be a JSON schema"},
-	{'c', "'response_format':{'type':'json_schema','json_schema':{'name':1,'schema':{}}}",
-	 "response_format.json_schema.name", NULL},
-	{'c', "'response_format':{'type':'json_schema','json_schema':{'schema':{},'strict':1}}",
-	 "response_format.json_schema.strict", NULL},
-	{'c', "'response_format':{'type':'json_schema','json_schema':{'schema':[]}}",
-	 "response_format.json_schema.schema",
-	 "response_format.json_schema.schema: it must be a JSON schema"},
-	{'p', "'response_format':{'type':'json_schema','json_schema':{'schema':{'ifX':{}}}}",
-	 "response_format.json_schema.schema",
-	 "response_format.json_schema.schema: the keyword \"ifX\" of a JSON schema is not supported",
+	 "function_call is not supported: tool_choice is the newer one", PROBLEM_UNSUPPORTED},
+	{'p', "'suffix':'x','logprobs':1", "suffix",
+	 "suffix is not supported: the models continue a text and do not fill in its middle",
 	 PROBLEM_UNSUPPORTED},
-	{'c', "'response_format':{'type':'json_object'},'guided_regex':'a'", "guided_regex",
-	 "response_format and guided_regex are both given, but an answer can have one constraint"},
-	{'c', "'structured_outputs':{'regex':'a','choice':['b']}", "structured_outputs.choice",
-	 "structured_outputs.regex and structured_outputs.choice are both given, but an answer can "
-	 "have one constraint"},
-	{'c', "'structured_outputs':{'regex':5}", "structured_outputs.regex", NULL},
-	{'c', "'structured_outputs':{'regx':'a'}", "structured_outputs", NULL},
-	{'c', "'structured_outputs':[]", "structured_outputs", NULL},
-	{'c', "'structured_outputs':{'structural_tag':{}}", "structured_outputs",
-	 "structured_outputs.structural_tag is not supported by this server", PROBLEM_UNSUPPORTED},
-	{'p', "'guided_regex':'(a'", "guided_regex", NULL},
-	{'p', "'guided_regex':'(?=a)'", "guided_regex", NULL, PROBLEM_UNSUPPORTED},
-	{'p', "'guided_choice':['a',1]", "guided_choice",
-	 "guided_choice: it must be an array of strings"},
-	{'p', "'guided_grammar':'root ::= ('", "guided_grammar", NULL},
-	{'p', "'grammar':'a ::= \\\"x\\\"'", "grammar", NULL},
-	{'p', "'guided_json':'{'", "guided_json", NULL},
-	{'p', "'guided_json':'[[1]'", "guided_json", NULL},
-	{'p', "'guided_json':5", "guided_json", "guided_json: it must be a JSON schema"},
-	{'p', "'guided_json':'\\\"a\\\"'", "guided_json", NULL},
-	{'p', "'guided_regex':'((a{1,1000}){1,1000}){1,1000}'", "guided_regex", NULL},
-	{'c', "'response_format':'text'", "response_format", NULL},
-	{'c', "'logit_bias':{'5':-101}", "logit_bias.5",
-	 "logit_bias.5 is -101, but must be a number from -100 to 100"},
-	{'c', "'logit_bias':{'5':'a'}", "logit_bias.5", NULL},
-	{'c', "'logit_bias':{'1000':1}", "logit_bias",
-	 "logit_bias has the name \"1000\", but names must be token ids of the vocabulary, from 0 to "
-	 "999"},
-	{'c', "'logit_bias':{'-1':1}", "logit_bias", NULL},
-	{'c', "'logit_bias':{'':1}", "logit_bias", NULL},
-	{'c', "'logit_bias':{'99999999999999999999':1}", "logit_bias", NULL},
-	{'c', "'logit_bias':{'7':1,'07':2}", "logit_bias", "logit_bias has token 7 twice"},
-	{'c', "'logit_bias':[5]", "logit_bias", NULL},
-	{'c', "'allowed_token_ids':[]", "allowed_token_ids", NULL},
-	{'c', "'allowed_token_ids':[1000]", "allowed_token_ids[0]", NULL},
-	{'c', "'bad_words':'a'", "bad_words", NULL},
-	{'c', "'bad_words':['a','']", "bad_words[1]",
-	 "bad_words[1] is \"\", but must be a string that is not empty"},
-	{'p', "'suffix':'x'", "suffix", NULL, PROBLEM_UNSUPPORTED},
 	{'c', "'mirostat':1", "mirostat", NULL, PROBLEM_UNSUPPORTED},
+	{'c', "'web_search_options':{}", "web_search_options",
+	 "web_search_options is not supported: the server has no tools of its own",
+	 PROBLEM_UNSUPPORTED},
 	{'c', "'xtc_probability':0.5", "xtc_probability", NULL, PROBLEM_UNSUPPORTED},
 	{'c', "'dry_multiplier':0.8", "dry_multiplier", NULL, PROBLEM_UNSUPPORTED},
 	{'c', "'dynatemp_range':0.5", "dynatemp_range", NULL, PROBLEM_UNSUPPORTED},
-	{'c', "'web_search_options':{}", "web_search_options", NULL, PROBLEM_UNSUPPORTED},
 	{'c', "'use_beam_search':true", "use_beam_search", NULL, PROBLEM_UNSUPPORTED},
 	{'c', "'echo':true", "echo", NULL, PROBLEM_UNSUPPORTED},
 	{'c', "'skip_special_tokens':false", "skip_special_tokens", NULL, PROBLEM_UNSUPPORTED},
@@ -898,66 +543,104 @@ static const struct bad bads[] = {
 	{'P', "{'prompt':[[1],[2,-1]]}", "prompt[1][1]", NULL},
 	{'P', "{'prompt':[true]}", "prompt[0]", NULL},
 	{'P', "{'prompt':{}}", "prompt", NULL},
-	{'p', "'logprobs':true", "logprobs", NULL},
-	{'p', "'logprobs':21", "logprobs", NULL},
 	{'p', "'echo':1", "echo", NULL},
-	{'p', "'max_tokens':0", "max_tokens",
-	 "max_tokens is 0, but must be at least 1 without echo"},
-	{'p', "'max_tokens':0,'echo':true,'min_tokens':1", "min_tokens", NULL},
-	{'p', "'max_tokens':-1,'echo':true", "max_tokens", NULL},
-	{'p', "'prompt_logprobs':21", "prompt_logprobs", NULL},
-	{'c', "'prompt_logprobs':-1", "prompt_logprobs", NULL},
-	{'c', "'prompt_logprobs':true", "prompt_logprobs", NULL},
-	{'p', "'prompt_logprobs':1,'stream':true", "prompt_logprobs",
-	 "prompt_logprobs is not supported when stream is true", PROBLEM_UNSUPPORTED},
-	{'p', "'best_of':2", "best_of", "best_of is 2, but must be equal to n, 1",
-	 PROBLEM_UNSUPPORTED},
-	{'p', "'best_of':1,'n':2", "best_of", NULL},
-	{'p', "'best_of':0", "best_of", NULL},
-	{'p', "'best_of':9", "best_of", NULL},
+
+	/* A NUL does not end a word. */
+	{'c', "'tool_choice':'auto\\u0000x'", "tool_choice",
+	 "tool_choice is a string with a NUL, but must be \"none\", \"auto\", \"required\", a function "
+	 "or allowed_tools"},
+	{'c', "'tool_choice':'none\\u0000'", "tool_choice", NULL},
+	{'c', "'tools':[{'function':{'name':'f'}}],'tool_choice':{'function':{'name':'f\\u0000'}}",
+	 "tool_choice.function.name", NULL},
+	{'c',
+	 "'tools':[{'function':{'name':'f'}}],'tool_choice':{'type':'function\\u0000','function':{'name':'f'}}",
+	 "tool_choice.type", NULL},
+	{'c', "'tools':[{'type':'function\\u0000','function':{'name':'f'}}]", "tools[0].type",
+	 NULL},
+	{'c', "'response_format':{'type':'text\\u0000'}", "response_format.type", NULL},
+	{'c', "'response_format':{'type':'json_object\\u0000'}", "response_format.type", NULL},
+	{'c', "'modalities':['text\\u0000']", "modalities", NULL, PROBLEM_UNSUPPORTED},
+	{'C', "{'messages':[{'role':'user','content':[{'type':'text\\u0000','text':'x'}]}]}",
+	 "messages[0].content[0].type", NULL},
+	{'C',
+	 "{'messages':[{'role':'assistant','tool_calls':[{'type':'function\\u0000','function':{'name':'f'}}]}]}",
+	 "messages[0].tool_calls[0].type", NULL},
 	{'p', "'stream_options':{}", "stream_options", NULL},
 };
 /* clang-format on */
 
+/* A chat that fits if it has at most so many messages. */
+struct fit {
+	const json_t *context;
+	size_t most, n_calls;
+};
+
+static size_t n_messages(const json_t *context)
+{
+	return json_array_size(json_object_get(context, "messages"));
+}
+
+static int fits(void *arg, struct err *e)
+{
+	struct fit *f = arg;
+
+	f->n_calls++;
+	return n_messages(f->context) <= f->most ? 0 : err_set(e, PROBLEM_CONTEXT_LENGTH, "no");
+}
+
+/* A context with n messages: the user's and the assistant's in turns, or the assistant's alone behind the first. */
+static json_t *long_context(size_t n, bool turns)
+{
+	json_t *context = json_object(), *list = json_array();
+
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(list, json_pack("{s:s, s:s}", "role",
+						      i && (i % 2 || !turns) ? "assistant" : "user",
+						      "content", ""));
+	json_object_set_new(context, "messages", list);
+	return context;
+}
+
+TEST(truncation)
+{
+	enum { N = 160001 };
+
+	for (int turns = 0; turns < 2; turns++) {
+		json_t *context = long_context(N, turns), *all;
+		struct fit f = {.context = context};
+		size_t most = 0;
+
+		all = json_incref(json_object_get(context, "messages"));
+		is_int(openai_truncate(context, fits, &f, &err), -PROBLEM_CONTEXT_LENGTH,
+		       "a chat of which nothing fits");
+		is_int((long long)f.n_calls, 2, "is tried with all messages and with the fewest");
+		is_int((long long)n_messages(context), turns ? 1 : 2, "which are these");
+		for (size_t limit = 2; limit <= N; limit = limit * 5 / 2) {
+			f = (struct fit){.context = context, .most = limit};
+			check(!json_object_set(context, "messages", all));
+			check(!openai_truncate(context, fits, &f, &err));
+			most = MAX(most, f.n_calls);
+			/* A step more than needed leaves out an eighth, and a message for whole turns. */
+			check(n_messages(context) <= limit &&
+			      n_messages(context) + 3 >= limit - limit / 8);
+			check(json_array_get(json_object_get(context, "messages"),
+					     n_messages(context) - 1) ==
+			      json_array_get(all, N - 1));
+		}
+		ok(most <= 10, "at most %zu tries find those that fit", most);
+		f = (struct fit){.context = context, .most = N};
+		check(!json_object_set(context, "messages", all));
+		is_int(openai_truncate(context, fits, &f, &err), 0, "a chat that fits");
+		ok(f.n_calls == 1 && n_messages(context) == N, "is tried once and keeps all");
+		json_decref(all);
+		json_decref(context);
+	}
+	ok_all("and no more than an eighth is left out in vain");
+}
+
 TEST(bad)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(bads); i++) {
-		const struct bad *b = &bads[i];
-		bool chat = b->kind == 'c' || b->kind == 'C';
-		int want = b->code ? b->code : EINVAL, ret;
-
-		ret = b->kind == 'c' || b->kind == 'p' ? parse_with(chat, b->body)
-						       : parse(chat, b->body);
-		if (!ok(ret == -want && err.code == want && openai_status(ret) == 400 &&
-				!strcmp(err.param, b->param) && err.text[0] &&
-				(!b->text || !strcmp(err.text, b->text)),
-			"bad body %zu: param %s", i, b->param[0] ? b->param : "null"))
-			printf("#   %s: %d, %s: %s\n", b->body, ret, err.param, err.text);
-		check(r.n == 0xeeeeeeee);
-	}
-	ok_all("failures leave *ret alone");
-}
-
-/* The server makes a table for each stop string, so the length of a stop string has a bound. */
-TEST(stop_length)
-{
-	char members[STOP_BYTES_MAX + 32];
-
-	for (int more = 0; more < 2; more++) {
-		int n = snprintf(members, sizeof(members), "'stop':'");
-
-		memset(members + n, 'x', (size_t)(STOP_BYTES_MAX + more));
-		snprintf(members + n + STOP_BYTES_MAX + more, 2, "'");
-		is_int(parse_with(true, members), more ? -EINVAL : 0, "a stop string of %d bytes",
-		       STOP_BYTES_MAX + more);
-	}
-}
-
-static long allocations_left;
-
-static void *failing_malloc(size_t n)
-{
-	return allocations_left-- > 0 ? malloc(n) : NULL;
+	check_bads(bads, ARRAY_SIZE(bads));
 }
 
 /* In each round the JSON library gets one allocation more than in the round before, and no further ones, until parsing
@@ -970,19 +653,30 @@ TEST(out_of_memory)
 		"'tool_calls':[{'id':'c','function':{'name':'f','arguments':'{\\'a\\':[1]}'}}]},"
 		"{'role':'tool','content':'t'}],'tools':[{'function':{'name':'f'}}],"
 		"'reasoning_effort':'low','chat_template_kwargs':{'x':1}}";
+
+	parse_short_of_memory(openai_parse_chat, body, 50);
+}
+
+TEST(truncation_out_of_memory)
+{
+	json_t *context = long_context(50, true), *all;
+	struct fit f = {.context = context, .most = 20};
 	long n = 0;
 	int ret;
 
+	all = json_incref(json_object_get(context, "messages"));
 	json_set_alloc_funcs(failing_malloc, free);
 	do {
+		check(!json_object_set(context, "messages", all));
 		allocations_left = n++;
-		ret = parse(true, body);
-		/* Jansson's parser does not always tell a lack of memory from a wrong token. */
-		check(ret == 0 || ret == -ENOMEM || strstr(err.text, "is not valid JSON: "));
+		ret = openai_truncate(context, fits, &f, &err);
+		check(ret == 0 || ret == -ENOMEM);
 	} while (ret < 0 && n < 10000);
 	json_set_alloc_funcs(malloc, free);
-	check(ret == 0 && n > 50);
+	check(ret == 0 && n > 10 && n_messages(context) <= 20);
 	ok_all("out of memory at each of %ld allocations", n - 1);
+	json_decref(all);
+	json_decref(context);
 }
 
 static void repeat(struct buf *b, const char *text, size_t n)
@@ -1004,13 +698,12 @@ TEST(pace)
 	for (int i = 0; i < N; i++)
 		buf_putc(&body, 'a');
 	buf_puts(&body, "\"}");
-	openai_request_release(&r);
-	is_int(openai_parse_completion(buf_str(&body), body.len, &pace, &limits, &arena, &r, &err),
-	       -ECANCELED, "a body is given up at the sixth question");
+	is_int(parse_paced(openai_parse_completion, buf_str(&body), body.len, &pace), -ECANCELED,
+	       "a body is given up at the sixth question");
 	left = 1 << 30;
 	used = arena.used;
-	is_int(openai_parse_completion(buf_str(&body), body.len, &pace, &limits, &arena, &r, &err),
-	       0, "a patient caller gets all");
+	is_int(parse_paced(openai_parse_completion, buf_str(&body), body.len, &pace), 0,
+	       "a patient caller gets all");
 	is_int((long long)r.prompts[0].text_len, N, "of it");
 	ok(arena.used - used < N, "but no copy that lasts as long as the request");
 	ok((1 << 30) - left > 20, "and is asked often (%d times)", (1 << 30) - left);
@@ -1058,9 +751,5 @@ TEST(bounds)
 
 int main(void)
 {
-	arena_init(&arena, 64 << 20);
-	run_tests();
-	openai_request_release(&r);
-	arena_release(&arena);
-	return done();
+	return run_parse_tests();
 }

@@ -83,8 +83,19 @@ TEST(chat_stream)
 	      "content chunk");
 	d = (struct openai_delta){.index = 0, .finish_reason = "stop"};
 	stream_delta(&h, &d);
-	wrote("data: " CHAT "{'index':0,'delta':{},'logprobs':null,'finish_reason':'stop'}]}\n\n",
+	wrote("data: " CHAT
+	      "{'index':0,'delta':{},'logprobs':null,'finish_reason':'stop','stop_reason':null}]}\n\n",
 	      "finish chunk");
+	d.stop = "a\"b";
+	stream_delta(&h, &d);
+	wrote("data: " CHAT
+	      "{'index':0,'delta':{},'logprobs':null,'finish_reason':'stop','stop_reason':'a\\'b'}]}\n\n",
+	      "a stop string");
+	d = (struct openai_delta){.finish_reason = "stop", .stop_token = &ids[1]};
+	stream_delta(&h, &d);
+	wrote("data: " CHAT
+	      "{'index':0,'delta':{},'logprobs':null,'finish_reason':'stop','stop_reason':2}]}\n\n",
+	      "a stop token");
 	d = (struct openai_delta){.index = 2};
 	stream_delta(&h, &d);
 	wrote("", "an empty piece writes nothing");
@@ -114,7 +125,7 @@ TEST(chat_stream)
 	wrote(CHAT_NULL
 	      "{'index':0,'delta':{'reasoning_content':'r','content':'x'},'logprobs':null,"
 	      "'finish_reason':null,'token_ids':[1,2]}],'usage':null}\n\n" CHAT_NULL
-	      "{'index':0,'delta':{},'logprobs':null,'finish_reason':'length','token_ids':[]}],"
+	      "{'index':0,'delta':{},'logprobs':null,'finish_reason':'length','stop_reason':null,'token_ids':[]}],"
 	      "'usage':null}\n\n",
 	      "a last piece is two chunks");
 	d = (struct openai_delta){.token_ids = ids, .n_token_ids = 2};
@@ -125,7 +136,7 @@ TEST(chat_stream)
 	d.finish_reason = "stop";
 	stream_delta(&h, &d);
 	wrote(CHAT_NULL
-	      "{'index':0,'delta':{},'logprobs':null,'finish_reason':'stop','token_ids':[1,2]}],"
+	      "{'index':0,'delta':{},'logprobs':null,'finish_reason':'stop','stop_reason':null,'token_ids':[1,2]}],"
 	      "'usage':null}\n\n",
 	      "ids that ride in the finish chunk");
 	openai_stream_end(&h, &u, &out);
@@ -236,9 +247,10 @@ TEST(call_chunks)
 	openai_chunks(&o, &h, &d, true, NULL);
 	write_out(&o, NULL);
 	is_str(take_without_ids(&h),
-	       quoted(CHUNK("'role':'assistant','content':'','refusal':null",
-			    "null") CHUNK("'content':'x'", "null") CHUNK(BEGIN("0", "f"), "null")
-			      ARGUMENTS CHUNK(BEGIN("1", "g"), "null") CHUNK("", "'tool_calls'")),
+	       quoted(CHUNK("'role':'assistant','content':'','refusal':null", "null")
+			      CHUNK("'content':'x'", "null") CHUNK(BEGIN("0", "f"), "null")
+				      ARGUMENTS CHUNK(BEGIN("1", "g"), "null")
+					      CHUNK("", "'tool_calls','stop_reason':null")),
 	       "behind text it does not");
 	openai_calls_clear(&c);
 	openai_calls_begin(&c, "h", 1);
@@ -265,7 +277,7 @@ TEST(completion_stream)
 	stream_delta(&h, &d);
 	wrote("data: " TEXT
 	      "{'index':3,'text':'hi','logprobs':null,'finish_reason':null}]}\n\ndata: " TEXT
-	      "{'index':3,'text':'','logprobs':null,'finish_reason':'length'}]}\n\n",
+	      "{'index':3,'text':'','logprobs':null,'finish_reason':'length','stop_reason':null}]}\n\n",
 	      "a last piece is two chunks");
 	h.return_token_ids = true;
 	stream_role(&h, 3, prompt, 2);
@@ -304,8 +316,8 @@ TEST(bodies)
 	wrote("{'id':'chatcmpl-1','object':'chat.completion','created':1700000000,"
 	      "'model':'lex\\'is','system_fingerprint':'tigon-1','choices':[{'index':0,"
 	      "'message':{'role':'assistant','content':'x','refusal':null},'logprobs':null,"
-	      "'finish_reason':'stop'},{'index':1,'message':{'role':'assistant','content':'',"
-	      "'refusal':null,'reasoning_content':'r'},'logprobs':null,'finish_reason':'length'}]," USAGE
+	      "'finish_reason':'stop','stop_reason':null},{'index':1,'message':{'role':'assistant','content':'',"
+	      "'refusal':null,'reasoning_content':'r'},'logprobs':null,'finish_reason':'length','stop_reason':null}]," USAGE
 	      "}",
 	      "chat body of two choices");
 	two_calls(&calls);
@@ -334,7 +346,8 @@ TEST(bodies)
 	wrote("{'id':'chatcmpl-1','object':'chat.completion','created':1700000000,"
 	      "'model':'lex\\'is','system_fingerprint':'tigon-1','choices':[{'index':0,"
 	      "'message':{'role':'assistant','content':'x','refusal':null},'logprobs':null,"
-	      "'finish_reason':'stop','token_ids':[9,8]}]," USAGE ",'prompt_token_ids':[1,2]}",
+	      "'finish_reason':'stop','stop_reason':null,'token_ids':[9,8]}]," USAGE
+	      ",'prompt_token_ids':[1,2]}",
 	      "chat body with ids");
 	h = head(false);
 	h.return_token_ids = true;
@@ -342,9 +355,9 @@ TEST(bodies)
 		c[i] = (struct openai_choice){
 			{.index = i, .content = "y", .content_len = 1, .finish_reason = "stop"}};
 	body_of(&h, c, 4, prompts, 2, &u);
-#define CHOICE(i, ids)                                                                              \
-	"{'index':" #i                                                                              \
-	",'text':'y','logprobs':null,'finish_reason':'stop','token_ids':[],'prompt_token_ids':" ids \
+#define CHOICE(i, ids)                                                                                                 \
+	"{'index':" #i                                                                                                 \
+	",'text':'y','logprobs':null,'finish_reason':'stop','stop_reason':null,'token_ids':[],'prompt_token_ids':" ids \
 	"}"
 	wrote(TEXT CHOICE(0, "[1,2]") "," CHOICE(1, "[1,2]") "," CHOICE(2, "[3]") "," CHOICE(
 		      3, "[3]") "]," USAGE "}",
@@ -485,6 +498,40 @@ TEST(completion_logprobs)
 	      "'token_logprobs':[-2.0],'top_logprobs':[{'\xe2\x80\xa8':-2.0}],'text_offset':[3]},"
 	      "'finish_reason':null}]}\n\n",
 	      "offsets count characters and go on");
+}
+
+/* Tokens by their ids. The bytes, and the offsets in the text, are as without. */
+TEST(tokens_as_ids)
+{
+	struct openai_token tokens[] = {token(BC, -0.25f), token(C3, -1)};
+	char want[512];
+
+	best(&tokens[0].draw, 2, (int32_t[]){BC, FF}, (float[]){-0.25f, -3});
+	for (int chat = 0; chat < 2; chat++) {
+		struct openai_head h = head(chat);
+		struct openai_cursor cursor = {.n_held = 0};
+		struct openai_delta d = scored(" bc", tokens, 2, &cursor);
+
+		h.logprobs = h.tokens_as_ids = true;
+		h.n_logprobs = 2;
+		stream_delta(&h, &d);
+		if (chat)
+			snprintf(
+				want, sizeof(want),
+				"'content':[{'token':'token_id:%d','logprob':-0.25,'bytes':[32,98,99],"
+				"'top_logprobs':[{'token':'token_id:%d','logprob':-0.25,'bytes':[32,98,"
+				"99]},{'token':'token_id:%d','logprob':-3.0,'bytes':[255]}]},{'token':"
+				"'token_id:%d','logprob':-1.0,'bytes':[195],'top_logprobs':[]}]",
+				BC, BC, FF, C3);
+		else
+			snprintf(
+				want, sizeof(want),
+				"'tokens':['token_id:%d','token_id:%d'],'token_logprobs':[-0.25,-1.0],"
+				"'top_logprobs':[{'token_id:%d':-0.25,'token_id:%d':-3.0},{'token_id:%d':"
+				"-1.0}],'text_offset':[0,3]}",
+				BC, C3, BC, FF, C3);
+		ok(strstr(take(), quoted(want)), "%s", chat ? "chat" : "completions");
+	}
 }
 
 /* An echoed prompt comes first. Its first token has no log-probability. */

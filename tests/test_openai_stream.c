@@ -14,6 +14,7 @@ struct sum {
 	struct buf calls; /* names and arguments */
 	size_t n_calls;
 	char finish[16];
+	json_t *stop; /* stop_reason; NULL: there was none */
 	int finishes;
 };
 
@@ -60,6 +61,10 @@ static void add_choice(struct sum *s, const json_t *choice, const char *part)
 		snprintf(s->finish, sizeof(s->finish), "%s", json_string_value(v));
 		s->finishes++;
 	}
+	v = json_object_get(choice, "stop_reason");
+	check(!v == !json_is_string(json_object_get(choice, "finish_reason")));
+	if (v)
+		s->stop = json_incref((json_t *)v);
 }
 
 static void sum_init(struct sum *s)
@@ -81,6 +86,7 @@ static void sum_release(struct sum *s)
 	buf_release(&s->calls);
 	json_decref(s->tokens);
 	json_decref(s->ids);
+	json_decref(s->stop);
 	for (int i = 0; i < 4; i++)
 		json_decref(s->lists[i]);
 }
@@ -95,6 +101,8 @@ struct made {
 	/* raw: the bytes of the tokens; text: the UTF-8 that stream() made of them */
 	struct buf raw, text;
 	struct openai_calls calls; /* all calls that stream() has made up */
+	const char *stop;	   /* as in struct openai_delta */
+	const int32_t *stop_token;
 };
 
 /* Adds some pieces of calls to *piece, and to all calls. */
@@ -121,6 +129,8 @@ static void make(struct made *m)
 	buf_init(&m->raw, 1 << 16);
 	buf_init(&m->text, 1 << 16);
 	openai_calls_init(&m->calls, 1 << 16);
+	m->stop = rand() % 2 ? "st\xc3\xb6p" : NULL;
+	m->stop_token = !m->stop && m->n && rand() % 2 ? &m->ids[0] : NULL;
 	for (size_t i = 0; i < m->n; i++) {
 		int32_t id = rand() % (int)ARRAY_SIZE(vocabulary);
 
@@ -188,6 +198,8 @@ static void stream(const struct openai_head *h, struct made *m, const char *reas
 			make_calls(m, &calls);
 		d.calls = &calls;
 		d.finish_reason = last ? "stop" : NULL;
+		d.stop = last ? m->stop : NULL;
+		d.stop_token = last ? m->stop_token : NULL;
 		buf_append(&m->text, piece.data, piece.len);
 		stream_delta(h, &d);
 	}
@@ -218,7 +230,8 @@ static bool same(const struct sum *a, const struct sum *b)
 	       !strcmp(buf_str(&a->reasoning), buf_str(&b->reasoning)) &&
 	       !strcmp(buf_str(&a->calls), buf_str(&b->calls)) && a->n_calls == b->n_calls &&
 	       json_equal(a->tokens, b->tokens) && json_equal(a->ids, b->ids) &&
-	       !strcmp(a->finish, b->finish) && a->finishes == b->finishes;
+	       !strcmp(a->finish, b->finish) && a->finishes == b->finishes &&
+	       json_equal(a->stop, b->stop);
 }
 
 static void joined_is_content(const struct sum *s, bool chat, const struct made *m)
@@ -253,6 +266,7 @@ TEST(sums)
 
 		h.logprobs = rand() % 4;
 		h.n_logprobs = (uint32_t)(rand() % 4);
+		h.tokens_as_ids = !(rand() % 4);
 		h.return_token_ids = rand() % 2;
 		h.include_usage = rand() % 2;
 		make(&m);
@@ -268,14 +282,16 @@ TEST(sums)
 					      .tokens = list(m.tokens, m.n),
 					      .token_ids = m.ids,
 					      .n_token_ids = m.n,
-					      .finish_reason = "stop"};
+					      .finish_reason = "stop",
+					      .stop = m.stop,
+					      .stop_token = m.stop_token};
 		body_of(&h, &c, 1, &prompt, 1, &u);
 		body = json_loadb(buf_str(&out), out.len, JSON_REJECT_DUPLICATES, NULL);
 		check(body && !out.failed);
 		add_choice(&whole, json_array_get(json_object_get(body, "choices"), 0),
 			   h.shape == &openai_chat ? "message" : NULL);
 		check(same(&streamed, &whole) && whole.finishes == 1);
-		if (h.logprobs)
+		if (h.logprobs && !h.tokens_as_ids)
 			joined_is_content(&whole, h.shape == &openai_chat, &m);
 		json_decref(body);
 		buf_reset(&out);

@@ -23,6 +23,7 @@ TEST(defaults)
 	is_int(o.port, 8080, "port");
 	is_int(o.dtype, 1, "dtype is bfloat16");
 	is_int(o.kernels, 0, "kernels is auto");
+	is_int(o.pooling, 0, "embeddings are of the last token");
 	is_int(o.max_num_seqs, 64, "sequences");
 	is_int(o.max_batched_tokens, 2048, "prefill budget");
 	is_int(o.max_prefill_ms, 0, "no limit of a step's time");

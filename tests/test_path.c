@@ -1,4 +1,4 @@
-/* daemon/http/path.c: spellings of paths. */
+/* daemon/http/path.c: paths in targets, spellings of paths. */
 #include "daemon/http/path.h"
 
 #include <stdio.h>
@@ -36,6 +36,39 @@ TEST(spellings)
 		is_str(normal, rows[i].normal, "%s, normalised", rows[i].text);
 		path_decode(decoded);
 		is_str(decoded, rows[i].decoded, "%s, decoded", rows[i].text);
+	}
+}
+
+TEST(targets)
+{
+	static const struct {
+		const char *target, *path, *host; /* host NULL: there is none */
+	} rows[] = {
+		{"http://localhost/version", "/version", "localhost"},
+		{"HTTPS://[::1]:80/v1/models/a/b", "/v1/models/a/b", "[::1]:80"},
+		{"http://localhost:80", "/", "localhost:80"},
+		{"http:///version", "/version", ""},
+		{"http://user@host//version", "//version", "user@host"},
+		{"/version", NULL, NULL},
+		{"http:/version", NULL, NULL},
+		{"%68ttp://localhost/version", NULL, NULL},
+		{"ftp://localhost/version", NULL, NULL},
+		{"/http://localhost/version", NULL, NULL},
+		{"localhost:80", NULL, NULL},
+		{"*", NULL, NULL},
+		{"", NULL, NULL},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const char *host, *want = rows[i].host;
+		size_t len;
+
+		ok(path_has_host(rows[i].target) == !!want, "%s has a host: %d", rows[i].target,
+		   !!want);
+		if (!want)
+			continue;
+		is_str(path_behind_host(rows[i].target, &host, &len), rows[i].path, "its path");
+		ok(len == strlen(want) && !strncmp(host, want, len), "its host: %s", want);
 	}
 }
 

@@ -11,33 +11,32 @@
 enum { WALL_MS = 1000 };
 
 static _Atomic bool over;
-static _Atomic uint64_t spun_ns;
 
 static void *spin(void *arg)
 {
 	while (!atomic_load(&over))
 		;
-	atomic_store(&spun_ns, clock_read_ns(CLOCK_THREAD_CPUTIME_ID));
 	return NULL;
 }
 
-/* Works for WALL_MS. Returns how long this thread ran on the processor within that, in ns. */
-static uint64_t work(void)
+/* Works for WALL_MS, or a pause more: *ret_wall_ns. Returns how long this thread ran on the processor within that. */
+static uint64_t work(uint64_t *ret_wall_ns)
 {
-	uint64_t end = clock_now_ns() + WALL_MS * 1000000ull;
+	uint64_t begin = clock_now_ns(), end = begin + WALL_MS * 1000000ull;
 	uint64_t before = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
-	struct polite p;
+	struct polite p = {0};
 
 	polite_begin(&p);
 	while (clock_now_ns() < end)
 		polite_pause(&p);
+	*ret_wall_ns = clock_now_ns() - begin;
 	return clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - before;
 }
 
 TEST(shared_processor)
 {
 	pthread_t thread;
-	uint64_t worked;
+	uint64_t worked, wall;
 	cpu_set_t set;
 	int first = 0;
 
@@ -48,12 +47,14 @@ TEST(shared_processor)
 	CPU_SET(first, &set);
 	check(sched_setaffinity(0, sizeof(set), &set) == 0);
 	check(pthread_create(&thread, NULL, spin, NULL) == 0);
-	worked = work();
+	worked = work(&wall);
 	atomic_store(&over, true);
 	pthread_join(thread, NULL);
-	ok(worked * 3 < spun_ns,
-	   "work beside another thread on one processor has a small share (%.0f ms, the other %.0f)",
-	   (double)worked / 1e6, (double)spun_ns / 1e6);
+	/* A third of the other thread's time, if no further program wants this processor. Those that do make no difference
+	 * to the work, but leave less for the other thread. */
+	ok(worked * 4 < wall,
+	   "work beside another thread on one processor has a small share (%.0f of %.0f ms)",
+	   (double)worked / 1e6, (double)wall / 1e6);
 	ok(worked > 0, "but it goes on");
 }
 

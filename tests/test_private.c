@@ -2,6 +2,8 @@
 #include "base/private.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -119,6 +121,54 @@ TEST(files)
 	is_int(api_keys_open(dir, &k, &e), -EINVAL, "a directory");
 	is_int(api_keys_open("/no/such/file", &k, &e), -ENOENT, "no file");
 	ok(!k.n, "after a failure there are no keys");
+	unlink(path);
+}
+
+static int count_line(void *arg, char *line, struct err *e)
+{
+	++*(int *)arg;
+	return 0;
+}
+
+/* Returns how often the text stands in the heap, which has one range of addresses.
+ * A program under a sanitizer's allocator may have no heap at all. */
+static int copies_in_heap(const char *text)
+{
+	char line[256];
+	unsigned long begin = 0, end = 0;
+	FILE *f = fopen("/proc/self/maps", "r");
+	int n = 0;
+
+	check(f);
+	while (fgets(line, sizeof(line), f))
+		if (strstr(line, "[heap]"))
+			check(sscanf(line, "%lx-%lx", &begin, &end) == 2);
+	fclose(f);
+	for (const char *at = (const char *)begin;
+	     at && (at = memmem(at, end - (uintptr_t)at, text, strlen(text))); at++)
+		n++;
+	return n;
+}
+
+TEST(wiped)
+{
+	enum { LINES = 100 };
+	struct err e = {0};
+	char secret[20];
+	int fd, n = 0;
+
+	for (size_t i = 0; i < sizeof(secret) - 1; i++)
+		secret[i] = (char)('a' + (i * 7 + 3) % 26);
+	secret[sizeof(secret) - 1] = '\n';
+	fd = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+	check(fd >= 0);
+	for (int i = 0; i < LINES; i++)
+		check(write(fd, secret, sizeof(secret)) == sizeof(secret));
+	close(fd);
+	secret[sizeof(secret) - 1] = 0;
+	is_int(private_lines(path, count_line, &n, &e), 0, "read%s", e.text);
+	is_int(n, LINES, "all lines");
+	is_int(copies_in_heap(secret), 0, "and none is left in memory");
 	unlink(path);
 }
 

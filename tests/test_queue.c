@@ -9,19 +9,20 @@
 #include "tests/random.h"
 #include "tests/tap.h"
 
-enum { ROOM = 16 };
+/* The tests fill the memory of the queue. It has 16 units. */
+enum { ROOM = 16, UNIT = (64 << 20) / ROOM };
 
 static struct server server;
 static const struct endpoint endpoint = {.id = "cmpl-", .parse = openai_parse_completion};
 
-/* Makes a call of an owner with n prompts in the queue. NULL: there is no room for them. */
+/* Makes a call of an owner whose prompts take n units of the queue. NULL: there is no room for them. */
 static struct call *arrive(uint64_t owner, uint32_t n)
 {
 	struct call *c = call_new(&server, &endpoint);
 	struct err e = {0};
 
 	c->owner = owner;
-	if (call_arrive(c, &e) == 0 && (n == 1 || call_queue(c, QUEUE_PROMPTS, n - 1, &e) == 0))
+	if (call_arrive(c, &e) == 0 && call_queue(c, QUEUE_BYTES, (uint64_t)n * UNIT, &e) == 0)
 		return c;
 	check(e.code == PROBLEM_QUEUE_FULL);
 	call_unref(c);
@@ -30,7 +31,7 @@ static struct call *arrive(uint64_t owner, uint32_t n)
 
 static bool waits(struct call *c)
 {
-	return atomic_load(&c->queued[QUEUE_PROMPTS]) && !c->shared.failure.code;
+	return atomic_load(&c->queued[QUEUE_BYTES]) && !c->shared.failure.code;
 }
 
 /* Drops the calls, NULL among them, and the messages to the engine thread, which have references. */
@@ -48,6 +49,25 @@ static void leave(struct call **calls, size_t n)
 	check(!server.arrived.oldest);
 }
 
+/* A call is one request, however many prompts it has. */
+TEST(requests)
+{
+	struct call *c[ROOM + 3];
+
+	for (int i = 0; i < ROOM; i++)
+		c[i] = arrive(1, 1);
+	ok(c[ROOM - 1] && !arrive(1, 0), "an owner that is alone has all places, and no more");
+	c[ROOM] = arrive(2, 0);
+	ok(c[ROOM] && !waits(c[ROOM - 1]) && waits(c[ROOM - 2]), "its newest call gives way");
+	is_int((long long)atomic_load(&server.queued[QUEUE_REQUESTS]), ROOM, "the queue is full");
+	c[ROOM + 1] = arrive(1, 0);
+	ok(!c[ROOM + 1], "and closed to it");
+	c[ROOM + 2] = arrive(2, 0);
+	ok(c[ROOM + 2] && !waits(c[ROOM - 2]), "but not to the other");
+	leave(c, ROOM + 3);
+	ok_all("nothing is left");
+}
+
 TEST(giving_way)
 {
 	struct call *c[8];
@@ -60,8 +80,8 @@ TEST(giving_way)
 	ok(!arrive(1, 1), "now the first one gets no further place");
 	c[6] = arrive(2, 4);
 	ok(c[6] && waits(c[2]) && !waits(c[3]) && !waits(c[4]),
-	   "for four prompts of the other one two calls give way, the newest");
-	is_int((long long)atomic_load(&server.queued[QUEUE_PROMPTS]), 14,
+	   "for four units of the other one two calls give way, the newest");
+	is_int((long long)atomic_load(&server.queued[QUEUE_BYTES]) / UNIT, 14,
 	       "the queue has what waits");
 	ok(c[4]->shared.failure.code == PROBLEM_QUEUE_FULL && atomic_load(&c[4]->aborted),
 	   "the clients of those get the error");
@@ -91,7 +111,7 @@ TEST(giving_way_in_vain)
 	ok_all("nothing is left");
 }
 
-/* The memory of prompts is bounded and shared like their number. */
+/* The memory of prompts is bounded and shared like the number of calls. */
 TEST(memory)
 {
 	const uint64_t room = call_queue_room(&server, QUEUE_BYTES), half = room / 2;
@@ -105,7 +125,7 @@ TEST(memory)
 	       "one of 1,024 for 256 MiB");
 	server.options.max_queued_requests = ROOM;
 	for (int i = 0; i < 4; i++)
-		c[i] = arrive(i < 2 ? 1 : (uint64_t)i, 1);
+		c[i] = arrive(i < 2 ? 1 : (uint64_t)i, 0);
 	check(call_queue(c[0], QUEUE_BYTES, half, &e) == 0);
 	check(call_queue(c[1], QUEUE_BYTES, half, &e) == 0);
 	ok_all("an owner whose prompts alone take memory may have all of it");
@@ -116,13 +136,9 @@ TEST(memory)
 	ok(call_queue(c[3], QUEUE_BYTES, half - 4, &e) == -PROBLEM_QUEUE_FULL && waits(c[0]),
 	   "a third owner gets no more than what is left");
 	is_int(call_queue(c[3], QUEUE_BYTES, half - 5, &e), 0, "and all of that");
-	check(call_queue(c[0], QUEUE_PROMPTS, 1, &e) == 0);
-	call_unqueue_one(c[0]);
-	is_int((long long)atomic_load(&server.queued[QUEUE_BYTES]), (long long)room,
-	       "while one of its prompts waits, the call's memory counts");
-	call_unqueue_one(c[0]);
+	call_unqueue(c[0]);
 	is_int((long long)atomic_load(&server.queued[QUEUE_BYTES]), (long long)half,
-	       "with the last one it leaves the queue");
+	       "a call that waits no more leaves the queue with its memory");
 	leave(c, 4);
 	ok_all("nothing is left");
 }
@@ -135,7 +151,7 @@ static void queue_half(struct call *c)
 {
 	struct err e = {0};
 
-	if (call_queue(c, QUEUE_PROMPTS, ROOM / 2, &e) == 0)
+	if (call_queue(c, QUEUE_BYTES, ROOM / 2 * UNIT, &e) == 0)
 		atomic_fetch_add(&n_queued, 1);
 }
 
@@ -151,7 +167,7 @@ static void *race(void *arg)
 	}
 }
 
-/* Beside one other prompt the queue has room for one of two calls, whether these have one owner or two. */
+/* Beside one other call the queue has room for one of two calls, whether these have one owner or two. */
 TEST(threads)
 {
 	int exceeded = 0, round = 0;
@@ -176,7 +192,8 @@ TEST(threads)
 		queue_half(racing[0]);
 		while (atomic_load(&ended) < round)
 			sched_yield();
-		exceeded += atomic_load(&server.queued[QUEUE_PROMPTS]) > ROOM ||
+		exceeded += atomic_load(&server.queued[QUEUE_BYTES]) >
+				    call_queue_room(&server, QUEUE_BYTES) ||
 			    atomic_load(&n_queued) != 1;
 		call_unref(other);
 		leave(racing, 2);

@@ -69,57 +69,73 @@ static void make(struct made *m)
 	}
 }
 
-/* Feeds an answer, in groups of pieces of one kind of random length; calls group with calls. Writes all events to `out`
- * in small steps. */
-static void feed(struct responses_answer *a, const struct made *m)
-{
+static const enum openai_kind run_kinds[] = {[TEXT] = KIND_CONTENT,
+					     [THOUGHT] = KIND_REASONING,
+					     [NAME] = KIND_CALLS,
+					     [ARGUMENTS] = KIND_CALLS};
+
+/* The texts and lists of a delta. */
+struct parts {
 	struct openai_calls calls;
 	struct openai_tokens tokens;
-	struct buf text;
+	struct openai_runs runs;
+	struct buf content, reasoning;
+};
 
-	openai_calls_init(&calls, 1 << 16);
-	openai_tokens_init(&tokens);
-	buf_init(&text, 1 << 16);
+static void parts_add(struct parts *p, const struct piece *q)
+{
+	size_t before = p->calls.n;
+
+	switch (q->kind) {
+	case TEXT:
+		buf_append(&p->content, q->text, q->len);
+		check(!openai_tokens_add(&p->tokens, &q->token));
+		break;
+	case THOUGHT: buf_append(&p->reasoning, q->text, q->len); break;
+	case NAME: openai_calls_begin(&p->calls, q->text, q->len); break;
+	case ARGUMENTS: openai_calls_add(&p->calls, q->text, q->len); break;
+	}
+	check(!openai_runs_add(&p->runs, run_kinds[q->kind],
+			       q->kind < NAME ? q->len : p->calls.n - before));
+}
+
+/* Feeds an answer, in deltas of at most `most` pieces. Writes all events to `out` in small steps. */
+static void feed(struct responses_answer *a, const struct made *m, size_t most)
+{
+	struct parts p = {0};
+
+	openai_calls_init(&p.calls, 1 << 16);
+	openai_tokens_init(&p.tokens);
+	buf_init(&p.content, 1 << 16);
+	buf_init(&p.reasoning, 1 << 16);
 	for (size_t i = 0; i <= m->n;) {
-		struct openai_delta d = {.calls = &calls, .tokens = &tokens};
-		const struct piece *p = &m->v[i];
-		size_t n = 0, most = (size_t)(1 + rand() % 4);
+		struct openai_delta d = {.calls = &p.calls, .tokens = &p.tokens, .runs = &p.runs};
+		size_t end = MIN(m->n, i + 1 + (size_t)rand() % most);
 
-		buf_reset(&text);
-		openai_calls_clear(&calls);
-		openai_tokens_clear(&tokens);
-		for (; i < m->n && n < most; i++, n++) {
-			const struct piece *q = &m->v[i];
-
-			if (q->kind != p->kind && (q->kind < NAME || p->kind < NAME))
-				break;
-			if (q->kind == NAME)
-				openai_calls_begin(&calls, q->text, q->len);
-			else if (q->kind == ARGUMENTS)
-				openai_calls_add(&calls, q->text, q->len);
-			else
-				buf_append(&text, q->text, q->len);
-			if (q->kind == TEXT)
-				check(!openai_tokens_add(&tokens, &q->token));
-		}
-		if (n && p->kind == TEXT) {
-			d.content = buf_str(&text);
-			d.content_len = text.len;
-		} else if (n && p->kind == THOUGHT) {
-			d.reasoning = buf_str(&text);
-			d.reasoning_len = text.len;
-		}
-		if (i == m->n && (!n || rand() % 2))
+		p.runs.n = 0;
+		buf_reset(&p.content);
+		buf_reset(&p.reasoning);
+		openai_calls_clear(&p.calls);
+		openai_tokens_clear(&p.tokens);
+		if (i == end || (end == m->n && rand() % 2))
 			d.finish_reason = m->finish;
+		while (i < end)
+			parts_add(&p, &m->v[i++]);
+		d.content = buf_str(&p.content);
+		d.content_len = p.content.len;
+		d.reasoning = buf_str(&p.reasoning);
+		d.reasoning_len = p.reasoning.len;
 		check(!responses_answer_take(a, &d));
 		while (!responses_answer_write(a, out.len + (size_t)(1 + rand() % 300), &out))
 			;
 		if (d.finish_reason)
 			break;
 	}
-	openai_calls_release(&calls);
-	openai_tokens_release(&tokens);
-	buf_release(&text);
+	openai_calls_release(&p.calls);
+	openai_tokens_release(&p.tokens);
+	openai_runs_release(&p.runs);
+	buf_release(&p.content);
+	buf_release(&p.reasoning);
 }
 
 /* ---- what a client makes of a stream ---- */
@@ -271,7 +287,7 @@ TEST(sums)
 		cut = !strcmp(m.finish, "length");
 		buf_reset(&out);
 		streamed = answer_of(&h, true, encrypted);
-		feed(streamed, &m);
+		feed(streamed, &m, 4);
 		check(!responses_answer_end(streamed, &u));
 		while (!responses_answer_write(streamed, out.len + 1, &out))
 			;
@@ -281,7 +297,7 @@ TEST(sums)
 
 		buf_reset(&out);
 		whole = answer_of(&h, false, encrypted);
-		feed(whole, &m);
+		feed(whole, &m, PIECES);
 		check(!out.len);
 		check(!responses_answer_end(whole, &u));
 		check(responses_answer_write(whole, SIZE_MAX, &out));
@@ -306,7 +322,7 @@ TEST(sums)
 		client_release(&c);
 		json_decref(body);
 	}
-	ok_all("3000 random streams add up to their bodies, with sequence numbers without gaps");
+	ok_all("3000 random streams add up to their bodies, which have the same items however they were cut");
 }
 
 /* Makes an answer of one delta each, and returns its body. */
@@ -336,16 +352,20 @@ static const char *at_path(const json_t *body, size_t item, const char *name)
 TEST(items)
 {
 	struct openai_calls calls;
-	struct openai_delta v[3] = {{.reasoning = "Hm.", .reasoning_len = 3},
-				    {.content = "a", .content_len = 1},
-				    {.content = "b", .content_len = 1, .finish_reason = "stop"}};
+	struct openai_run first = {KIND_REASONING, 3},
+			  rest[] = {{KIND_CONTENT, 1}, {KIND_CALLS, 2}, {KIND_CONTENT, 1}};
+	struct openai_runs none = {0}, thought = {&first, 1, 0},
+			   behind = {rest, ARRAY_SIZE(rest), 0};
+	struct openai_delta v[] = {
+		{.reasoning = "Hm.", .reasoning_len = 3, .runs = &thought},
+		{.content = "ab", .content_len = 2, .runs = &behind, .finish_reason = "stop"}};
 	json_t *body;
 
 	openai_calls_init(&calls, 1000);
 	openai_calls_begin(&calls, "f", 1);
 	openai_calls_add(&calls, "{}", 2);
 	v[1].calls = &calls;
-	body = body_of(&plain, true, v, 3);
+	body = body_of(&plain, true, v, 2);
 	is_int(json_array_size(json_object_get(body, "output")), 4, "reasoning, text, call, text");
 	is_str(at_path(body, 0, "type"), "reasoning", "reasoning first");
 	is_str(at_path(body, 0, "encrypted_content"), RESPONSES_REASONING "Hm.",
@@ -366,7 +386,7 @@ TEST(items)
 	is_str(at_path(body, 0, "status"), "incomplete", "is incomplete");
 	json_decref(body);
 
-	v[0] = (struct openai_delta){.finish_reason = "stop"};
+	v[0] = (struct openai_delta){.runs = &none, .finish_reason = "stop"};
 	body = body_of(&plain, false, v, 1);
 	is_str(at_path(body, 0, "type"), "message", "an empty answer has an empty message");
 	json_decref(body);
@@ -376,7 +396,9 @@ TEST(items)
 TEST(failures)
 {
 	struct responses_answer *a = answer_of(&plain, true, false);
-	struct openai_delta d = {.content = "a\"", .content_len = 2};
+	struct openai_run run = {KIND_CONTENT, 2};
+	struct openai_runs runs = {&run, 1, 0};
+	struct openai_delta d = {.content = "a\"", .content_len = 2, .runs = &runs};
 	struct client c;
 	struct err e = {0};
 

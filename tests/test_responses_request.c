@@ -1,16 +1,9 @@
 /* protocol/responses: bodies of /v1/responses become what chat has; bad ones get one sentence with the parameter. */
-#include <errno.h>
-#include <stdlib.h>
-
 #include "base/problem.h"
-#include "protocol/openai/request.h"
 #include "protocol/responses/list.h"
 #include "protocol/responses/request.h"
-#include "tests/quoted.h"
-#include "tests/tap.h"
+#include "tests/request_parse.h"
 
-static struct arena arena;
-static struct err err;
 static const char *earlier; /* the items that recall gives; NULL: it knows no response */
 
 static int recall(void *arg, const char *id, struct buf *out, struct err *e)
@@ -22,24 +15,9 @@ static int recall(void *arg, const char *id, struct buf *out, struct err *e)
 	return 0;
 }
 
-static struct openai_limits limits = {
-	.vocab_size = 1000,
-	.max_choices = 8,
-	.defaults = {.temperature = 0.7f, .top_p = 0.5f, .top_k = 20, .repetition_penalty = 1},
-	.recall = recall,
-	.recall_arg = &earlier,
-};
-
-/* The request that was read last. */
-static struct openai_request r;
-
 static int parse(const char *body)
 {
-	body = quoted(body);
-	openai_request_release(&r);
-	memset(&err, 0, sizeof(err));
-	memset(&r, 0, sizeof(r));
-	return responses_parse(body, strlen(body), NULL, &limits, &arena, &r, &err);
+	return parse_as(responses_parse, body);
 }
 
 /* Parses {"input":"hi", members}. */
@@ -71,22 +49,12 @@ static const char *messages(void)
 }
 
 /* Checks that items become the messages of a chat body. */
-static void same_as_chat(const char *items, const char *chat, const char *name)
+static void same_as_chat(const char *items, const char *of_chat, const char *name)
 {
 	char body[4096];
-	struct openai_request other = {0};
-	char *want;
-	const char *text;
-	int a = parse_items(items), b;
 
-	snprintf(body, sizeof(body), "{'messages':[%s]}", chat);
-	text = quoted(body);
-	b = openai_parse_chat(text, strlen(text), NULL, &limits, &arena, &other, &err);
-	want = json_dumps(json_object_get(other.context, "messages"), JSON_COMPACT);
-	ok(a == 0 && b == 0, "%s", name);
-	is_str(messages(), want ? want : "", "as in chat");
-	free(want);
-	openai_request_release(&other);
+	snprintf(body, sizeof(body), "{'messages':[%s]}", of_chat);
+	same_context(parse_items(items), body, name);
 }
 
 TEST(input)
@@ -224,7 +192,9 @@ TEST(tools)
 			  "'tool_choice':{'type':'allowed_tools','mode':'auto','tools':[{'type':"
 			  "'function','name':'g'}]}"),
 	       0, "allowed_tools");
-	ok(r.tools.n == 1 && !strcmp(r.tools.v[0].name, "g"), "leaves one");
+	ok(r.tools.n == 1 && !strcmp(r.tools.v[0].name, "g") && r.grammar,
+	   "leaves one that may be called");
+	is_int(json_array_size(json_object_get(r.context, "tools")), 2, "and both in the prompt");
 	is_int(parse_with("'tools':[{'type':'function','name':'f'}],'tool_choice':'none'"), 0,
 	       "tool_choice none");
 	is_int(r.tools.n, 0, "leaves none");
@@ -246,6 +216,15 @@ TEST(refusals)
 		{"'tool_choice':{'type':'web_search'}", "tool_choice", PROBLEM_UNSUPPORTED},
 		{"'tool_choice':7", "tool_choice", EINVAL},
 		{"'tool_choice':{'type':'allowed_tools'}", "tool_choice.tools", EINVAL},
+		{"'tool_choice':{'type':'allowed_tools','tools':[5]}", "tool_choice.tools[0]",
+		 EINVAL},
+		{"'tool_choice':{'type':'allowed_tools','tools':[{'type':'mcp'}]}",
+		 "tool_choice.tools[0]", PROBLEM_UNSUPPORTED},
+		{"'tool_choice':{'type':'allowed_tools','tools':[{'name':''}]}",
+		 "tool_choice.tools[0].name", EINVAL},
+		{"'tool_choice':{'type':'allowed_tools','tools':[{'name':'f'}]}", "tool_choice",
+		 EINVAL},
+		{"'tool_choice':{'type':'function','name':''}", "tool_choice.name", EINVAL},
 		{"'background':true", "background", PROBLEM_UNSUPPORTED},
 		{"'conversation':'c'", "conversation", PROBLEM_UNSUPPORTED},
 		{"'prompt':{'id':'p'}", "prompt", PROBLEM_UNSUPPORTED},
@@ -276,6 +255,15 @@ TEST(refusals)
 		{"'text':{'format':{'type':'json_schema','name':'n','schema':7}}",
 		 "text.format.schema", EINVAL},
 		{"'text':{'verbosity':'loud'}", "text.verbosity", EINVAL},
+		/* A NUL does not end a word. */
+		{"'text':{'verbosity':'low\\u0000'}", "text.verbosity", EINVAL},
+		{"'text':{'format':{'type':'text\\u0000'}}", "text.format.type", EINVAL},
+		{"'tools':[{'type':'function\\u0000','name':'f'}]", "tools[0].type", EINVAL},
+		{"'tool_choice':'auto\\u0000'", "tool_choice", EINVAL},
+		{"'tool_choice':{'type':'allowed_tools\\u0000','tools':[]}", "tool_choice", EINVAL},
+		{"'previous_response_id':'resp_1\\u0000'", "previous_response_id", EINVAL},
+		{"'include':['message.output_text.logprobs\\u0000'],'top_logprobs':2",
+		 "top_logprobs", EINVAL},
 	};
 	static const struct {
 		const char *items, *param;
@@ -284,6 +272,10 @@ TEST(refusals)
 		{"", "input", EINVAL},
 		{"7", "input[0]", EINVAL},
 		{"{'type':7}", "input[0].type", EINVAL},
+		{"{'type':'message\\u0000','role':'user','content':'x'}", "input[0].type", EINVAL},
+		{"{'role':'user\\u0000','content':'x'}", "input[0].role", EINVAL},
+		{"{'role':'user','content':[{'type':'text\\u0000','text':'x'}]}",
+		 "input[0].content[0].type", EINVAL},
 		{"{'type':'item_reference','id':'x'}", "input[0]", PROBLEM_UNSUPPORTED},
 		{"{'type':'web_search_call','id':'x'}", "input[0]", PROBLEM_UNSUPPORTED},
 		{"{'role':'user'}", "input[0].content", EINVAL},
@@ -332,23 +324,40 @@ TEST(refusals)
 	       "another tool is named in one sentence");
 }
 
-/* Drops messages until nothing can be dropped, and returns how many are left. `last` is the role of the last one. */
+static const char *role_at(size_t i)
+{
+	return json_string_value(
+		json_object_get(json_array_get(json_object_get(r.context, "messages"), i), "role"));
+}
+
+/* A chat fits with at most so many messages. Its last one has this role. */
+struct fit {
+	size_t most;
+	const char *last;
+};
+
+static int fits(void *arg, struct err *e)
+{
+	const struct fit *f = arg;
+	const size_t n = json_array_size(json_object_get(r.context, "messages"));
+
+	check(n && !strcmp(f->last, role_at(n - 1)) && strcmp("tool", role_at(0)) != 0);
+	return n <= f->most ? 0 : err_set(e, PROBLEM_CONTEXT_LENGTH, "%zu messages", n);
+}
+
+/* Leaves out messages until ever fewer are left, and returns how many always stay. `last` is the role of the last one. */
 static size_t dropped(const char *items, const char *last)
 {
-	const json_t *list;
-	size_t n, before = SIZE_MAX;
+	size_t n = 0;
 
-	check(parse_items(items) == 0);
-	do {
-		list = json_object_get(r.context, "messages");
-		n = json_array_size(list);
-		check(n < before);
-		before = n;
-		check(!strcmp(last, json_string_value(
-					    json_object_get(json_array_get(list, n - 1), "role"))));
-		check(strcmp("tool", json_string_value(json_object_get(json_array_get(list, 0),
-								       "role"))) != 0);
-	} while (openai_drop_messages(r.context));
+	for (size_t most = 20; most--;) {
+		int ret;
+
+		check(parse_items(items) == 0);
+		ret = openai_truncate(r.context, fits, &(struct fit){most, last}, &err);
+		n = json_array_size(json_object_get(r.context, "messages"));
+		check(ret == (n <= most ? 0 : -PROBLEM_CONTEXT_LENGTH));
+	}
 	return n;
 }
 
@@ -386,7 +395,7 @@ static json_t *list_of(const char *items, struct responses_page page)
 		if (*text)
 			texts[n++] = (struct response_text){text, strlen(text)};
 	if (responses_list(texts, n, &page, NULL, &out, &err) == 0)
-		list = json_loadb(buf_str(&out), out.len, 0, NULL);
+		list = json_loadb(buf_str(&out), out.len, JSON_ALLOW_NUL, NULL);
 	free(copy);
 	buf_release(&out);
 	return list;
@@ -418,6 +427,11 @@ TEST(lists)
 	ok(!list_of(items, (struct responses_page){.limit = 20, .after = "x"}) &&
 		   !strcmp(err.param, "after"),
 	   "an unknown item");
+	list = list_of("{'id':'a\\u0000b','type':'reasoning'}",
+		       (struct responses_page){.limit = 1});
+	is_int(json_string_length(json_object_get(list, "first_id")), 3,
+	       "an id with a NUL is whole");
+	json_decref(list);
 	list = list_of("", (struct responses_page){.limit = 20});
 	is_int(json_array_size(json_object_get(list, "data")), 0, "no items");
 	ok(json_is_null(json_object_get(list, "last_id")), "so no last one");
@@ -538,9 +552,7 @@ TEST(list_pace)
 
 int main(void)
 {
-	arena_init(&arena, 1 << 26);
-	run_tests();
-	openai_request_release(&r);
-	arena_release(&arena);
-	return done();
+	limits.recall = recall;
+	limits.recall_arg = &earlier;
+	return run_parse_tests();
 }

@@ -89,7 +89,6 @@ TEST(submit)
 		   "refused, and nothing changed: %s", e.text);                  \
 	} while (0)
 	REFUSES(n_prompt, 0, "prompt", "no tokens");
-	REFUSES(max_tokens, 0, "max_tokens", "max_tokens is 0");
 	REFUSES(max_tokens, 3997, "max_tokens",
 		"100 prompt tokens and 3997 to generate are more "
 		"than the context length of 4096");
@@ -100,6 +99,8 @@ TEST(submit)
 	REFUSES(n_choices, 10, "max_tokens", "needs 11 KV pages");
 	REFUSES(sampling.n_logprobs, 21, "top_logprobs", "21");
 	REFUSES(n_biases, PLAN_BIASES_MAX + 1, "logit_bias", "1025 biases");
+	REFUSES(pooling, POOLING_LAST, "max_tokens", "a vector generates nothing");
+	REFUSES(first_score, 101, "", "from token 101 on, and the prompt has 100");
 #undef REFUSES
 	for (int k = 0; k < 3; k++) {
 		const struct plan_bias biases[3][2] = {{{1, 1}, {1, 1}},
@@ -836,10 +837,13 @@ TEST(hash)
 			       .n_snapshots = 1};
 	struct plan_draw draw = {.row = 1, .position = 2};
 	struct plan_score score = {.row = 1, .n_tokens = 2};
+	struct plan_pooling pooling = {.row = 1};
 	struct plan p = {.step = 5,
 			 .rows = &row,
 			 .draws = &draw,
 			 .scores = &score,
+			 .poolings = &pooling,
+			 .n_poolings = 1,
 			 .n_rows = 1,
 			 .n_draws = 1,
 			 .n_scores = 1,
@@ -864,7 +868,13 @@ TEST(hash)
 	COUNTS(draw.row);
 	COUNTS(draw.position);
 	COUNTS(score.row);
+	COUNTS(score.first);
 	COUNTS(score.n_tokens);
+	COUNTS(pooling.row);
+	COUNTS(pooling.first);
+	pooling.begins = pooling.ends = true;
+	ok(plan_hash(&p) != hash, "so do the flags of a pooling");
+	pooling.begins = pooling.ends = false;
 	COUNTS(p.n_resets);
 	COUNTS(p.n_page_copies);
 	COUNTS(p.n_state_copies);

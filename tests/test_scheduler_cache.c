@@ -479,4 +479,116 @@ TEST(scores)
 	ok(scheduler_submit(w->s, &r, &(uint64_t){0}, NULL) == -EINVAL, "too many of the best");
 }
 
+/* Log-probabilities of the end of a prompt, of a request that draws nothing. */
+TEST(scores_of_the_end)
+{
+	struct scheduler_config c = world_config(0, 40, 8);
+	struct world *w = world_new(&c);
+	struct scheduler_request r;
+	const struct plan_score *s;
+
+	world_submit(w, "abcdxx", 1);
+	world_run(w, 'x');
+	r = world_request("abcdefg", 0);
+	r.prompt_logprobs = true;
+	r.first_score = 5;
+	world_submit_request(w, &r);
+	plan_is(w, "e4+3", "tokens before those that are scored may be cached");
+	s = w->plan->scores;
+	ok(w->plan->n_scores == 1 && s->first == 0 && s->n_tokens == 2 && s->next[0] == 'f',
+	   "the first token behind the cached ones is known");
+	world_commit(w, 'x');
+	ok(w->n_events == 2 && w->events[0].first_score == 5 && !w->events[0].request_finished &&
+		   w->events[0].hit.n_cached == 4,
+	   "scores of the last two");
+	ok(w->events[1].request_finished && !w->events[1].draw && !w->events[1].scores &&
+		   w->events[1].finish == FINISH_LENGTH && !w->events[1].pooled,
+	   "then the end");
+	r = world_request("abcdefg", 0);
+	r.prompt_logprobs = true;
+	r.first_score = 4;
+	world_submit_request(w, &r);
+	plan_is(w, "c2+5", "the token before the first one that is scored is computed");
+	ok(w->plan->scores[0].first == 1 && w->plan->scores[0].n_tokens == 3 &&
+		   w->plan->scores[0].next[0] == 'e',
+	   "scores of earlier tokens are not asked for");
+	world_commit(w, 'x');
+	r.first_score = 8;
+	ok(scheduler_submit(w->s, &r, &(uint64_t){0}, NULL) == -EINVAL,
+	   "a first score behind the prompt is refused");
+	ok(world_at_baseline(w), "nothing is left");
+}
+
+/* Vectors of hidden states, of requests that draw nothing. */
+TEST(poolings)
+{
+	struct scheduler_config c = world_config(2, 40, 4);
+	struct world *w = world_new(&c);
+	struct scheduler_request r = world_request("abcdefg", 0);
+	const struct plan_pooling *p;
+	uint32_t seat;
+
+	r.pooling = POOLING_LAST;
+	world_submit_request(w, &r);
+	plan_is(w, "a0+4", "a prompt in two windows");
+	is_int(w->plan->n_poolings, 0, "the first one does not have its last token");
+	world_commit(w, 'x');
+	is_int(w->n_events, 0, "and no event");
+	plan_is(w, "e4+3^6", "the second one draws nothing");
+	p = w->plan->poolings;
+	ok(w->plan->n_poolings == 1 && p->row == 0 && p->first == 2 && p->begins && p->ends,
+	   "its last token is pooled");
+	world_commit(w, 'x');
+	ok(w->n_events == 1 && w->events[0].request_finished && w->events[0].pooled &&
+		   w->events[0].pooling == 0 && w->events[0].finish == FINISH_LENGTH,
+	   "the event names the pooling");
+	world_submit_request(w, &r);
+	plan_is(w, "g6+1", "a cached prefix is used");
+	world_commit(w, 'x');
+
+	r.pooling = POOLING_MEAN;
+	world_submit_request(w, &r);
+	world_submit(w, "zz", 1);
+	plan_is(w, "a0+4", "the mean needs every token computed");
+	p = w->plan->poolings;
+	ok(w->plan->n_poolings == 1 && p->first == 0 && p->begins && !p->ends,
+	   "its sum begins with the first window");
+	seat = p->seat;
+	world_commit(w, 'x');
+	plan_is(w, "e4+3^6", "and goes on");
+	p = w->plan->poolings;
+	ok(p->first == 0 && !p->begins && p->ends && p->seat == seat, "in the same seat");
+	world_commit(w, 'x');
+	ok(w->n_events == 1 && w->events[0].pooled &&
+		   w->events[0].hit.miss == PREFIX_MISS_MEAN_POOLING,
+	   "to its end");
+	world_run(w, 'x');
+
+	r.max_tokens = 1;
+	ok(scheduler_submit(w->s, &r, &(uint64_t){0}, NULL) == -EINVAL, "it draws nothing");
+	r.max_tokens = 0;
+	r.n_choices = 2;
+	ok(scheduler_submit(w->s, &r, &(uint64_t){0}, NULL) == -EINVAL, "and has one choice");
+	ok(world_at_baseline(w), "nothing is left");
+}
+
+/* Pages of generated tokens can have other bits than those of a prompt, so no vector follows from them. */
+TEST(poolings_of_decoded)
+{
+	struct scheduler_config c = world_config(2, 40, 8);
+	struct world *w = world_new(&c);
+	struct scheduler_request r;
+
+	world_submit(w, "abc", 5);
+	world_run(w, 'x');
+	world_submit(w, "abcxxxy", 1);
+	step_is(w, 'x', "y6+1!", "a request that draws uses them");
+	world_run(w, 'x');
+	r = world_request("abcxxxz", 0);
+	r.pooling = POOLING_LAST;
+	world_submit_request(w, &r);
+	step_is(w, 'x', "c2+5^6", "a vector is made from prefilled ones alone");
+	world_run(w, 'x');
+}
+
 TEST_MAIN()

@@ -44,7 +44,7 @@ int main(int argc, char **argv)
 	SEEN(snapshots, 35000);
 	SEEN(paced_windows, 1000);
 	SEEN(handovers, 100000);
-	SEEN(unseen_tokens, 100000);
+	SEEN(unseen_tokens, 90000);
 	SEEN(admissions_refused, 200000);
 	SEEN(cut_prompts, 50000);
 	SEEN(late_results, 10000);
@@ -63,7 +63,9 @@ int main(int argc, char **argv)
 	SEEN(doubts, 1000);
 	SEEN(evicted_pages, 300000);
 	SEEN(evicted_slots, 100000);
-	SEEN(scored_tokens, 100000);
+	SEEN(scored_tokens, 80000);
+	SEEN(poolings, 10000);
+	SEEN(undrawn, 10000);
 	SEEN(receives, 6000);
 	SEEN(received, 4000);
 	SEEN(received_checkpoints, 600);

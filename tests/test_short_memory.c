@@ -26,6 +26,7 @@
 #include "engine/store/key.h"
 #include "protocol/grammar/constraint.h"
 #include "protocol/grammar/token_mask.h"
+#include "protocol/ollama/answer.h"
 #include "protocol/output/steering.h"
 #include "protocol/output/tools_grammar.h"
 #include "protocol/responses/answer.h"
@@ -416,7 +417,7 @@ static void attempt_call(void *arg, unsigned long n)
 	check(count_records(&tokens) == (uint32_t)draw.token);
 	buf_release(&tokens);
 	call_unref(c);
-	check(atomic_load(&server.calls) == 0 && atomic_load(&server.queued[QUEUE_PROMPTS]) == 0);
+	check(atomic_load(&server.calls) == 0 && atomic_load(&server.queued[QUEUE_REQUESTS]) == 0);
 }
 
 TEST(call)
@@ -491,7 +492,12 @@ static void attempt_answer(void *arg, unsigned long n)
 	const struct openai_head h = {.id = "resp_1", .model = "m"};
 	const struct responses_head head = {.fields = "\"a\":1", .fields_len = 5, .stream = true};
 	const struct openai_usage u = {1, 1, 0, 0};
-	struct openai_delta d = {.content = "text", .content_len = 4, .finish_reason = "stop"};
+	struct openai_run run[] = {{KIND_CONTENT, 4}, {KIND_CALLS, 2}};
+	struct openai_runs runs = {run, ARRAY_SIZE(run), 0};
+	struct openai_delta d = {.content = "text",
+				 .content_len = 4,
+				 .runs = &runs,
+				 .finish_reason = "stop"};
 	struct responses_answer *a;
 	struct openai_calls calls;
 	struct buf out;
@@ -535,6 +541,59 @@ static void attempt_answer(void *arg, unsigned long n)
 	responses_answer_free(a);
 	openai_calls_release(&calls);
 	buf_release(&out);
+}
+
+/* Lets an answer of two calls and a text be streamed in Ollama's shape, or be made whole. */
+static void attempt_ollama(void *arg, unsigned long n)
+{
+	const struct openai_head h = {.id = "ollama-1", .model = "m"};
+	const struct ollama_head own = {.model = "m", .chat = true, .stream = *(const bool *)arg};
+	const struct ollama_times times = {0};
+	const struct openai_usage u = {1, 1, 0, 0};
+	struct openai_delta d = {.content = "text", .content_len = 4, .finish_reason = "stop"};
+	struct ollama_answer *a;
+	struct openai_calls calls;
+	struct buf out;
+	int r;
+
+	buf_init(&out, 1 << 16);
+	check(!buf_reserve(&out, 1 << 15));
+	openai_calls_init(&calls, 1000);
+	for (int i = 0; i < 2; i++) {
+		openai_calls_begin(&calls, "f", 1);
+		openai_calls_add(&calls, "{}", 2);
+	}
+	d.calls = &calls;
+	short_from(n);
+	a = ollama_answer_new(&h, &own);
+	r = a ? ollama_answer_take(a, &d, 0) : -ENOMEM;
+	if (!r) {
+		check(ollama_answer_write(a, SIZE_MAX, &out));
+		r = ollama_answer_end(a, &u, &times, 0);
+	}
+	check(r == (short_end() ? -ENOMEM : 0));
+	if (a && r) {
+		struct err e;
+
+		err_no_memory(&e);
+		buf_reset(&out);
+		check(!ollama_answer_fail(a, &e));
+		check(ollama_answer_write(a, SIZE_MAX, &out));
+		check(!strcmp(buf_str(&out), "{\"error\":\"out of memory\"}\n"));
+	}
+	ollama_answer_free(a);
+	openai_calls_release(&calls);
+	buf_release(&out);
+}
+
+TEST(ollama)
+{
+	for (int stream = 0; stream < 2; stream++) {
+		const unsigned long n = each_allocation(attempt_ollama, &(bool){stream});
+
+		check(n > 4);
+		ok_all("an answer in Ollama's shape at each of %lu allocations", n);
+	}
 }
 
 TEST(responses)
@@ -703,7 +762,7 @@ TEST(export)
 	buf_init(&got, 1 << 20);
 	check(c && model_config_open("models/lexis", c, &e) == 0);
 	check(file_read(AT_FDCWD, "models/lexis/config.json", "config", &json, &e) == 0);
-	check((table = layers_weights(c)) && weights_synthetic(1, c, table, &w) == 0);
+	check((table = layers_weights(c)) && weights_synthetic(1, NULL, c, table, &w) == 0);
 	check(try_export(w, c, buf_str(&json), &want, &e) == 0);
 	do {
 		json_countdown = ++n;
@@ -755,7 +814,7 @@ static void attempt_grammar(void *arg, unsigned long n)
 	struct token_masks *m = NULL;
 	struct automaton *a = NULL;
 	struct grammar *g = NULL;
-	struct token_mask mask;
+	const uint32_t *mask;
 	struct err e = {0};
 	int r = 0;
 
@@ -855,6 +914,56 @@ static void attempt_steering(void *arg, unsigned long n)
 		steering_free(s[i]);
 }
 
+/* Two requests that share an automaton. Others take all memory then, so that one of the two leaves it when it grows. A
+ * failure of the shared automaton sends that one off as well, so not every failure ends a request. */
+static void attempt_shared(void *arg, unsigned long n)
+{
+	enum { MOST = 8 << 20 };
+	static const int32_t ends[] = {2};
+	static _Atomic uint64_t all, own;
+	const struct account_bounds bounds = {&all, &own, MOST};
+	struct steering_config c = {.tokenizer = tokenizer_of_lexis,
+				    .trie = arg,
+				    .vocab_size = 8192,
+				    .n_choices = 1,
+				    .automaton_bytes = 1 << 20,
+				    .bounds = bounds,
+				    .ends = ends,
+				    .n_ends = 1};
+	struct steering *s[2] = {NULL};
+	struct account others = {0};
+	struct list shared;
+	const uint32_t *mask;
+	struct err e = {0};
+	int r = 0;
+
+	list_init(&shared);
+	check(account_open(&others, &bounds, 0) == 0);
+	short_from(n);
+	for (size_t i = 0; !r && i < ARRAY_SIZE(s); i++) {
+		r = constraint_regex("[a-z ]{4,90}", 12, &c.grammar, &e);
+		if (!r)
+			r = steering_new(&c, &s[i], &e);
+		if (!r)
+			steering_share(s[i], &shared);
+	}
+	account_add(&others, MOST - all);
+	for (int32_t k = 0; !r && k < 60; k++) {
+		int32_t id = 700 * k % 8192;
+
+		r = steering_mask(s[k % 2], 0, &mask, &e);
+		while (!r && !(mask[id / 32] >> id % 32 & 1))
+			id = (id + 1) % 8192;
+		if (!r)
+			r = steering_take(s[k % 2], 0, id, &e);
+	}
+	check(short_end() ? r == 0 || (r == -ENOMEM && strstr(e.text, "memory")) : r == 0);
+	for (size_t i = 0; i < ARRAY_SIZE(s); i++)
+		steering_free(s[i]);
+	account_close(&others);
+	check(!all && !own);
+}
+
 TEST(steering)
 {
 	struct token_trie *trie = NULL;
@@ -867,6 +976,9 @@ TEST(steering)
 	n = each_allocation(attempt_steering, trie);
 	ok_all("steering: each of %lu allocations fails once", n);
 	ok(n > 30, "which are some");
+	n = each_allocation(attempt_shared, trie);
+	ok_all("a shared automaton: each of %lu allocations fails once", n);
+	ok(n > 60, "which are some");
 	token_trie_free(trie);
 	tokenizer_free(tokenizer_of_lexis);
 }

@@ -615,6 +615,60 @@ static struct grammar *letters(void)
 	return regex("[a-h]*[a-d][a-h]{24}");
 }
 
+/* Objects of two owners with two grammars come and go, and share automata that are full again and again, and for a while
+ * without memory. Each has the masks of a twin that shares nothing. */
+TEST(shared)
+{
+	enum { MOST = 24 << 20, PLACES = 8, ROUNDS = 400 };
+	const struct account_bounds bounds = {&bytes_of_all, &bytes_of[1], MOST};
+	struct steering *s[PLACES] = {NULL}, *twins[PLACES] = {NULL};
+	struct account others = {0};
+	struct list matchers;
+	struct err e = {0};
+
+	list_init(&matchers);
+	check(account_open(&others, &bounds, 0) == 0);
+	for (int round = 0; round < ROUNDS; round++) {
+		uint32_t i = random_below(PLACES), owner = random_below(4) == 0, choices;
+		struct steering_config c = counted((int)owner, MOST), free_c = config_of(NULL);
+		bool tight = round / 50 % 4 == 3;
+
+		if (!tight && others.used)
+			account_give(&others, others.used);
+		choices = 1 + i % 2;
+		if (s[i] && !random_below(5)) {
+			steering_free(s[i]);
+			steering_free(twins[i]);
+			s[i] = twins[i] = NULL;
+		}
+		if (!s[i] && tight)
+			continue;
+		if (!s[i]) {
+			bool all_states = random_below(2);
+
+			c.grammar = all_states ? hungry() : letters();
+			free_c.grammar = all_states ? hungry() : letters();
+			c.owner = owner;
+			c.automaton_bytes = 4 << 20;
+			c.n_choices = free_c.n_choices = choices;
+			c.thinking = free_c.thinking = !random_below(3);
+			s[i] = make(&c);
+			twins[i] = make(&free_c);
+			steering_share(s[i], &matchers);
+		}
+		check(take_random(s[i], twins[i], choices, 40, tight ? &others : NULL, MOST, &e) ==
+		      40);
+	}
+	for (uint32_t i = 0; i < PLACES; i++) {
+		steering_free(s[i]);
+		steering_free(twins[i]);
+	}
+	account_close(&others);
+	ok_all("objects that share automata have the masks of others");
+	ok(list_empty(&matchers) && !bytes_of_all && !bytes_of[0] && !bytes_of[1],
+	   "nothing is left");
+}
+
 TEST(random)
 {
 	size_t unbounded = 0;

@@ -63,8 +63,10 @@ static bool is_batch(const struct split_batch *b, uint32_t first_row, uint32_t n
 TEST(failed)
 {
 	const struct step_draw wants[2] = {{.want_logprobs = true}, {.want_logprobs = true}};
-	const int32_t drawn[2 + 2 * REPORT_INTS(0)] = {
-		[0] = 5, [1] = 6, [2 + REPORT_INTS(0) + REPORT_LOGPROB] = 0x7fc00000};
+	const int32_t drawn[RESULT_IDS + 2 + 2 * REPORT_INTS(0)] = {
+		[RESULT_IDS] = 5,
+		[RESULT_IDS + 1] = 6,
+		[RESULT_IDS + 2 + REPORT_INTS(0) + REPORT_LOGPROB] = 0x7fc00000};
 	const int32_t scores[2 * SCORE_INTS] = {[SCORE_TOKEN] = 7,
 						[SCORE_INTS + SCORE_TOKEN] = 8,
 						[SCORE_INTS + SCORE_RESULT_AT] =
@@ -77,6 +79,48 @@ TEST(failed)
 	scored[SCORE_RESULT_INTS(0) + SCORE_REPORT + REPORT_LOGPROB] = (int32_t)0xffc00000;
 	step_score_results(scores, 2, scored, results);
 	ok(results[0].token == 7 && results[1].token == -1, "a score");
+}
+
+/* The last tokens of a row, behind a row of others; a sum that goes on is no result. */
+TEST(poolings)
+{
+	const struct step_limits l = {.max_prefill_tokens = 128,
+				      .max_seqs = MAX_SEQS,
+				      .max_model_len = CONTEXT,
+				      .page_tokens = PAGE,
+				      .tile_tokens = 8,
+				      .n_pages = 4,
+				      .vocab_size = 16,
+				      .hidden = 32};
+	struct plan_row rows[3];
+	const struct plan_pooling poolings[] = {{.row = 1, .first = 15, .seat = 1, .ends = true},
+						{.row = 2, .seat = 2, .begins = true}};
+	const struct plan plan = {.rows = rows,
+				  .poolings = poolings,
+				  .n_rows = 3,
+				  .n_prefill_rows = 3,
+				  .n_poolings = 2};
+	struct step_built b;
+	const int32_t *at;
+
+	for (uint32_t i = 0; i < 3; i++)
+		rows[i] = (struct plan_row){.tokens = tokens,
+					    .pages = pages,
+					    .n_tokens = 20,
+					    .n_pages = 1,
+					    .state_src = STATE_ZERO};
+	check(step_check(&plan, &l, 0) == 0);
+	step_build(&plan, &l, false, table, draws, batches, &b);
+	at = table + b.step.poolings_at;
+	ok(b.step.n_poolings == 2 && at[POOLING_TOKEN] == 35 && at[POOLING_COUNT] == 5 &&
+		   at[POOLING_SEAT] == 1 && !at[POOLING_BEGINS] &&
+		   at[POOLING_RESULT_AT] == RESULT_IDS,
+	   "a sum that ends");
+	at += POOLING_INTS;
+	ok(at[POOLING_TOKEN] == 40 && at[POOLING_COUNT] == 20 && at[POOLING_SEAT] == 2 &&
+		   at[POOLING_BEGINS] && at[POOLING_RESULT_AT] == -1,
+	   "one that begins");
+	is_int(b.result_ints, RESULT_IDS + 32, "the result has the first alone");
 }
 
 /* The lists of draws: biases, and masks, which draws one behind the other share if they are the same. */

@@ -503,6 +503,22 @@ TEST(nul)
 	json_decref(context);
 }
 
+/* ---- the text ---- */
+
+TEST(text)
+{
+	char text[] = "a{{ b }}";
+	struct template *t;
+	struct err e = {0};
+	size_t len;
+
+	is_int(template_parse("test", text, sizeof(text) - 1, &t, &e), 0, "a template");
+	memset(text, 0, sizeof(text));
+	is_str(template_text(t, &len), "a{{ b }}", "has a copy of its text");
+	is_int((long long)len, sizeof(text) - 1, "all of it");
+	template_free(t);
+}
+
 /* ---- a pace ---- */
 
 TEST(pace)

@@ -92,8 +92,9 @@ static void check_items(struct engine *g)
  * model of each kind is enough. */
 static bool is_shipped(const char *name)
 {
-	static const char *const names[] = {"01-moe", "05-next-ratio-3", "08-dense", "19-wide-keys",
-					    "21-qwen3"};
+	static const char *const names[] = {"01-moe",	    "05-next-ratio-3", "08-dense",
+					    "19-wide-keys", "21-qwen3",	       "23-qwen3-moe",
+					    "27-qwen2",	    "29-gemma3"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (!strcmp(name, names[i]))
@@ -191,6 +192,6 @@ int main(int argc, char **argv)
 		free(names[i]);
 	}
 	free(names);
-	is_int(n, 22, "twenty-two models");
+	is_int(n, 31, "thirty-one models");
 	return done();
 }

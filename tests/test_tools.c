@@ -168,6 +168,11 @@ TEST(repairs)
 		GOT("\\ufffd!\\ufffd\\ufffd\\n\\ufffd"));
 	example(HERMES, ARGS("\\ud83d\\ud83d\\ude00\\ud83d\\u00e9\\ud83d\\u12"),
 		GOT("\\ufffd\\ud83d\\ude00\\ufffd\\u00e9\\ufffd\\\\u12"));
+	/* Zero bytes, which no request may have in a member's name. */
+	example(HERMES,
+		"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\\u0000b\": [{\"\\u0000\": \"\\u0000\"}]}}"
+		"</tool_call>",
+		"«f|{\"a\\ufffdb\": [{\"\\ufffd\": \"\\u0000\"}]}»");
 }
 
 TEST(one)
@@ -479,6 +484,15 @@ static const char *const beginnings[] = {
 	[PYTHONIC] = "[f(a=",
 };
 
+/* A whole call of each format. */
+static const char *const wholes[] = {
+	[QWEN_XML] = X(P("word", "bow") P("n", "5")),
+	[HERMES] = CALL("{\"name\": \"look_up\", \"arguments\": {\"word\": \"bow\"}}"),
+	[MISTRAL] = "[TOOL_CALLS]look_up[ARGS]{\"word\": \"bow\"}",
+	[LLAMA_JSON] = "{\"name\": \"look_up\", \"parameters\": {\"word\": \"bow\"}}",
+	[PYTHONIC] = "[look_up(word='bow', n=5)]",
+};
+
 /* Writes a random answer of a format. Returns its length. */
 static size_t random_answer(enum format format, char *text, size_t size)
 {
@@ -527,52 +541,65 @@ static size_t random_answer(enum format format, char *text, size_t size)
 	size_t len = 0;
 
 	for (size_t n = random_below(4); n > 0; n--) {
-		if (random_below(4))
-			len += (size_t)snprintf(text + len, size - len, "%s", beginnings[format]);
+		const size_t begins = random_below(8);
+
+		if (begins > 1)
+			len += (size_t)snprintf(text + len, size - len, "%s",
+						(begins > 6 ? wholes : beginnings)[format]);
 		len += random_pieces(pieces, ARRAY_SIZE(pieces), 8, text + len, size - len);
 	}
 	text[len] = 0;
 	return len;
 }
 
-/* The events are those of the whole text, wherever it is cut. */
+struct counts {
+	size_t plain, calls, whole; /* answers without calls, calls, those of them that are whole */
+};
+
+/* The events of a random answer are those of the whole text, wherever it is cut. */
+static void random_events(enum format format, struct counts *counts)
+{
+	bool one = !random_below(8);
+	char text[4096];
+	size_t len = random_answer(format, text, sizeof(text));
+	struct seen whole, cut, bytes;
+
+	run(format, one, text, len, &whole);
+	run(format, one, text, len + 1, &bytes);
+	seen_begin(&cut, format, one);
+	for (size_t at = 0; at < len;) {
+		size_t n = MIN(1 + random_below(12), len - at);
+
+		tools_push(cut.tools, text + at, n);
+		see_pause(&cut);
+		at += n;
+	}
+	seen_end(&cut);
+	check(!strcmp(buf_str(&whole.all), buf_str(&cut.all)));
+	check(!strcmp(buf_str(&whole.all), buf_str(&bytes.all)));
+	check(!whole.n_wrong && !cut.n_wrong && !bytes.n_wrong);
+	if (!whole.n_calls)
+		check(!strcmp(buf_str(&whole.text), text));
+	counts->plain += !whole.n_calls;
+	counts->calls += whole.n_calls;
+	counts->whole += whole.n_whole;
+	seen_release(&whole);
+	seen_release(&cut);
+	seen_release(&bytes);
+}
+
 TEST(random)
 {
-	size_t n_calls = 0, n_whole = 0, n_plain = 0;
-	char text[4096];
+	for (enum format format = 0; format < FORMATS; format++) {
+		struct counts n = {0};
 
-	for (int i = 0; i < 20000; i++) {
-		enum format format = random_below(FORMATS);
-		bool one = !random_below(8);
-		size_t len = random_answer(format, text, sizeof(text));
-		struct seen whole, cut, bytes;
-
-		run(format, one, text, len, &whole);
-		run(format, one, text, len + 1, &bytes);
-		seen_begin(&cut, format, one);
-		for (size_t at = 0; at < len;) {
-			size_t n = MIN(1 + random_below(12), len - at);
-
-			tools_push(cut.tools, text + at, n);
-			see_pause(&cut);
-			at += n;
-		}
-		seen_end(&cut);
-		check(!strcmp(buf_str(&whole.all), buf_str(&cut.all)));
-		check(!strcmp(buf_str(&whole.all), buf_str(&bytes.all)));
-		check(!whole.n_wrong && !cut.n_wrong && !bytes.n_wrong);
-		if (!whole.n_calls)
-			check(!strcmp(buf_str(&whole.text), text));
-		n_plain += !whole.n_calls;
-		n_calls += whole.n_calls;
-		n_whole += whole.n_whole;
-		seen_release(&whole);
-		seen_release(&cut);
-		seen_release(&bytes);
+		for (int i = 0; i < 10000; i++)
+			random_events(format, &n);
+		ok_all("%s: 10000 random answers, cut at random", names[format]);
+		ok(n.plain > 2000 && n.whole > 500 && n.calls > n.whole + 2000,
+		   "%s: %zu without calls, %zu calls, %zu of them whole", names[format], n.plain,
+		   n.calls, n.whole);
 	}
-	ok_all("20000 random answers, cut at random");
-	ok(n_plain > 2000 && n_whole > 500 && n_calls > n_whole + 2000,
-	   "%zu without calls, %zu calls, %zu of them whole", n_plain, n_calls, n_whole);
 }
 
 TEST_MAIN()

@@ -339,6 +339,50 @@ TEST(texts)
 	}
 }
 
+/* A strict call of Qwen's XML, up to the value of its only parameter x. */
+struct xml_value {
+	struct tool_parameter x;
+	struct tool tool;
+	json_t *tools;
+	struct grammar *g;
+	struct automaton *a;
+	uint32_t start; /* the automaton's state in front of the value */
+};
+
+static bool xml_value_open(struct xml_value *v, const char *schema, unsigned x_types)
+{
+	static const char before[] = "<tool_call>\n<function=f>\n<parameter=x>\n";
+	struct tool_list only = {&v->tool, 1};
+	struct tools_demand d = {.format = format_of("qwen_xml"), .strict = true, .list = &only};
+	struct err e = {0};
+
+	*v = (struct xml_value){.x = {"x", x_types}, .tool = {"f", &v->x, 1}};
+	v->tools = json_pack("[{s:{s:s,s:{s:s,s:{s:o},s:[s]}}}]", "function", "name", "f",
+			     "parameters", "type", "object", "properties", "x",
+			     json_loads(quoted(schema), 0, NULL), "required", "x");
+	d.tools = v->tools;
+	if (make(&d, &v->g, &e) < 0 || automaton_new(v->g, (size_t)64 << 20, NULL, &v->a) < 0)
+		return ok(false, "%s: %s", schema, e.text);
+	v->start = automaton_read(v->a, AUTOMATON_START, before, strlen(before));
+	return true;
+}
+
+/* Returns the state behind the value and the rest of the call. */
+static uint32_t xml_value_read(const struct xml_value *v, const char *text, size_t n)
+{
+	static const char behind[] = "\n</parameter>\n</function>\n</tool_call>";
+	uint32_t state = automaton_read(v->a, v->start, text, n);
+
+	return automaton_read(v->a, state, behind, strlen(behind));
+}
+
+static void xml_value_close(struct xml_value *v)
+{
+	automaton_free(v->a);
+	grammar_free(v->g);
+	json_decref(v->tools);
+}
+
 /* A value of Qwen's XML ends at </parameter>, also within a string of JSON: there '<' is escaped, however the schema has
  * brought it. */
 TEST(no_tag_in_json)
@@ -364,41 +408,66 @@ TEST(no_tag_in_json)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
-		static const struct tool_parameter x = {"x", TOOLS_ARRAY | TOOLS_OBJECT};
-		struct tool one = {"f", &x, 1};
-		struct tool_list only = {&one, 1};
-		json_t *schema = json_loads(quoted(values[i].schema), 0, NULL);
-		json_t *tools = json_pack("[{s:{s:s,s:{s:s,s:{s:o},s:[s]}}}]", "function", "name",
-					  "f", "parameters", "type", "object", "properties", "x",
-					  schema, "required", "x");
-		const struct tools_demand d = {.format = format_of("qwen_xml"),
-					       .strict = true,
-					       .tools = tools,
-					       .list = &only};
-		static const char before[] = "<tool_call>\n<function=f>\n<parameter=x>\n",
-				  behind[] = "\n</parameter>\n</function>\n</tool_call>";
-		struct grammar *g = NULL;
-		struct automaton *a = NULL;
-		struct err e;
-		uint32_t start, state;
+		struct xml_value v;
+		uint32_t state;
 		const char *text;
 
-		if (make(&d, &g, &e) < 0 || automaton_new(g, (size_t)64 << 20, NULL, &a) < 0) {
-			ok(false, "%s: %s", values[i].schema, e.text);
+		if (!xml_value_open(&v, values[i].schema, TOOLS_ARRAY | TOOLS_OBJECT))
 			continue;
-		}
-		start = automaton_read(a, AUTOMATON_START, before, strlen(before));
 		text = quoted(values[i].bad);
-		state = automaton_read(a, start, text, strlen(text));
+		state = automaton_read(v.a, v.start, text, strlen(text));
 		check(state == AUTOMATON_DEAD);
 		text = quoted(values[i].good);
-		state = automaton_read(a, start, text, strlen(text));
-		state = automaton_read(a, state, behind, strlen(behind));
-		check(state != AUTOMATON_DEAD && automaton_may_end(a, state));
+		state = xml_value_read(&v, text, strlen(text));
+		check(state != AUTOMATON_DEAD && automaton_may_end(v.a, state));
 		ok_all("%s", values[i].schema);
-		automaton_free(a);
-		grammar_free(g);
-		json_decref(tools);
+		xml_value_close(&v);
+	}
+}
+
+/* A text in the form of a number, a word or a list is read as one if the schema has values of that type. So it is no string
+ * of Qwen's XML, and it is written only if the schema accepts the value. */
+TEST(no_json_in_strings)
+{
+	enum { S = TOOLS_STRING, N = TOOLS_NUMBER, B = TOOLS_BOOLEAN, A = TOOLS_ARRAY };
+	static const struct {
+		const char *schema, *bad, *good; /* texts with '|' between */
+		unsigned types;
+	} values[] = {
+		{"{'type':['string','integer'],'minimum':50}", "12|1.5| 49 |-1e5",
+		 "60|a|12a|1.|-|e5|", S | N},
+		{"{'type':['string','integer'],'maximum':5,'maxLength':4}", "12|1.50|6",
+		 "5|abc|1.|6 a", S | N},
+		{"{'enum':['1','-0','a',2]}", "1|-0", "a|2", S | N},
+		{"{'type':['string','integer'],'maximum':5,'maxLength':9000}", "12|1.50|6", "5|abc",
+		 S | N},
+		{"{'anyOf':[{'type':'string','pattern':'^[0-9a]+$'},{'const':7}]}", "8|77",
+		 "7|7a|aa", S | N},
+		{"{'anyOf':[{'type':'string'},{'const':true}]}", "false|False| false",
+		 "true|falsehood|x", S | B},
+		{"{'anyOf':[{'type':'string'},{'type':'array','maxItems':0}]}", "[1]| [x",
+		 "[]|x [1]", S | A},
+		{"{'type':['string','null'],'maxLength':4}", "nulls", "null|None|abcd",
+		 S | TOOLS_NULL},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+		struct xml_value v;
+
+		if (!xml_value_open(&v, values[i].schema, values[i].types))
+			continue;
+		for (int good = 0; good < 2; good++) {
+			const char *text = good ? values[i].good : values[i].bad;
+
+			for (size_t n;; text += n + 1) {
+				n = strcspn(text, "|");
+				check((xml_value_read(&v, text, n) != AUTOMATON_DEAD) == good);
+				if (!text[n])
+					break;
+			}
+		}
+		ok_all("%s", values[i].schema);
+		xml_value_close(&v);
 	}
 }
 
@@ -416,6 +485,7 @@ TEST(refused)
 		{"mistral", "f[", "{}", "its name"},
 		{"pythonic", "f g", "{}", "its name"},
 		{"pythonic", "f", "{'properties':{'a b':{}}}", "a parameter's name"},
+		{"pythonic", "f", "{'properties':{'':{}}}", "a parameter's name"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {

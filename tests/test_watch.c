@@ -524,6 +524,169 @@ TEST(stalled)
 	watch = first;
 }
 
+static void count(void *n)
+{
+	++*(_Atomic int *)n;
+}
+
+/* Milliseconds until the count is `want`; -1: not within a second. */
+static int counted_after(const _Atomic int *n, int want)
+{
+	for (int ms = 0; ms < 1000; ms++, usleep(1000))
+		if (atomic_load(n) == want)
+			return ms;
+	return -1;
+}
+
+/* A handshake that needs bytes is suspended at once, and resumed when they come, or when none will come. */
+TEST(handshakes)
+{
+	struct watch *first = watch;
+	_Atomic int n = 0; /* calls of suspend and resume, which alternate */
+	struct connection *k;
+	struct err e = {0};
+	char byte;
+	int fds[2], others[2];
+
+	check(watch_start(&watch, &server, &e) == 0);
+	watch_limit(watch, false, 1000, &(struct networks){0});
+	k = open_watched(fds);
+	watch_await(watch, k, count, count, &n);
+	is_int(atomic_load(&n), 1, "suspended");
+	usleep(50000);
+	is_int(atomic_load(&n), 1, "and not resumed before bytes come");
+	check(write(fds[1], "x", 1) == 1);
+	ok(counted_after(&n, 2) >= 0, "but then");
+	watch_await(watch, k, count, count, &n);
+	ok(counted_after(&n, 4) >= 0, "at once, if they are there already");
+	check(read(fds[0], &byte, 1) == 1);
+	watch_await(watch, k, count, count, &n);
+	check(shutdown(fds[1], SHUT_WR) == 0);
+	ok(counted_after(&n, 6) >= 0, "also if the client leaves");
+	close_watched(k, NULL, fds);
+	/* The kernel watches the socket that the descriptor stood for, so that of the other socket cannot be changed. */
+	k = open_watched(fds);
+	check(socketpair(AF_UNIX, SOCK_STREAM, 0, others) == 0);
+	check(dup2(others[0], fds[0]) == fds[0]);
+	watch_await(watch, k, count, count, &n);
+	ok(atomic_load(&n) == 6 && read(others[1], &byte, 1) == 0,
+	   "one that cannot be watched is cut");
+	close(others[0]);
+	close(others[1]);
+	close_watched(k, NULL, fds);
+	k = open_watched(fds);
+	watch_await(watch, k, count, count, &n);
+	watch_close_calls(watch);
+	is_int(atomic_load(&n), 8, "and when the server ends");
+	watch_await(watch, k, count, count, &n);
+	is_int(atomic_load(&n), 8, "after which none is suspended any more");
+	close_watched(k, NULL, fds);
+	watch_free(watch);
+	watch = first;
+}
+
+/* Turns of the handshakes of clients, whose connections note that they were resumed. */
+struct client {
+	struct connection *connection;
+	int fds[2];
+	_Atomic bool asleep;
+};
+
+static void fall_asleep(void *client)
+{
+	atomic_store(&((struct client *)client)->asleep, true);
+}
+
+static void wake_up(void *client)
+{
+	atomic_store(&((struct client *)client)->asleep, false);
+}
+
+static enum watch_turn admit(struct client *c)
+{
+	return watch_admit(watch, c->connection, fall_asleep, wake_up, c);
+}
+
+/* Returns which of the clients is awake within a minute; -1: none. */
+static int first_awake(struct client *c, int n)
+{
+	const uint64_t begin = clock_now_ns();
+
+	while (clock_now_ns() - begin < UINT64_C(60000000000)) {
+		for (int i = 0; i < n; i++)
+			if (!atomic_load(&c[i].asleep))
+				return i;
+		usleep(100);
+	}
+	return -1;
+}
+
+TEST(turns)
+{
+	enum { N = 30 };
+	struct watch *first = watch;
+	struct client c[N] = {0};
+	struct sockaddr_in from = {.sin_family = AF_INET};
+	struct err e = {0};
+	int woken[3];
+	bool held;
+
+	check(watch_start(&watch, &server, &e) == 0);
+	watch_limit(watch, false, 1000, &(struct networks){0});
+	for (int i = 0; i < N; i++) {
+		from.sin_addr.s_addr = htonl(i < N - 1 ? 0x0a000001 : 0x0a000002);
+		c[i].connection = open_at(false, (struct sockaddr *)&from, c[i].fds);
+	}
+	is_int(admit(&c[0]), WATCH_GO, "the first handshake has its turn at once");
+	/* The next one costs nothing, and is thought to cost 20 ms. */
+	watch_spent(watch, c[0].connection, 20000000);
+	do {
+		while (admit(&c[1]) == WATCH_HELD)
+			check(first_awake(&c[1], 1) == 0);
+		held = admit(&c[2]) == WATCH_HELD;
+		if (!held) /* the machine was busy for 40 ms */
+			watch_spent(watch, c[2].connection, 20000000);
+		watch_spent(watch, c[1].connection, 0);
+	} while (!held);
+	ok(!atomic_load(&c[2].asleep), "one behind it goes on with its end");
+	check(admit(&c[2]) == WATCH_GO);
+	for (int i = 0; i < 5; i++) /* so that there is no credit for two seconds */
+		watch_spent(watch, c[2].connection, 200000000);
+	atomic_store(&c[0].asleep, true);
+	for (int i = 1; i < N; i++)
+		check(admit(&c[i]) == WATCH_HELD && atomic_load(&c[i].asleep));
+	ok_all("all wait behind a long one");
+	for (int i = 0; i < 3; i++) {
+		woken[i] = first_awake(c, N);
+		if (woken[i] < 0)
+			break;
+		check(admit(&c[woken[i]]) == WATCH_GO);
+		watch_spent(watch, c[woken[i]].connection, 50000000);
+		atomic_store(&c[woken[i]].asleep, true);
+	}
+	ok_all("those that are resumed have their turn");
+	is_int(woken[0], N - 1, "first that of another client, which came last");
+	ok(woken[1] == 1 && woken[2] == 2, "then those of the first one, as they came (%d, %d)",
+	   woken[1], woken[2]);
+	close(c[N - 2].fds[1]);
+	for (uint64_t begin = clock_now_ns();
+	     atomic_load(&c[N - 2].asleep) && clock_now_ns() - begin < UINT64_C(60000000000);)
+		usleep(100);
+	ok(!atomic_load(&c[N - 2].asleep), "one whose client leaves is resumed");
+	watch_close_calls(watch);
+	for (int i = 3; i < N - 1; i++)
+		check(!atomic_load(&c[i].asleep) && admit(&c[i]) == WATCH_GONE);
+	ok_all("at the end all are, and none goes on");
+	for (int i = 0; i < N; i++) {
+		watch_close(watch, c[i].connection);
+		close(c[i].fds[0]);
+		if (i != N - 2)
+			close(c[i].fds[1]);
+	}
+	watch_free(watch);
+	watch = first;
+}
+
 int main(void)
 {
 	struct err e = {0};

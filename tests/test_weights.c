@@ -11,11 +11,13 @@
 #include "engine/checkpoint/formats/safetensors.h"
 #include "engine/checkpoint/export.h"
 #include "engine/checkpoint/synthetic.h"
+#include "engine/checkpoint/types/float8.h"
 #include "engine/checkpoint/weights.h"
 #include "engine/layers/weights.h"
 #include "kernels/generic/synthetic.clh"
 #include "tests/golden/next_rows.h"
 #include "tests/quoted.h"
+#include "tests/random.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
@@ -38,6 +40,12 @@ static const char config_next[] =
 	"{'model_type':'qwen3_next','mlp_only_layers':[1],'intermediate_size':48," COMMON EXPERTS
 	"}";
 
+static const char config_unshared[] =
+	"{'model_type':'qwen3_moe','mlp_only_layers':[1],'intermediate_size':48," COMMON EXPERTS
+	"}";
+static const char config_biased[] = "{'model_type':'qwen2','intermediate_size':48," COMMON "}";
+static const char config_gemma[] =
+	"{'model_type':'gemma3_text','intermediate_size':48,'sliding_window_pattern':3," COMMON "}";
 static const char config_attention[] = "{'model_type':'qwen3','intermediate_size':48," COMMON "}";
 
 static struct model_config parse(const char *json)
@@ -70,7 +78,7 @@ static struct weights *make(uint64_t seed, const struct model_config *c)
 	struct weight *table = layers_weights(c);
 	struct weights *w;
 
-	if (!table || weights_synthetic(seed, c, table, &w) < 0) {
+	if (!table || weights_synthetic(seed, NULL, c, table, &w) < 0) {
 		printf("Bail out! out of memory\n");
 		exit(1);
 	}
@@ -192,7 +200,7 @@ static void copy_remove(struct copy *k, const char *name)
 		k->t[i].name = k->names[i];
 }
 
-/* Appends a tensor of elements of two bytes. Takes over `data`, which was allocated; NULL: zeros. */
+/* Appends a tensor. Takes over `data`, which was allocated; NULL: zeros. */
 static struct tensor *copy_add(struct copy *k, const char *name, const char *dtype, uint32_t n_dims,
 			       const uint64_t *shape, void *data)
 {
@@ -200,8 +208,8 @@ static struct tensor *copy_add(struct copy *k, const char *name, const char *dty
 
 	*t = (struct tensor){.name = k->names[k->n],
 			     .n_dims = n_dims,
-			     .type = stored_type_find(dtype),
-			     .bytes = 2};
+			     .type = stored_type_find(dtype)};
+	t->bytes = t->type->bytes;
 	for (uint32_t i = 0; i < n_dims; i++) {
 		t->shape[i] = shape[i];
 		t->bytes *= shape[i];
@@ -306,6 +314,9 @@ TEST(round_trips)
 	round_trip(config_dense, "dense", 100000);
 	round_trip(config_next, "next", 0);
 	round_trip(config_attention, "attention", 0);
+	round_trip(config_unshared, "unshared", 0);
+	round_trip(config_biased, "biased", 0);
+	round_trip(config_gemma, "gemma", 0);
 }
 
 /* Changes copies of the checkpoint "moe" that TEST(round_trips) has exported: Qwen3.5-MoE, packed experts, one file. */
@@ -315,6 +326,7 @@ TEST(names)
 	struct weights *w, *base;
 	struct err e = {0};
 	char name[TENSOR_NAME_MAX + 1];
+	struct tensor *t;
 	struct copy *k;
 
 	if (!ok(open_weights(scratch_path("moe"), &c, &base, &e) == 0, "opens %s", e.text))
@@ -339,12 +351,16 @@ TEST(names)
 	copy_rename(k, "lm_head.weight", "language_model.lm_head.weight");
 	copy_rename(k, "model.visual.blocks.0.norm.weight", "visual.blocks.0.norm.weight");
 	expect_same(k, &c, base, "language_model.model.");
+	t = copy_find(k, "language_model.model.layers.0.linear_attn.A_log");
+	t->n_dims = 2;
+	t->shape[1] = t->shape[0];
+	t->shape[0] = 1;
+	expect_same(k, &c, base, "a vector with a leading dimension of 1");
 
 	/* Three tensors for each expert, as many checkpoints have them. */
 	k = copy_open(scratch_path("moe"));
 	for (uint32_t layer = 0; layer < c.n_layers; layer++) {
 		size_t bytes = 2ul * c.expert_size * c.hidden_size;
-		const struct tensor *t;
 
 		for (int p = 0; p < 3; p++) {
 			snprintf(name, sizeof(name), "model.layers.%u.mlp.experts.%s", layer,
@@ -403,13 +419,13 @@ TEST(names)
 		     "no head and not tied");
 }
 
-#define NO_PLACE  "has no place in the model of config.json"
-#define QUANTISED "belongs to a quantised checkpoint: only BF16, F16 and F32 weights are supported"
+#define NO_PLACE "has no place in the model of config.json"
 
 TEST(refused)
 {
 	struct model_config c = parse(config_moe), other;
 	struct copy *k = copy_open(scratch_path("moe"));
+	struct weights *base = make(7, &c);
 	struct tensor *t;
 	char name[TENSOR_NAME_MAX + 1];
 
@@ -417,10 +433,16 @@ TEST(refused)
 	expect_wrong(k, &c, -EINVAL, "model.layers.3.self_attn.q_proj.bias", NO_PLACE, "a bias");
 	snprintf(name, sizeof(name), "model.layers.3.self_attn.q_proj.weight_scale_inv");
 	copy_rename(k, t->name, name);
-	expect_wrong(k, &c, -ENOTSUP, "model.layers.3.self_attn.q_proj.weight_scale_inv", QUANTISED,
-		     "FP8 scales");
+	expect_wrong(k, &c, -EINVAL, "model.layers.3.self_attn.q_proj.weight",
+		     "has dtype BF16, must have F8_E4M3", "FP8 scales of a weight that is not FP8");
+	copy_rename(k, t->name, "model.layers.3.self_attn.q_proj.weight.absmax");
+	expect_wrong(k, &c, -ENOTSUP, "model.layers.3.self_attn.q_proj.weight.absmax",
+		     "belongs to weights that bitsandbytes has quantised, which is not supported",
+		     "bitsandbytes");
 	copy_rename(k, t->name, "model.layers.3.self_attn.q_proj.qweight");
-	expect_wrong(k, &c, -ENOTSUP, "model.layers.3.self_attn.q_proj.qweight", QUANTISED, "GPTQ");
+	expect_missing(k, &c, "model.layers.3.self_attn.q_proj.scales", "GPTQ without scales");
+	copy_rename(k, t->name, "model.layers.3.self_attn.k_proj.input_scale");
+	expect_same(k, &c, base, "a scale of activations");
 	copy_rename(k, t->name, "model.layers.4.input_layernorm.weight");
 	expect_wrong(k, &c, -EINVAL, "model.layers.4.input_layernorm.weight", NO_PLACE,
 		     "a layer too many");
@@ -429,20 +451,19 @@ TEST(refused)
 	t = copy_find(k, "model.layers.3.self_attn.o_proj.weight");
 	t->type = stored_type_find("I16");
 	expect_wrong(k, &c, -ENOTSUP, "model.layers.3.self_attn.o_proj.weight",
-		     "has dtype I16: only BF16, F16 and F32 weights are supported",
-		     "whole numbers");
+		     "has dtype I16, in which weights are not supported", "whole numbers");
 	t->type = stored_type_find("BF16");
 	t->shape[0] = 64;
 	t->shape[1] = 32;
 	expect_wrong(k, &c, -EINVAL, "model.layers.3.self_attn.o_proj.weight",
-		     "has shape [64, 32], config.json makes it [32, 64]", "a transposed matrix");
+		     "has shape [64, 32], but [32, 64] by config.json", "a transposed matrix");
 	t->shape[0] = 32;
 	t->shape[1] = 64;
 	t = copy_find(k, "model.layers.0.linear_attn.conv1d.weight");
 	t->n_dims = 2;
 	t->shape[1] = 3;
 	expect_wrong(k, &c, -EINVAL, "model.layers.0.linear_attn.conv1d.weight",
-		     "has shape [256, 3], config.json makes it [256, 1, 3]",
+		     "has shape [256, 3], but [256, 1, 3] by config.json",
 		     "a convolution without its middle");
 	t->n_dims = 3;
 	t->shape[1] = 1;
@@ -450,12 +471,11 @@ TEST(refused)
 	other = c;
 	other.n_experts = 6;
 	expect_wrong(k, &other, -EINVAL, "model.layers.0.mlp.gate.weight",
-		     "has shape [5, 32], config.json makes it [6, 32]",
-		     "another number of experts");
+		     "has shape [5, 32], but [6, 32] by config.json", "another number of experts");
 	other = c;
 	other.conv_kernel = 4;
 	expect_wrong(k, &other, -EINVAL, "model.layers.0.linear_attn.conv1d.weight",
-		     "has shape [256, 1, 3], config.json makes it [256, 1, 4]",
+		     "has shape [256, 1, 3], but [256, 1, 4] by config.json",
 		     "another convolution");
 	other = c;
 	other.layers[0].mixer = LAYER_ATTENTION;
@@ -535,6 +555,159 @@ TEST(formats)
 			check(!memcmp(out, wide + 32 * i, sizeof(out)));
 		}
 		ok_all("every F32 number is read as it is");
+	}
+}
+
+/* Puts floats in place of a tensor's data, which takes them over. */
+static void put_floats(struct tensor *t, float *data)
+{
+	free((void *)(uintptr_t)t->data);
+	t->bytes = t->bytes / t->type->bytes * sizeof(*data);
+	t->type = stored_type_find("F32");
+	t->data = data;
+}
+
+/* Makes a matrix (of experts, if it has three dimensions) FP8 with random codes and scales of blocks of 16 x 16 in one
+ * copy, and the same numbers as floats in the other. */
+static void make_fp8(struct copy *k, struct copy *plain, const char *name)
+{
+	struct tensor *t = copy_find(k, name);
+	uint64_t cols = t->shape[t->n_dims - 1], rows = t->shape[t->n_dims - 2];
+	uint64_t experts = t->n_dims == 3 ? t->shape[0] : 1, n = experts * rows * cols;
+	uint64_t shape[3] = {experts, CEIL_DIV(rows, 16u), CEIL_DIV(cols, 16u)};
+	float *floats = malloc(n * sizeof(*floats)), *scales;
+	uint8_t *codes = malloc(n);
+	char scale_name[300];
+
+	scales = malloc(experts * shape[1] * shape[2] * sizeof(*scales));
+	for (uint64_t i = 0; i < experts * shape[1] * shape[2]; i++)
+		scales[i] = ldexpf(1 + (float)random_below(1000) / 1000, (int)random_below(5) - 8);
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t row = i / cols % rows, block = i / cols / rows * shape[1] + row / 16;
+
+		codes[i] = (uint8_t)random_below(256) & 0xf7;
+		floats[i] = float_of_e4m3(codes[i]) * scales[block * shape[2] + i % cols / 16];
+	}
+	put_floats(copy_find(plain, name), floats);
+	free((void *)(uintptr_t)t->data);
+	t->data = codes;
+	t->bytes = n;
+	t->type = stored_type_find("F8_E4M3");
+	snprintf(scale_name, sizeof(scale_name), "%s_scale_inv", name);
+	copy_add(k, scale_name, "F32", t->n_dims, shape + 3 - t->n_dims, scales);
+}
+
+/* The same with GPTQ of 8 bits, one group. The name is that of the layer, without ".weight". */
+static void make_gptq(struct copy *k, struct copy *plain, const char *layer)
+{
+	char name[300];
+	struct tensor *t;
+	uint64_t rows, cols;
+	float *floats, *scales;
+	uint8_t *codes, *zeros;
+
+	snprintf(name, sizeof(name), "%s.weight", layer);
+	t = copy_find(k, name);
+	rows = t->shape[0];
+	cols = t->shape[1];
+	floats = malloc(rows * cols * sizeof(*floats));
+	scales = malloc(rows * sizeof(*scales));
+	codes = malloc(rows * cols);
+	zeros = malloc(rows);
+	for (uint64_t r = 0; r < rows; r++) {
+		scales[r] = (float)(1 + random_below(1000)) / 4096;
+		zeros[r] = (uint8_t)random_below(256);
+		for (uint64_t c = 0; c < cols; c++) {
+			uint8_t q = (uint8_t)random_below(256);
+
+			/* A word has the codes of four columns; zeros are stored less one. */
+			codes[(c / 4 * rows + r) * 4 + c % 4] = q;
+			floats[r * cols + c] = (float)(q - (uint8_t)(zeros[r] + 1)) * scales[r];
+		}
+	}
+	put_floats(copy_find(plain, name), floats);
+	copy_remove(k, name);
+	snprintf(name, sizeof(name), "%s.qweight", layer);
+	copy_add(k, name, "I32", 2, (uint64_t[]){cols / 4, rows}, codes);
+	snprintf(name, sizeof(name), "%s.qzeros", layer);
+	copy_add(k, name, "I32", 2, (uint64_t[]){1, rows / 4}, zeros);
+	snprintf(name, sizeof(name), "%s.scales", layer);
+	copy_add(k, name, "F32", 2, (uint64_t[]){1, rows}, scales);
+}
+
+/* Returns whether all rows of a weight at once are the same as one by one. */
+static bool same_together(const struct weights *w, enum weight_role role)
+{
+	const struct weight *of = weights_find(w, role, 0);
+	float *all = calloc(of->rows * (of->cols + 1), sizeof(*all));
+	float *one = malloc(of->cols * sizeof(*one));
+	bool same = true;
+
+	weights_rows(w, role, 0, 0, 0, of->rows, false, all, of->cols + 1);
+	for (uint64_t r = 0; r < of->rows; r++) {
+		weights_row(w, role, 0, 0, r, false, one);
+		same &= !memcmp(all + r * (of->cols + 1), one, of->cols * sizeof(*one));
+	}
+	free(all);
+	free(one);
+	return same;
+}
+
+/* Quantised weights in any layout of names give the rows of a checkpoint that has the same numbers as floats: packed
+ * experts, interleaved projections, embedding and head. quantised/ has tests of the formats. */
+TEST(quantised)
+{
+	struct model_config c = parse(config_moe), next = parse(config_next), again;
+	struct copy *k = copy_open(scratch_path("moe")), *plain = copy_open(scratch_path("moe"));
+	struct weights *w, *want;
+	struct err e = {0};
+	uint64_t row;
+
+	c.quantised = next.quantised = (struct quantised_config){16, 16, false};
+	make_fp8(k, plain, "model.layers.0.linear_attn.in_proj_qkv.weight");
+	make_fp8(k, plain, "model.layers.0.mlp.experts.gate_up_proj");
+	make_fp8(k, plain, "model.layers.2.mlp.experts.down_proj");
+	make_fp8(k, plain, "model.embed_tokens.weight");
+	make_gptq(k, plain, "model.layers.3.self_attn.o_proj");
+	make_gptq(k, plain, "lm_head");
+	ok(copy_weights(plain, &c, &want, &e) == 0, "floats open %s", e.text);
+	expect_same(k, &c, want, "a checkpoint with fp8 and GPTQ beside bf16");
+	if (ok(copy_weights(k, &c, &w, &e) == 0, "it opens again %s", e.text)) {
+		is_str(weights_tensor(w, WEIGHT_LM_HEAD, 0, 0, 5), "lm_head.qweight",
+		       "the tensor of a row is that of its codes");
+		ok(!weights_quantised(w, WEIGHT_ATTN_K, 3, 0, 1, &row) && row == 1,
+		   "a plain row has no codes");
+		ok(weights_quantised(w, WEIGHT_EXPERT_UP, 0, 3, 2, &row) &&
+			   row == 3u * 2 * c.expert_size + c.expert_size + 2,
+		   "a quantised row knows its place");
+		weights_forget(w, WEIGHT_LM_HEAD, 0, 0, 0, 2048);
+		weights_forget(w, WEIGHT_EMBED, 0, 0, 3, 4);
+		ok(same_together(w, WEIGHT_LM_HEAD), "rows can be read again, and together");
+		/* What is exported has no codes, so its config.json must not tell of any. */
+		export_to(
+			w, &c,
+			"{'quantization_config':{'quant_method':'none'},'model_type':'qwen3_5_moe_text'," COMMON
+				EXPERTS "}",
+			scratch_path("dequantised"), 0);
+		ok(model_config_open(scratch_path("dequantised"), &again, &e) == 0,
+		   "it is exported as a checkpoint that is not quantised %s", e.text);
+	}
+	copy_remove(k, "model.layers.0.mlp.experts.gate_up_proj_scale_inv");
+	expect_wrong(k, &c, -ENOTSUP, "model.layers.0.mlp.experts.gate_up_proj",
+		     "has dtype F8_E4M3, in which weights are not supported without scales",
+		     "fp8 without scales");
+
+	k = copy_open(scratch_path("next"));
+	plain = copy_open(scratch_path("next"));
+	make_fp8(k, plain, "model.layers.0.linear_attn.in_proj_qkvz.weight");
+	make_gptq(k, plain, "model.layers.0.mlp.experts.3.up_proj");
+	make_gptq(k, plain, "model.layers.1.mlp.down_proj");
+	ok(copy_weights(plain, &next, &want, &e) == 0, "floats open %s", e.text);
+	expect_same(k, &next, want, "interleaved projections and an expert");
+	if (ok(copy_weights(k, &next, &w, &e) == 0, "it opens again %s", e.text)) {
+		ok(same_together(w, WEIGHT_DELTA_QKV) && same_together(w, WEIGHT_DELTA_Z),
+		   "rows from several places can be read together");
+		ok(same_together(w, WEIGHT_ROUTER), "and plain ones");
 	}
 }
 
@@ -692,7 +865,7 @@ TEST(tiny)
 	}
 	closedir(d);
 	ok_all("every one opens");
-	is_int(n, 22, "there are 22");
+	is_int(n, 31, "there are 31");
 }
 
 /* Key, scale and offset of synthetic weights are those that another program computed. */
@@ -740,10 +913,10 @@ TEST(recorded)
 		const char *config;
 		uint64_t hash;
 	} models[] = {
-		{config_moe, 0x29274f409c3071db},
-		{config_dense, 0x86518f1c5fe328a8},
-		{config_next, 0xd729b20eb494e1eb},
-		{config_attention, 0x3518b9010e8469d7},
+		{config_moe, 0x29274f409c3071db},      {config_dense, 0x86518f1c5fe328a8},
+		{config_next, 0xd729b20eb494e1eb},     {config_attention, 0x3518b9010e8469d7},
+		{config_unshared, 0x5c3a095e64b159a6}, {config_biased, 0xbeb397e1f5c82954},
+		{config_gemma, 0x9a52304be2f41faa},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(models); i++) {

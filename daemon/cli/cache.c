@@ -22,11 +22,13 @@
 
 #define DEFAULT_URL "http://127.0.0.1:8080"
 
-enum { TIMEOUT_MS = 30000, IDS_SHOWN = 16 };
+/* LINE_SHOWN: the most bytes that an error shows of the first line of a foreign answer. */
+enum { TIMEOUT_MS = 30000, IDS_SHOWN = 16, LINE_SHOWN = 200 };
 
 struct cache_options {
-	/* borrowed from argv; limit NULL: the server's default; api_key_file NULL: no key */
-	const char *url, *limit, *api_key_file;
+	/* borrowed from argv; limit NULL: the server's default; api_key_file NULL: no key; tls_ca NULL: those of the
+	 * system */
+	const char *url, *limit, *api_key_file, *tls_ca;
 	bool flush, tokens, json;
 };
 
@@ -43,6 +45,9 @@ static const struct option_def table[] = {
 	 .initial_text = DEFAULT_URL, .text = "the server"},
 	{"api-key-file", "FILE", OPTION_TEXT, offsetof(struct cache_options, api_key_file),
 	 .initial_text = "none", .text = "a file of keys, of which the first is sent"},
+	{"tls-ca", "FILE", OPTION_TEXT, offsetof(struct cache_options, tls_ca),
+	 .initial_text = "those of the system",
+	 .text = "certificates to trust with https://, in PEM"},
 	{"limit", "N", OPTION_TEXT, offsetof(struct cache_options, limit), .initial_text = "1000",
 	 .text = "nodes to show"},
 	{"tokens", NULL, OPTION_FLAG, offsetof(struct cache_options, tokens),
@@ -54,18 +59,22 @@ static const struct option_def table[] = {
 /* ---- asking ---- */
 
 /* Reads a complete answer. 0: its status is 200, and *ret is its JSON, a new reference. -EPROTO: it is any other
- * answer; e has its status, and the sentence of its error or "no JSON". */
+ * answer; e has its status, and the sentence of its error, or the first line of an answer that is no JSON. */
 static int parse_answer(const struct stream *s, json_t **ret, struct err *e)
 {
 	json_t *v = json_loadb(buf_str(&s->body), s->body.len, 0, NULL);
-	const char *message;
+	const char *message, *text = buf_str(&s->body);
 
 	if (s->status == 200 && json_is_object(v)) {
 		*ret = v;
 		return 0;
 	}
 	message = json_string_value(json_object_get(json_object_get(v, "error"), "message"));
-	err_set(e, EPROTO, "status %d: %s", s->status, message ? message : "no JSON");
+	if (message)
+		err_set(e, EPROTO, "status %d: %s", s->status, message);
+	else
+		err_set(e, EPROTO, "status %d: the answer is not tigond's: \"%.*s\"", s->status,
+			(int)MIN(strcspn(text, "\r\n"), (size_t)LINE_SHOWN), text);
 	json_decref(v);
 	return -EPROTO;
 }
@@ -76,12 +85,12 @@ static int ask_server(const struct cache_options *o, json_t **ret, struct err *e
 	struct target t;
 	char path[128];
 	bool fresh;
-	int r = target_parse(o->url, &t, e);
+	int r = target_parse(o->url, o->tls_ca, &t, e);
 
-	if (r == 0)
-		r = target_key(&t, o->api_key_file, e);
 	if (r < 0)
 		return r;
+	if ((r = target_key(&t, o->api_key_file, e)) < 0)
+		goto out;
 	snprintf(path, sizeof(path), "/cache%s?tokens=%d%s%s", o->flush ? "/flush" : "", o->tokens,
 		 o->limit ? "&limit=" : "", o->limit ? o->limit : "");
 	stream_init(&s, NULL, NULL);
@@ -101,6 +110,8 @@ static int ask_server(const struct cache_options *o, json_t **ret, struct err *e
 	if (r > 0)
 		r = parse_answer(&s, ret, e);
 	stream_release(&s);
+out:
+	target_release(&t);
 	return r;
 }
 

@@ -79,7 +79,7 @@ static int write_model(const struct export_options *o, struct checkpoint *k, str
 	int r;
 
 	if (o->synthetic) {
-		r = weights_synthetic(o->seed, c, table, &w);
+		r = weights_synthetic(o->seed, NULL, c, table, &w);
 		if (r < 0)
 			return err_set(e, -r, "out of memory for the weights");
 	} else {
@@ -107,6 +107,11 @@ static int export_model(const struct export_options *o, struct err *e)
 	r = checkpoint_open(o->model, &k, e);
 	if (r == 0)
 		r = model_config_read(k, c, e);
+	if (r == 0 && !o->synthetic && checkpoint_names(k) == CHECKPOINT_GGUF)
+		r = err_set(e, ENOTSUP,
+			    "%s: weights of GGUF files are not written as Hugging Face's: they are "
+			    "changed ones",
+			    o->model);
 	if (r == 0 && !(table = layers_weights(c)))
 		r = err_no_memory(e);
 	if (r == 0)

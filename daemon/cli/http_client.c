@@ -1,5 +1,6 @@
 #include "daemon/cli/http_client.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
@@ -12,18 +13,48 @@
 
 enum { HEADERS_MAX = 64 << 10, BODY_MAX = 64 << 20, READ_SIZE = 64 << 10 };
 
-int target_parse(const char *url, struct target *ret, struct err *e)
+/* Reads the certificates that are trusted. */
+static int read_trust(const char *ca_file, gnutls_certificate_credentials_t *ret, struct err *e)
 {
-	static const char scheme[] = "http://";
+	gnutls_certificate_credentials_t trust;
+	int r;
+
+	if (gnutls_certificate_allocate_credentials(&trust) < 0)
+		return err_no_memory(e);
+	r = ca_file ? gnutls_certificate_set_x509_trust_file(trust, ca_file, GNUTLS_X509_FMT_PEM)
+		    : gnutls_certificate_set_x509_system_trust(trust);
+	if (ca_file && r <= 0) {
+		gnutls_certificate_free_credentials(trust);
+		return err_set(e, EINVAL, "--tls-ca: %s: there is no certificate in PEM%s%s",
+			       ca_file, r < 0 ? ": " : "", r < 0 ? gnutls_strerror(r) : "");
+	}
+	*ret = trust;
+	return 0;
+}
+
+void target_release(struct target *t)
+{
+	if (t->trust)
+		gnutls_certificate_free_credentials(t->trust);
+	t->trust = NULL;
+}
+
+int target_parse(const char *url, const char *ca_file, struct target *ret, struct err *e)
+{
+	const bool tls = !strncasecmp(url, "https://", 8);
 	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
 	struct target t = {.port = "80"};
 	struct addrinfo *list;
 	const char *p = url, *slash, *end, *colon;
 	int r;
 
-	if (strncasecmp(url, scheme, sizeof(scheme) - 1) != 0)
-		return err_set(e, EINVAL, "--url %s: only http:// is known", url);
-	p += sizeof(scheme) - 1;
+	if (!tls && strncasecmp(url, "http://", 7) != 0)
+		return err_set(e, EINVAL, "--url %s: only http:// and https:// are known", url);
+	if (!tls && ca_file)
+		return err_set(e, EINVAL, "--tls-ca is for an --url with https://");
+	if (tls)
+		snprintf(t.port, sizeof(t.port), "443");
+	p += tls ? 8 : 7;
 	slash = strchr(p, '/');
 	end = slash ? slash : p + strlen(p);
 	if (*p == '[') { /* an IPv6 address */
@@ -53,6 +84,8 @@ int target_parse(const char *url, struct target *ret, struct err *e)
 	t.address_len = list->ai_addrlen;
 	t.family = list->ai_family;
 	freeaddrinfo(list);
+	if (tls && read_trust(ca_file, &t.trust, e) < 0)
+		return -e->code;
 	*ret = t;
 	return 0;
 }
@@ -81,6 +114,10 @@ void stream_init(struct stream *s, void (*event)(struct stream *, const char *, 
 
 static void disconnect(struct stream *s)
 {
+	if (s->tls)
+		gnutls_deinit(s->tls);
+	s->tls = NULL;
+	s->handshaking = false;
 	if (s->fd >= 0)
 		close(s->fd);
 	s->fd = -1;
@@ -94,6 +131,26 @@ void stream_release(struct stream *s)
 	buf_release(&s->in);
 	buf_release(&s->body);
 	buf_release(&s->data);
+}
+
+/* Makes the session of TLS, which checks that a trusted certificate has the name of the host. */
+static int begin_tls(struct stream *s, const struct target *t, struct err *e)
+{
+	struct in6_addr address;
+	const bool named = inet_pton(AF_INET, t->host, &address) != 1 &&
+			   inet_pton(AF_INET6, t->host, &address) != 1;
+
+	if (gnutls_init(&s->tls, GNUTLS_CLIENT | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL) < 0 ||
+	    gnutls_set_default_priority(s->tls) < 0 ||
+	    gnutls_credentials_set(s->tls, GNUTLS_CRD_CERTIFICATE, t->trust) < 0 ||
+	    (named &&
+	     gnutls_server_name_set(s->tls, GNUTLS_NAME_DNS, t->host, strlen(t->host)) < 0))
+		return err_no_memory(e);
+	gnutls_session_set_verify_cert(s->tls, t->host, 0);
+	gnutls_transport_set_int(s->tls, s->fd);
+	s->handshaking = true;
+	s->greeted = false;
+	return 0;
 }
 
 static int dial(struct stream *s, const struct target *t, struct err *e)
@@ -112,7 +169,67 @@ static int dial(struct stream *s, const struct target *t, struct err *e)
 		return err_set(e, code, "cannot connect to %s port %s: %s", t->host, t->port,
 			       strerror(code));
 	}
+	if (t->trust && begin_tls(s, t, e) < 0) {
+		disconnect(s);
+		return -e->code;
+	}
 	return 0;
+}
+
+/* Goes on with the handshake. Sets s->handshaking to false at its end. */
+static int shake_hands(struct stream *s, struct err *e)
+{
+	socklen_t len = sizeof(int);
+	gnutls_datum_t why;
+	int r, code = 0;
+
+	getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &code, &len);
+	if (code)
+		return err_set(e, code, "cannot connect to the server: %s", strerror(code));
+	r = gnutls_handshake(s->tls);
+	s->greeted = true;
+	if (r == GNUTLS_E_AGAIN || r == GNUTLS_E_INTERRUPTED)
+		return 0;
+	if (r == GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR &&
+	    gnutls_certificate_verification_status_print(
+		    gnutls_session_get_verify_cert_status(s->tls), GNUTLS_CRT_X509, &why, 0) >= 0) {
+		err_set(e, EPROTO, "%s--tls-ca FILE names certificates to trust", why.data);
+		gnutls_free(why.data);
+		return -e->code;
+	}
+	if (r < 0)
+		return err_set(e, EPROTO, "the handshake of TLS failed: %s", gnutls_strerror(r));
+	s->handshaking = false;
+	return 0;
+}
+
+/* Returns a result of GnuTLS as send and recv do: -1 with errno. */
+static ssize_t tls_result(struct stream *s, ssize_t n)
+{
+	if (n >= 0)
+		return n;
+	s->tls_error = (int)n;
+	errno = n == GNUTLS_E_AGAIN || n == GNUTLS_E_INTERRUPTED ? EAGAIN : EPROTO;
+	return -1;
+}
+
+/* As send and recv, also over TLS. */
+static ssize_t put_bytes(struct stream *s, const char *data, size_t len)
+{
+	return s->tls ? tls_result(s, gnutls_record_send(s->tls, data, len))
+		      : send(s->fd, data, len, MSG_NOSIGNAL);
+}
+
+static ssize_t get_bytes(struct stream *s, char *to, size_t max)
+{
+	return s->tls ? tls_result(s, gnutls_record_recv(s->tls, to, max))
+		      : recv(s->fd, to, max, 0);
+}
+
+/* Returns why put_bytes or get_bytes has failed. */
+static const char *why_failed(const struct stream *s)
+{
+	return s->tls ? gnutls_strerror(s->tls_error) : strerror(errno);
 }
 
 int stream_send(struct stream *s, const struct target *t, const char *method, const char *path,
@@ -172,18 +289,20 @@ int stream_retry(struct stream *s, const struct target *t, struct err *e)
 
 uint32_t stream_events(const struct stream *s)
 {
+	if (s->handshaking)
+		return s->greeted && !gnutls_record_get_direction(s->tls) ? EPOLLIN : EPOLLOUT;
 	return s->state == STREAM_SENDING ? EPOLLOUT : EPOLLIN;
 }
 
 static int send_out(struct stream *s, struct err *e)
 {
 	while (s->sent < s->out.len) {
-		ssize_t n = send(s->fd, s->out.data + s->sent, s->out.len - s->sent, MSG_NOSIGNAL);
+		ssize_t n = put_bytes(s, s->out.data + s->sent, s->out.len - s->sent);
 
 		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 			return 0;
 		if (n < 0)
-			return err_set(e, errno, "cannot send to the server: %s", strerror(errno));
+			return err_set(e, errno, "cannot send to the server: %s", why_failed(s));
 		s->sent += (size_t)n;
 	}
 	s->state = STREAM_HEADERS;
@@ -373,21 +492,24 @@ int stream_io(struct stream *s, struct err *e)
 	char piece[READ_SIZE];
 
 	if (s->state == STREAM_SENDING) {
-		int r = send_out(s, e);
+		int r = s->handshaking ? shake_hands(s, e) : 0;
 
+		if (!r && !s->handshaking)
+			r = send_out(s, e);
 		if (r < 0)
 			return fail(s, r);
 		if (s->state == STREAM_SENDING)
 			return 0;
 	}
 	for (;;) {
-		ssize_t n = recv(s->fd, piece, sizeof(piece), 0);
+		ssize_t n = get_bytes(s, piece, sizeof(piece));
 		int r;
 
 		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 			return 0;
 		if (n < 0)
-			return fail(s, err_set(e, errno, "recv: %s", strerror(errno)));
+			return fail(s,
+				    err_set(e, errno, "cannot read the answer: %s", why_failed(s)));
 		if (n == 0) {
 			bool whole = s->state == STREAM_BODY && !s->chunked && !s->has_length;
 

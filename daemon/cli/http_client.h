@@ -2,12 +2,15 @@
  * The client's end of an HTTP/1.1 connection: sends a request and reads the answer, a body or server-sent events. No
  * call on a stream blocks. The caller waits for the descriptor (poll or epoll) and then calls stream_io.
  *
+ * With https:// the handshake of TLS is a part of SENDING.
+ *
  *     IDLE or CLOSED ──stream_send──> SENDING ──> HEADERS ──> BODY ──> IDLE (the connection is kept alive) or CLOSED
  *
  * After an error the state is CLOSED.
  */
 #pragma once
 
+#include <gnutls/gnutls.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -24,10 +27,16 @@ struct target {
 	struct sockaddr_storage address;
 	socklen_t address_len;
 	int family;
+	/* owned: the certificates that are trusted; NULL: http:// */
+	gnutls_certificate_credentials_t trust;
 };
 
-/* Parses "http://host:port/prefix" and resolves the host, which may block. -EINVAL with a sentence. */
-int target_parse(const char *url, struct target *ret, struct err *e) MUST_CHECK;
+/* Parses "http://host:port/prefix" or the same with https://, and resolves the host, which may block. ca_file: for
+ * https://, the certificates in PEM that are trusted, such as the server's own; NULL: those of the system. -EINVAL with
+ * a sentence. target_release frees what the target owns, when no stream uses it any more. */
+int target_parse(const char *url, const char *ca_file, struct target *ret,
+		 struct err *e) MUST_CHECK;
+void target_release(struct target *t);
 
 /* Sets the key to the first one of the file `path` (daemon/api_keys.h). path NULL: does nothing. */
 int target_key(struct target *t, const char *path, struct err *e) MUST_CHECK;
@@ -36,7 +45,11 @@ enum stream_state { STREAM_CLOSED, STREAM_IDLE, STREAM_SENDING, STREAM_HEADERS, 
 
 struct stream {
 	enum stream_state state;
-	int fd; /* -1 when CLOSED */
+	int fd;		      /* -1 when CLOSED */
+	gnutls_session_t tls; /* owned; NULL: http://, or CLOSED */
+	int tls_error;	      /* the last error of `tls` */
+	/* the handshake of TLS is not complete; its first message was handed to the system */
+	bool handshaking, greeted;
 	struct buf out, in, body;
 	/* of the event that is being read: the values of its data lines, with an LF behind each */
 	struct buf data;

@@ -8,9 +8,10 @@ static int apply_template(struct call *c, struct buf *out, struct err *e)
 {
 	struct openai_request ask;
 	struct buf prompt;
+	const struct openai_limits limits = prepare_limits(c);
 	const struct pace pace = prepare_pace(c);
-	int r = openai_parse_chat(buf_str(&c->text.body), c->text.body.len, &pace,
-				  &c->server->limits, &c->text.arena, &ask, e);
+	int r = openai_parse_chat(buf_str(&c->text.body), c->text.body.len, &pace, &limits,
+				  &c->text.arena, &ask, e);
 
 	if (r < 0)
 		return r;

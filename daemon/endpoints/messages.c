@@ -7,22 +7,11 @@
 
 static int count(struct call *c, struct buf *out, struct err *e)
 {
-	struct openai_request ask;
-	struct ids ids = {0};
-	const struct pace pace = prepare_pace(c);
-	int r = anthropic_parse_count(buf_str(&c->text.body), c->text.body.len, &pace,
-				      &c->server->limits, &c->text.arena, &ask, e);
+	size_t n = 0;
+	int r = prepare_count(c, anthropic_parse_count, &n, e);
 
-	if (r < 0)
-		return r;
-	r = prepare_model(c->server, ask.model, e);
 	if (!r)
-		r = prepare_chat_prompt(c, ask.context, ask.prefill, ask.prefill_len, SIZE_MAX,
-					&ids, e);
-	if (!r)
-		anthropic_body_count(ids.len, out);
-	ids_release(&ids);
-	openai_request_release(&ask);
+		anthropic_body_count(n, out);
 	return r;
 }
 

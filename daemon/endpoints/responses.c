@@ -1,4 +1,5 @@
-/* POST /v1/responses. A complete answer is kept (daemon/request/responses.h), unless the request says store false. */
+/* POST /v1/responses and POST /v1/responses/input_tokens, the number of tokens of its prompt. A complete answer is kept
+ * (daemon/request/responses.h), unless the request says store false. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "daemon/request/call.h"
 #include "daemon/request/responses.h"
 #include "daemon/request/text.h"
+#include "protocol/openai/tokenize.h"
 #include "protocol/responses/answer.h"
 #include "protocol/responses/request.h"
 
@@ -165,6 +167,26 @@ static const struct answer_writer writer = {
 	.write = write,
 	.bytes = bytes,
 	.release = release_writer,
+};
+
+static int count(struct call *c, struct buf *out, struct err *e)
+{
+	size_t n = 0;
+	int r = prepare_count(c, responses_parse, &n, e);
+
+	if (!r)
+		openai_body_count(n, out);
+	return r;
+}
+
+const struct endpoint endpoint_responses_count = {
+	.path = "/v1/responses/input_tokens",
+	.post = true,
+	.id = "count-",
+	.ask = ask,
+	.release = release,
+	.recall = recall,
+	.reply = count,
 };
 
 const struct endpoint endpoint_responses = {

@@ -9,23 +9,39 @@
 	row(completions) \
 	row(messages) \
 	row(count_tokens) \
+	row(chat_count) \
 	row(responses) \
+	row(responses_count) \
 	row(response_input_items) \
 	row(response_cancel) \
 	row(response) \
+	row(embeddings) \
+	row(score) \
+	row(rerank) \
 	row(apply_template) \
 	row(tokenize) \
 	row(detokenize) \
+	row(tokenizer_info) \
 	row(cache) \
 	row(flush) \
 	row(abort) \
 	row(models) \
 	row(model) \
+	row(ollama_chat) \
+	row(ollama_generate) \
+	row(ollama_embed) \
+	row(ollama_embeddings) \
+	row(ollama_show) \
+	row(ollama_tags) \
+	row(ollama_ps) \
+	row(ollama_version) \
+	row(ollama_root) \
 	row(health) \
 	row(ready) \
 	row(ping) \
 	row(live) \
 	row(version) \
+	row(openapi) \
 	row(metrics)
 
 /* clang-format on */
@@ -66,4 +82,21 @@ const struct endpoint *endpoints_find(const char *path, const char **ret_rest)
 			return e;
 	}
 	return NULL;
+}
+
+const struct dialect *endpoints_dialect(const char *path)
+{
+	static const struct {
+		const char *below;
+		const struct dialect *dialect;
+	} apis[] = {
+		{"/api/", &dialect_ollama},
+		{"/v1/messages/", &dialect_anthropic},
+		{"/messages/", &dialect_anthropic},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(apis); i++)
+		if (!strncmp(path, apis[i].below, strlen(apis[i].below)))
+			return apis[i].dialect;
+	return &dialect_openai;
 }

@@ -9,7 +9,7 @@ static int tokenize(struct call *c, struct buf *out, struct err *e)
 	struct openai_tokenize ask;
 	struct ids ids = {0};
 	const struct pace pace = prepare_pace(c);
-	int r = openai_parse_tokenize(buf_str(&c->text.body), c->text.body.len, &pace,
+	int r = openai_parse_tokenize(buf_str(&c->text.body), c->text.body.len, &pace, &s->limits,
 				      &c->text.arena, &ask, e);
 
 	if (r < 0)
@@ -21,8 +21,8 @@ static int tokenize(struct call *c, struct buf *out, struct err *e)
 	else if (!r)
 		r = prepare_chat_prompt(c, ask.context, NULL, 0, SIZE_MAX, &ids, e);
 	if (!r)
-		r = openai_body_tokenize(s->tokenizer, &ids, s->info.max_model_len,
-					 ask.return_token_strs, &pace, out, e);
+		r = openai_body_tokenize(s->tokenizer, &ids, s->info.max_model_len, ask.form, &pace,
+					 out, e);
 	ids_release(&ids);
 	openai_tokenize_release(&ask);
 	return r;

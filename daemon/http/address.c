@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/commas.h"
 #include "base/macros.h"
 #include "base/mix.h"
 
@@ -112,22 +113,22 @@ static bool parse_network(char *text, struct network *ret)
 
 int networks_parse(const char *text, struct networks *ret, struct err *e)
 {
+	const char *rest = *text ? text : NULL, *part;
 	struct networks l = {0};
+	size_t n;
 
-	while (*text) {
-		size_t n = strcspn(text, ",");
+	while (commas_next(&rest, &part, &n)) {
 		char one[64];
 
+		if (!n && !rest)
+			return err_set(e, EINVAL, "there is nothing behind the last comma");
 		if (l.n == NETWORKS_MAX)
 			return err_set(e, EINVAL, "there are more than %d addresses", NETWORKS_MAX);
-		snprintf(one, sizeof(one), "%.*s", (int)MIN(n, sizeof(one)), text);
+		snprintf(one, sizeof(one), "%.*s", (int)MIN(n, sizeof(one)), part);
 		if (n >= sizeof(one) || !parse_network(one, &l.v[l.n++]))
 			return err_set(e, EINVAL,
 				       "\"%.*s\" is neither an IP address nor ADDRESS/BITS",
-				       (int)MIN(n, sizeof(one)), text);
-		text += n;
-		if (*text == ',' && !*++text)
-			return err_set(e, EINVAL, "there is nothing behind the last comma");
+				       (int)MIN(n, sizeof(one)), part);
 	}
 	*ret = l;
 	return 0;

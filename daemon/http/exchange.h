@@ -8,6 +8,8 @@
 #include "daemon/api_keys.h"
 #include "daemon/endpoints/table.h"
 #include "daemon/http/framing.h"
+#include "daemon/http/suspend.h"
+#include "daemon/http/tls.h"
 #include "daemon/http/watch.h"
 #include "daemon/request/answer.h"
 #include "daemon/threads.h"
@@ -25,24 +27,38 @@ struct http {
 	_Atomic bool closing;		/* set by main, in http_stop */
 };
 
+/* A client's connection, of which libmicrohttpd keeps the address for us (MHD_CONNECTION_INFO_SOCKET_CONTEXT). */
+struct channel {
+	struct connection *connection; /* its place in the watch's table */
+	struct tls *tls;	       /* NULL: without TLS */
+};
+
 /* Exists from the first line of a request until libmicrohttpd calls `completed` (http.c). */
 struct exchange {
 	struct framing framing;
-	/* NULL: the headers have not arrived, or there was no memory for what follows them; only `framing` has a content */
+	bool has_host; /* the target has a host (path_has_host) */
+	/* NULL: the headers have not arrived, or there was no memory for the members below, which have no content
+	 * then */
 	struct http *http;
-	struct connection *connection;	 /* borrowed */
+	struct connection *connection;	 /* borrowed, as tls is */
+	struct tls *tls;		 /* NULL: without TLS */
 	const struct endpoint *endpoint; /* NULL: there is none at the path */
+	char *name; /* the name in the path (endpoint.named), decoded; owned; "": none; NULL: not made yet */
+	/* of the answer if `endpoint` is NULL; NULL: the path is not known */
+	const struct dialect *dialect;
+	char *host; /* in the request's target, which counts more than the header Host; owned; NULL: none */
 	/* the error that will be the answer; code 0: none so far */
 	struct err error;
 	/* options: the method is OPTIONS; close: close the connection after the answer; told: send_within_body has sent
 	 * the answer */
 	bool options, close, told;
-	/* An answer without Content-Length is sent in chunks, because the request is not HTTP/1.0. Otherwise it ends with
-	 * the connection. */
+	/* An answer without Content-Length is sent in chunks, because the request is not HTTP/1.0. Otherwise it ends
+	 * with the connection. */
 	bool in_chunks;
 	/* copied into the call, if there is one, when the request is completed */
 	struct access access;
-	char id[ACCESS_ID_SIZE]; /* of a request without a call or an id of the client, whose answer is an error; "": none */
+	/* of a request without a call or an id of the client, whose answer is an error; "": none */
+	char id[ACCESS_ID_SIZE];
 	uint64_t owner;	 /* number of the client: of its key, or of its address (call.owner) */
 	struct buf body; /* moves into the call */
 	/* Content-Length; 0: there is none, or no memory could be reserved for so much */
@@ -71,7 +87,7 @@ static inline const char *exchange_header(struct MHD_Connection *mc, const char 
 /* Returns the dialect of the request's answer. */
 static inline const struct dialect *exchange_dialect(const struct exchange *x)
 {
-	return endpoint_dialect(x->endpoint);
+	return x->dialect && !x->endpoint ? x->dialect : endpoint_dialect(x->endpoint);
 }
 
 /* Returns the methods of an endpoint for the header Allow: "GET, HEAD, OPTIONS". */
@@ -82,17 +98,17 @@ static inline const char *exchange_methods(const struct endpoint *e)
 	return e->remove ? "GET, HEAD, DELETE, OPTIONS" : "GET, HEAD, OPTIONS";
 }
 
-/* receive.c. exchange_begin is called when the headers have arrived, and checks them. exchange_receive takes some bytes of
- * the body. exchange_respond is called when the body is complete, and whenever the connection was resumed before its
- * answer has begun. exchange_respond answers the request at once, or makes the request's call, if there is none yet, and
- * sends what the call has ready. MHD_NO: close the connection. */
+/* receive.c. exchange_begin is called when the headers have arrived, and checks them. exchange_receive takes some bytes
+ * of the body. exchange_respond is called when the body is complete, and whenever the connection was resumed before its
+ * answer has begun. exchange_respond answers the request at once, or makes the request's call, if there is none yet,
+ * and sends what the call has ready. target: the request's target, normalised (path.h) and without its query. MHD_NO:
+ * close the connection. */
 enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, struct exchange *x,
-			       const char *path, const char *method, const char *version)
+			       const char *target, const char *method, const char *version)
 	ON(role_http);
 enum MHD_Result exchange_receive(struct MHD_Connection *mc, struct exchange *x, const char *data,
 				 size_t len) ON(role_http);
-enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, const char *path)
-	ON(role_http);
+enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x) ON(role_http);
 void exchange_free(struct exchange *x) ON(role_http);
 
 /* To be called when the request is completed. If the request has a call, hands x->access over to it, and the call
@@ -109,9 +125,9 @@ enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const 
 	ON(role_http);
 
 /* send.c: sends the answer for an error while the body still arrives, and then shuts down the sending half of the
- * connection. libmicrohttpd takes no answer at that time, so this one goes to the socket. libmicrohttpd writes nothing
- * there before it has one: "100 Continue" was sent before the body. Sets x->told. The connection must be closed by MHD_NO
- * afterwards. False: the answer could not be sent. */
+ * connection. libmicrohttpd takes no answer at that time, so this one goes to the socket, or to its TLS. libmicrohttpd
+ * writes nothing there before it has one: "100 Continue" was sent before the body. Sets x->told. The connection must be
+ * closed by MHD_NO afterwards. False: the answer could not be sent. */
 bool send_within_body(struct MHD_Connection *mc, struct exchange *x, const struct err *e)
 	ON(role_http);
 
@@ -119,8 +135,8 @@ bool send_within_body(struct MHD_Connection *mc, struct exchange *x, const struc
  * needs no memory. NULL: out of memory. */
 struct MHD_Response *send_make_no_memory(void);
 
-/* send.c: hands h->no_memory to libmicrohttpd: status 503, after which the connection is closed. x NULL: the request has
- * no exchange. */
+/* send.c: hands h->no_memory to libmicrohttpd: status 503, after which the connection is closed. x NULL: the request
+ * has no exchange. */
 enum MHD_Result send_no_memory(struct MHD_Connection *mc, struct http *h, struct exchange *x)
 	ON(role_http);
 

@@ -11,25 +11,25 @@
  *
  * Of a value with a zero byte libmicrohttpd hands on only the part in front of that byte: "14" of "14\0 20". So the end
  * of each line must stand directly behind the value. libmicrohttpd overwrites the ends of lines with zeros, so a zero
- * byte directly before an LF alone looks like CR LF, and is not found. The value is the same with and without it. For the
- * same reason the request line has no zero byte only if nothing but blanks stands between its method, its target (path
- * and query) and its version.
+ * byte directly before an LF alone looks like CR LF, and is not found. The value is the same with and without it. For
+ * the same reason the request line has no zero byte only if nothing but blanks stands between its method, its target
+ * (path and query) and its version.
  *
- * A CR without LF behind it ends no line for libmicrohttpd, but it does for some other programs. libmicrohttpd leaves it
- * in the method, the target, a name or a value, where it is refused (RFC 9112, section 2.2). An LF alone ends a line,
- * which that section allows.
+ * A CR without LF behind it ends no line for libmicrohttpd, but it does for some other programs. libmicrohttpd leaves
+ * it in the method, the target, a name or a value, where it is refused (RFC 9112, section 2.2). An LF alone ends a
+ * line, which that section allows.
  *
- * Not found: a line that consists of a colon (or a zero byte) and an LF alone. libmicrohttpd overwrites the colon and takes
- * the line for the empty one at the end of the headers, and the zeros look like those of CR LF CR LF. A proxy in front must
- * refuse such a line, as HAProxy does. In trailers such lines do no harm, because the connection is closed behind a
- * chunked body (receive.c).
+ * Not found: a line that consists of a colon (or a zero byte) and an LF alone. libmicrohttpd overwrites the colon and
+ * takes the line for the empty one at the end of the headers, and the zeros look like those of CR LF CR LF. A proxy in
+ * front must refuse such a line, as HAProxy does. In trailers such lines do no harm, because the connection is closed
+ * behind a chunked body (receive.c).
  *
- * The lines behind a chunked body, its trailers, are read in the same way, and a message whose trailers are malformed is
- * refused as one whose headers are (framing_check_trailers).
+ * The lines behind a chunked body, its trailers, are read in the same way, and a message whose trailers are malformed
+ * is refused as one whose headers are (framing_check_trailers).
  *
- * For each argument of a query libmicrohttpd takes some of a connection's memory. If that does not suffice, it closes the
- * connection without an answer. So it gets no query of a request whose target has too many arguments or is too long,
- * and that request is refused here. */
+ * For each argument of a query libmicrohttpd takes some of a connection's memory. If that does not suffice, it closes
+ * the connection without an answer. So it gets no query of a request whose target has too many arguments or is too
+ * long, and that request is refused here. */
 #pragma once
 
 #include <stdbool.h>

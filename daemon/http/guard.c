@@ -4,15 +4,19 @@
 #include <strings.h>
 
 #include "base/problem.h"
+#include "daemon/http/cors.h"
 #include "daemon/http/host.h"
 
-/* At a loopback address, checks that the header Host names this machine or a host that is allowed. A request without
- * the header is one of HTTP/1.0 (framing.c). It is refused, but not at the endpoints for probes, because the probes of
- * some proxies are such requests. */
+/* Checks that the host in the request's target, or else the header Host, is a host; the header may be empty. At a
+ * loopback address also checks that it names this machine or a host that is allowed. A request without both is one of
+ * HTTP/1.0 (framing.c). It is refused, but not at the endpoints for probes, because the probes of some proxies are such
+ * requests. */
 static int check_host(struct MHD_Connection *mc, const struct exchange *x, struct err *e)
 {
-	const char *host = exchange_header(mc, "Host");
+	const char *host = x->host ? x->host : exchange_header(mc, "Host");
 
+	if (host && (x->host || *host) && !host_is_valid(host))
+		return err_set(e, PROBLEM_FRAMING, "\"%.100s\" is not a host, nor HOST:PORT", host);
 	if (!x->http->local || (!host && x->endpoint && x->endpoint->health))
 		return 0;
 	if (!host)
@@ -67,23 +71,37 @@ static int check_key(struct MHD_Connection *mc, const struct exchange *x, size_t
 		       "\"x-api-key: KEY\"");
 }
 
-/* Refuses requests that pages of web sites sent, where they could do harm. At a guarded endpoint all requests with
- * Origin are refused. A request to a guarded endpoint that takes POST, and a DELETE to any path, are also refused if
- * Sec-Fetch-Site says that they come from another site. OPTIONS is never refused here. Such a check is needed because
- * CORS keeps a page only from reading an answer. It does not keep the page from sending a request that flushes the
- * cache. With such a request a browser sends Origin, or at least Sec-Fetch-Site. */
+/* Refuses requests that pages of web sites sent, where they could do harm. CORS alone does not suffice: it keeps a page
+ * from reading an answer, but not from sending a request that flushes the cache, or one that computes. A browser sends
+ * Origin with such a request, or at least Sec-Fetch-Site. OPTIONS is never refused here. Refused are
+ *  - all requests with Origin to a guarded endpoint,
+ *  - requests of another site (Sec-Fetch-Site) to a guarded endpoint that takes POST,
+ *  - DELETE of another site, unless --cors-origin names the page,
+ *  - POST of a page that --cors-origin does not name, if it has a list or is "none". A page of this server's own
+ *    origin, behind a proxy, need not be named. */
 static int check_origin(struct MHD_Connection *mc, const struct exchange *x, const char *method,
 			struct err *e)
 {
 	const struct endpoint *p = x->endpoint;
 	const bool guarded = p && p->guarded;
-	const bool changes = (guarded && p->post) || !strcmp(method, "DELETE");
+	const char *list = x->http->server->options.cors_origin;
+	const char *origin = exchange_header(mc, "Origin");
 	const char *site = exchange_header(mc, "Sec-Fetch-Site");
+	const bool named = cors_names(list, origin);
+	const bool changes = (guarded && p->post) || (!named && !strcmp(method, "DELETE"));
 
-	if (x->options || !((guarded && exchange_header(mc, "Origin")) ||
-			    (changes && site && !strcasecmp(site, "cross-site"))))
+	if (x->options)
 		return 0;
-	return err_set(e, PROBLEM_CROSS_ORIGIN, "such a request is not for pages of web sites");
+	if ((guarded && origin) || (changes && site && !strcasecmp(site, "cross-site")))
+		return err_set(e, PROBLEM_CROSS_ORIGIN,
+			       "such a request is not for pages of web sites");
+	if (origin && !named && !cors_is_open(list) && !strcmp(method, "POST") &&
+	    !(site && !strcasecmp(site, "same-origin")))
+		return err_set(e, PROBLEM_CROSS_ORIGIN,
+			       "pages of \"%.100s\" may not send requests; --cors-origin names "
+			       "those that may",
+			       origin);
+	return 0;
 }
 
 static enum MHD_Result keep_forwarded(void *cls, enum MHD_ValueKind kind, const char *name,

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/commas.h"
 #include "base/macros.h"
 #include "daemon/http/address.h"
 
@@ -32,13 +33,12 @@ static bool same_host(const char *x, size_t n, const char *y, size_t m)
 
 static bool is_in_list(const char *name, size_t len, const char *list)
 {
-	while (*list) {
-		size_t n = strcspn(list, ",");
+	const char *one;
+	size_t n;
 
-		if ((n == 1 && *list == '*') || same_host(name, len, list, n))
+	while (commas_next(&list, &one, &n))
+		if (n && ((n == 1 && *one == '*') || same_host(name, len, one, n)))
 			return true;
-		list += n + (list[n] == ',');
-	}
 	return false;
 }
 
@@ -54,26 +54,41 @@ static bool is_host(const char *name, size_t n)
 
 int host_list_check(const char *list, struct err *e)
 {
-	for (;; list++) {
-		const size_t n = strcspn(list, ",");
+	const char *name;
+	size_t n;
 
+	while (commas_next(&list, &name, &n)) {
 		if (!n)
 			return err_set(e, EINVAL, "a name is empty");
-		if (!is_host(list, n))
+		if (!is_host(name, n))
 			return err_set(e, EINVAL,
 				       "\"%.*s\" is not the name of a host without a port, nor *",
-				       (int)MIN(n, (size_t)256), list);
-		list += n;
-		if (!*list)
-			return 0;
+				       (int)MIN(n, (size_t)256), name);
 	}
+	return 0;
+}
+
+/* Returns the number of bytes of the name, in front of a port and its colon. With a port that has other characters than
+ * digits all of the text counts as the name. */
+static size_t name_length(const char *value)
+{
+	const char *port = strrchr(value, ':');
+
+	return port && !port[1 + strspn(port + 1, "0123456789")] ? (size_t)(port - value)
+								 : strlen(value);
+}
+
+bool host_is_valid(const char *value)
+{
+	const size_t len = name_length(value);
+	const bool brackets = *value == '[' && value[len - 1] == ']';
+
+	return len && !strchr(value, '@') && (brackets || !memchr(value, ':', len));
 }
 
 bool host_is_allowed(const char *value, const char *allowed)
 {
-	const char *port = strrchr(value, ':'), *bracket = strrchr(value, ']');
-	const bool has_port = port && (!bracket || port > bracket);
-	size_t len = has_port ? (size_t)(port - value) : strlen(value);
+	const size_t len = name_length(value);
 	struct address a;
 
 	return (len == 9 && !strncasecmp(value, "localhost", len)) ||

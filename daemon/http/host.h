@@ -7,8 +7,12 @@
 
 #include "base/err.h"
 
-/* Returns whether the header's value, "NAME" or "NAME:PORT", has a name that is allowed on loopback: localhost, a
- * loopback address, or one in `allowed`. allowed: names with commas between them, "*" for every name; NULL: none. */
+/* Returns whether the header's value, or the host in a request's target, is "NAME" or "NAME:PORT" with a name and a
+ * port of digits, without a user ("user@NAME"). */
+bool host_is_valid(const char *value);
+
+/* Returns whether such a value has a name that is allowed on loopback: localhost, a loopback address, or one in
+ * `allowed`. allowed: names with commas between them, "*" for every name; NULL: none. */
 bool host_is_allowed(const char *value, const char *allowed);
 
 /* Checks such a list. -EINVAL with a sentence: it is empty, or it has an empty name, which would be that of a request

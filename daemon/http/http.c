@@ -46,9 +46,11 @@ static void *begin_request(void *cls, const char *target, struct MHD_Connection 
 	struct exchange *x = calloc(1, sizeof(*x));
 
 	role_begin(&role_http);
+	if (!x)
+		return NULL;
 	/* The target stands in the connection's buffer, in which libmicrohttpd writes as well. */
-	if (x)
-		framing_target(&x->framing, (char *)target);
+	framing_target(&x->framing, (char *)target);
+	x->has_host = path_has_host(target);
 	return x;
 }
 
@@ -69,7 +71,7 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *mc, const char *
 		*data_size = 0;
 		return exchange_receive(mc, x, data, len);
 	}
-	return exchange_respond(mc, x, path);
+	return exchange_respond(mc, x);
 }
 
 /* For a call whose answer was sent to its end. False: no choice runs any more, because the call is ANSWERED, or because
@@ -101,8 +103,8 @@ static void completed(void *cls, struct MHD_Connection *mc, void **state,
 	watch_idle(x->http->watch, x->connection);
 	if (x->call)
 		call_wake_others(x->call);
-	/* Nobody gets the rest of the answer, so the engine thread need not compute it. But libmicrohttpd also reports an
-	 * error when read_answer (send.c) has ended the connection behind the last byte. */
+	/* Nobody gets the rest of the answer, so the engine thread need not compute it. But libmicrohttpd also reports
+	 * an error when read_answer (send.c) has ended the connection behind the last byte. */
 	if (x->call &&
 	    ((code != MHD_REQUEST_TERMINATED_COMPLETED_OK && !all_handed_out(x)) || ends_early(x)))
 		call_abort(x->call);
@@ -114,6 +116,37 @@ static void completed(void *cls, struct MHD_Connection *mc, void **state,
 	exchange_free(x);
 }
 
+static void close_channel(struct http *h, struct channel *c)
+{
+	if (!c)
+		return;
+	watch_close(h->watch, c->connection);
+	if (!tls_end(c->tls))
+		atomic_fetch_add(&h->server->metrics.tls_failed, 1);
+	free(c);
+}
+
+/* NULL: out of memory. With TLS the connection is cut then. Without, its requests get an error (exchange_begin). */
+static struct channel *open_channel(struct http *h, struct MHD_Connection *mc, int fd,
+				    const struct sockaddr *from)
+{
+	struct certificates *s = h->server->certificates;
+	struct channel *c = calloc(1, sizeof(*c));
+
+	if (c)
+		c->connection = watch_open(h->watch, h->admin_port, fd, from);
+	if (c && c->connection && s)
+		c->tls = tls_begin(s, h->watch, c->connection, mc, fd);
+	if (c && c->connection && (!s || c->tls))
+		return c;
+	if (s)
+		shutdown(fd, SHUT_RDWR);
+	if (c)
+		watch_close(h->watch, c->connection);
+	free(c);
+	return NULL;
+}
+
 static void connected(void *cls, struct MHD_Connection *mc, void **context,
 		      enum MHD_ConnectionNotificationCode code)
 {
@@ -123,7 +156,7 @@ static void connected(void *cls, struct MHD_Connection *mc, void **context,
 
 	role_begin(&role_http);
 	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
-		watch_close(h->watch, *context);
+		close_channel(h, *context);
 		*context = NULL;
 		return;
 	}
@@ -133,7 +166,7 @@ static void connected(void *cls, struct MHD_Connection *mc, void **context,
 	/* libmicrohttpd may write this result into the memory of the one before. */
 	info = MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
 	if (fd >= 0 && info)
-		*context = watch_open(h->watch, h->admin_port, fd, info->client_addr);
+		*context = open_channel(h, mc, fd, info->client_addr);
 }
 
 /* Logs a message of libmicrohttpd at level debug. Also counts the requests that libmicrohttpd refuses by itself:
@@ -231,6 +264,8 @@ int http_start(struct server *s, struct watch *w, const struct http_listener *l,
 {
 	const unsigned most =
 		l->admin ? ADMIN_CONNECTIONS : connection_limit(s->options.admin, l->descriptors);
+	struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
+	const bool tls = s->certificates;
 	struct http *h;
 
 	/* The same file name may be that of a newer library than the one at hand when this was compiled (framing.h). */
@@ -238,6 +273,10 @@ int http_start(struct server *s, struct watch *w, const struct http_listener *l,
 		close(l->fd);
 		return err_set(e, EINVAL, "libmicrohttpd here is %s; this program needs 0.9",
 			       MHD_get_version());
+	}
+	if (tls && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES) {
+		close(l->fd);
+		return err_set(e, EINVAL, "--tls-cert: libmicrohttpd here has no TLS");
 	}
 	h = calloc(1, sizeof(*h));
 	if (h)
@@ -261,7 +300,7 @@ int http_start(struct server *s, struct watch *w, const struct http_listener *l,
 			    s->options.host);
 	h->daemon =
 		MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
-					 MHD_USE_ITC | MHD_USE_ERROR_LOG,
+					 MHD_USE_ITC | MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0),
 				 0, NULL, NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, library_log,
 				 h, MHD_OPTION_LISTEN_SOCKET, l->fd, MHD_OPTION_CONNECTION_LIMIT,
 				 most, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)INACTIVE_SECONDS,
@@ -270,7 +309,8 @@ int http_start(struct server *s, struct watch *w, const struct http_listener *l,
 				 MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
 				 MHD_OPTION_NOTIFY_COMPLETED, completed, h,
 				 MHD_OPTION_NOTIFY_CONNECTION, connected, h,
-				 MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+				 MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY,
+				 tls ? tls_options : none, MHD_OPTION_END);
 	if (!h->daemon) {
 		close(l->fd);
 		MHD_destroy_response(h->no_memory);

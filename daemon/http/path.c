@@ -1,7 +1,33 @@
 #include "daemon/http/path.h"
 
-#include <stdbool.h>
 #include <string.h>
+#include <strings.h>
+
+#include "base/macros.h"
+
+/* Returns the number of bytes of the scheme and "://" in front of a host; 0: there are none. */
+static size_t scheme_length(const char *target)
+{
+	static const char *const schemes[] = {"http://", "https://"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++)
+		if (!strncasecmp(target, schemes[i], strlen(schemes[i])))
+			return strlen(schemes[i]);
+	return 0;
+}
+
+bool path_has_host(const char *target)
+{
+	return scheme_length(target);
+}
+
+const char *path_behind_host(const char *target, const char **ret_host, size_t *ret_len)
+{
+	*ret_host = target + scheme_length(target);
+	*ret_len = strcspn(*ret_host, "/");
+	target = *ret_host + *ret_len;
+	return *target ? target : "/";
+}
 
 /* Returns the value of a hexadecimal digit, or -1. */
 static int digit(char c)

@@ -117,8 +117,8 @@ static enum MHD_Result add_header(void *cls, enum MHD_ValueKind kind, const char
 	return MHD_YES;
 }
 
-/* method and version: the pointers that libmicrohttpd gave. The request line begins at the method, and the headers follow
- * the version in the same memory. */
+/* method and version: the pointers that libmicrohttpd gave. The request line begins at the method, and the headers
+ * follow the version in the same memory. */
 static int check_framing(struct MHD_Connection *mc, struct framing *f, const char *method,
 			 const char *version, struct err *e)
 {
@@ -158,8 +158,8 @@ static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, c
 			       "this worker computes prompts for decode workers; they have %s",
 			       p->path);
 	if (!has_method(p, method))
-		return err_set(e, PROBLEM_METHOD, "%s is not for %.20s; it has %s", p->path, method,
-			       exchange_methods(p));
+		return err_set(e, PROBLEM_METHOD, "%s does not take %.20s; its methods are %s",
+			       p->path, method, exchange_methods(p));
 	return p->while_loading ? 0 : check_state(x->http->server, e);
 }
 
@@ -168,7 +168,7 @@ static int check_body(struct MHD_Connection *mc, const struct exchange *x, struc
 	const char *type = exchange_header(mc, "Content-Type");
 	uint64_t max = most_body(x);
 
-	if (!is_json(type))
+	if (!is_json(type) && !exchange_dialect(x)->any_type)
 		return err_set(e, PROBLEM_MEDIA_TYPE,
 			       "the content type is \"%.100s\", but must be application/json",
 			       type);
@@ -181,24 +181,23 @@ static int check_body(struct MHD_Connection *mc, const struct exchange *x, struc
 	return call_check_queue(x->http->server, x->owner, e);
 }
 
-/* Makes the name that is in the rest of a path, behind the endpoint's own path: new, "" if the endpoint is not
- * `named`. */
-static int name_in_path(const struct endpoint *p, const char *rest, char **ret, struct err *e)
+/* Makes x->name of the rest of the path, behind the endpoint's own path. */
+static int take_name(struct exchange *x, const char *rest, struct err *e)
 {
-	size_t len = p->named ? strlen(rest) - (p->behind ? strlen(p->behind) : 0) : 0;
+	const struct endpoint *p = x->endpoint;
+	const size_t len = p->named ? strlen(rest) - (p->behind ? strlen(p->behind) : 0) : 0;
 
-	*ret = strndup(rest, len);
-	if (!*ret)
+	x->name = strndup(rest, len);
+	if (!x->name)
 		return err_no_memory(e);
-	path_decode(*ret);
+	path_decode(x->name);
 	return 0;
 }
 
-/* rest: of the path, behind the endpoint's own path. */
-static int ask(struct MHD_Connection *mc, struct exchange *x, const char *rest, struct err *e)
+static int ask(struct MHD_Connection *mc, struct exchange *x, struct err *e)
 {
-	char *values[ENDPOINT_ARGUMENTS] = {NULL}, *name = NULL;
-	int r = name_in_path(x->endpoint, rest, &name, e);
+	char *values[ENDPOINT_ARGUMENTS] = {NULL};
+	int r = 0;
 
 	for (size_t i = 0; !r && i < ENDPOINT_ARGUMENTS && x->endpoint->arguments[i]; i++) {
 		const char *value = MHD_lookup_connection_value(mc, MHD_GET_ARGUMENT_KIND,
@@ -211,9 +210,8 @@ static int ask(struct MHD_Connection *mc, struct exchange *x, const char *rest, 
 			r = err_no_memory(e);
 	}
 	if (!r)
-		r = x->endpoint->ask(x->http->server, name, (const char *const *)values, &x->own,
+		r = x->endpoint->ask(x->http->server, x->name, (const char *const *)values, &x->own,
 				     e);
-	free(name);
 	for (size_t i = 0; i < ENDPOINT_ARGUMENTS; i++)
 		free(values[i]);
 	return r;
@@ -240,22 +238,33 @@ static void describe_peer(struct MHD_Connection *mc, char *out, size_t size)
 }
 
 enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, struct exchange *x,
-			       const char *path, const char *method, const char *version)
+			       const char *target, const char *method, const char *version)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(mc, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-	const char *rest;
+	const struct channel *channel;
+	const char *host, *rest, *path = target;
+	size_t host_len;
 	int r, framed;
 
 	if (!info || !info->socket_context)
 		return send_no_memory(mc, h, NULL);
+	if (x->has_host) {
+		path = path_behind_host(target, &host, &host_len);
+		x->host = strndup(host, host_len);
+		if (!x->host)
+			return send_no_memory(mc, h, NULL);
+	}
 	x->http = h;
-	x->connection = info->socket_context;
+	channel = info->socket_context;
+	x->connection = channel->connection;
+	x->tls = channel->tls;
 	framed = check_framing(mc, &x->framing, method, version, &x->error);
 	/* libmicrohttpd gives only the parts of the method and the path that are in front of a zero byte. */
 	if (x->framing.cut_line)
 		method = path = "-";
 	x->endpoint = endpoints_find(path, &rest);
+	x->dialect = endpoints_dialect(path);
 	if (x->endpoint && x->endpoint->anthropic && exchange_header(mc, "anthropic-version"))
 		x->endpoint = x->endpoint->anthropic;
 	if (x->endpoint && x->endpoint->remove && !strcmp(method, "DELETE"))
@@ -275,8 +284,9 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, struct
 		return send_error(mc, x, &x->error);
 	}
 	x->length = content_length(mc);
-	/* libmicrohttpd takes a trailer that begins with a colon or a zero byte for the end of the message. What follows it
-	 * could be a request that no program in front has seen, so nothing more is read of this connection. */
+	/* libmicrohttpd takes a trailer that begins with a colon or a zero byte for the end of the message. What
+	 * follows it could be a request that no program in front has seen, so nothing more is read of this
+	 * connection. */
 	if (x->framing.n_codings)
 		x->close = true;
 	else if (!x->length && exchange_header(mc, "Expect")) {
@@ -290,8 +300,10 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, struct
 		return MHD_YES;
 	if (!r)
 		r = check_endpoint(mc, x, path, method, &x->error);
+	if (!r)
+		r = take_name(x, rest, &x->error);
 	if (!r && x->endpoint->ask)
-		r = ask(mc, x, rest, &x->error);
+		r = ask(mc, x, &x->error);
 	if (!r && has_body(x->endpoint))
 		r = check_body(mc, x, &x->error);
 	/* Usually the error is sent when the body has been read. It is sent now if the client waits for "100
@@ -369,11 +381,6 @@ enum MHD_Result exchange_receive(struct MHD_Connection *mc, struct exchange *x, 
 	return MHD_YES;
 }
 
-static void resume(void *connection)
-{
-	MHD_resume_connection(connection);
-}
-
 static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x) ON(role_http)
 {
 	struct http *h = x->http;
@@ -384,7 +391,7 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 	c->owner = x->owner;
 	memcpy(c->client_id, x->access.id, sizeof(c->client_id));
 	c->http.connection = mc;
-	c->http.resume = resume;
+	c->http.resume = connection_resume;
 	if (call_arrive(c, &x->error) < 0) {
 		call_unref(c);
 		return send_error(mc, x, &x->error);
@@ -405,23 +412,7 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 	return send_call(mc, x);
 }
 
-/* Appends to out the answer that endpoint->get makes. */
-static int get_answer(const struct exchange *x, const char *path, struct buf *out, struct err *e)
-{
-	const char *rest;
-	char *name;
-	int r;
-
-	endpoints_find(path, &rest);
-	r = name_in_path(x->endpoint, rest, &name, e);
-	if (r < 0)
-		return r;
-	r = x->endpoint->get(x->http->server, name, out, e);
-	free(name);
-	return r;
-}
-
-enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, const char *path)
+enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x)
 {
 	const struct endpoint *p = x->endpoint;
 	struct server *s = x->http->server;
@@ -441,10 +432,10 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 		if (!r && !p->get)
 			return start_call(mc, x);
 	}
-	buf_init(&body, 1 << 20);
+	buf_init(&body, SIZE_MAX / 2);
 	if (x->options && !x->error.code)
 		return send_whole(mc, x, MHD_HTTP_OK, NULL, &body);
-	if (!x->error.code && !get_answer(x, path, &body, &x->error))
+	if (!x->error.code && !p->get(s, x->name, &body, &x->error))
 		return send_whole(mc, x, MHD_HTTP_OK, p->type ? p->type : "application/json",
 				  &body);
 	buf_release(&body);
@@ -467,6 +458,8 @@ void exchange_end(struct exchange *x)
 
 void exchange_free(struct exchange *x)
 {
+	free(x->host);
+	free(x->name);
 	if (x->own)
 		x->endpoint->release(x->own);
 	answer_free(x->answer);

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include "base/problem.h"
+#include "daemon/http/cors.h"
 #include "daemon/http/exchange.h"
 #include "daemon/lifecycle.h"
 
@@ -43,23 +44,42 @@ static void add(struct headers *h, const char *name, const char *value)
 	h->v[h->n++] = (struct header){name, value};
 }
 
-/* Returns whether any web page may read the answer. */
+/* Returns whether pages of web sites may read such answers at all (--cors-origin). */
 static bool has_cors(const struct exchange *x)
 {
 	return !x->endpoint || !x->endpoint->guarded;
 }
 
-/* Lists the headers of an answer with this status. Their values are valid as long as *x and *h are. */
-static void list_headers(const struct exchange *x, unsigned status, struct headers *h)
+/* Returns the pages that may read the answer: "*", or the origin of the one that asks. NULL: none. */
+static const char *readers(struct MHD_Connection *mc, const struct exchange *x)
 {
+	const char *list = x->http->server->options.cors_origin;
+	const char *origin = exchange_header(mc, "Origin");
+
+	if (!has_cors(x))
+		return NULL;
+	if (cors_is_open(list))
+		return "*";
+	return cors_names(list, origin) ? origin : NULL;
+}
+
+/* Lists the headers of an answer with this status. Their values are valid as long as the request, *x and *h are. */
+static void list_headers(struct MHD_Connection *mc, const struct exchange *x, unsigned status,
+			 struct headers *h)
+{
+	const char *origin = readers(mc, x);
 	const bool ends = lifecycle_state(x->http->server->lifecycle) >= LIFECYCLE_DRAINING;
 	const char *id = x->access.id[0] ? x->access.id : x->call ? x->call->id : x->id;
 
 	h->n = 0;
-	if (has_cors(x)) {
-		add(h, "Access-Control-Allow-Origin", "*");
-		add(h, "Access-Control-Expose-Headers", "X-Request-Id, X-Tigon-Cache, request-id");
+	if (origin) {
+		add(h, "Access-Control-Allow-Origin", origin);
+		add(h, "Access-Control-Expose-Headers",
+		    "X-Request-Id, X-Tigon-Cache, request-id, Retry-After");
 	}
+	/* A cache must not give one page the answer to another. */
+	if (has_cors(x) && !cors_is_open(x->http->server->options.cors_origin))
+		add(h, "Vary", "Origin");
 	if (id[0]) {
 		add(h, "X-Request-Id", id);
 		if (exchange_dialect(x)->id_header)
@@ -101,12 +121,14 @@ static void add_options_headers(struct MHD_Connection *mc, struct MHD_Response *
 		wanted = NULL;
 
 	MHD_add_response_header(r, "Allow", methods);
-	if (!has_cors(x))
+	if (!readers(mc, x))
 		return;
 	MHD_add_response_header(r, "Access-Control-Allow-Methods", methods);
 	/* The value "*" would not include Authorization. */
 	MHD_add_response_header(r, "Access-Control-Allow-Headers",
-				wanted ? wanted : "Authorization, Content-Type");
+				wanted ? wanted
+				       : "Authorization, Content-Type, X-API-Key, X-Request-Id, "
+					 "Anthropic-Version, Anthropic-Beta");
 	MHD_add_response_header(r, "Access-Control-Max-Age", "86400");
 }
 
@@ -128,7 +150,7 @@ static enum MHD_Result queue_response(struct MHD_Connection *mc, struct exchange
 	struct headers h;
 	enum MHD_Result ok;
 
-	list_headers(x, status, &h);
+	list_headers(mc, x, status, &h);
 	for (size_t i = 0; i < h.n; i++)
 		MHD_add_response_header(r, h.v[i].name, h.v[i].value);
 	if (x->options)
@@ -183,6 +205,14 @@ enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const 
 	return send_whole(mc, x, (unsigned)status, type_json, &body);
 }
 
+/* Writes bytes past libmicrohttpd. False: not all of them could be written. */
+static bool write_now(struct tls *tls, int fd, const char *data, size_t len)
+{
+	if (tls)
+		return tls_write(tls, data, len);
+	return send(fd, data, len, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)len;
+}
+
 bool send_within_body(struct MHD_Connection *mc, struct exchange *x, const struct err *e)
 {
 	const union MHD_ConnectionInfo *info =
@@ -198,17 +228,18 @@ bool send_within_body(struct MHD_Connection *mc, struct exchange *x, const struc
 	status = exchange_dialect(x)->error(e, &body);
 	buf_printf(&out, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n", status,
 		   MHD_get_reason_phrase_for((unsigned)status), type_json, body.len);
-	list_headers(x, (unsigned)status, &h);
+	list_headers(mc, x, (unsigned)status, &h);
 	for (size_t i = 0; i < h.n; i++)
 		buf_printf(&out, "%s: %s\r\n", h.v[i].name, h.v[i].value);
 	buf_puts(&out, "\r\n");
 	if (strcmp(x->access.method, "HEAD") != 0)
 		buf_append(&out, body.data, body.len);
 	x->told = info && !body.failed && !out.failed &&
-		  send(info->connect_fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL) ==
-			  (ssize_t)out.len;
+		  write_now(x->tls, info->connect_fd, out.data, out.len);
 	note_error(x, e);
 	if (x->told) {
+		if (x->tls)
+			tls_close(x->tls);
 		shutdown(info->connect_fd, SHUT_WR);
 		begin_answer(x, (unsigned)status);
 	}
@@ -257,18 +288,6 @@ enum MHD_Result send_no_memory(struct MHD_Connection *mc, struct http *h, struct
 
 /* ---- tokens ---- */
 
-static void suspend(void *connection)
-{
-	MHD_suspend_connection(connection);
-}
-
-/* Lets libmicrohttpd serve other connections before this one goes on with the rest of its tokens. */
-static void yield(struct MHD_Connection *mc)
-{
-	MHD_suspend_connection(mc);
-	MHD_resume_connection(mc);
-}
-
 /* Tells the call how many bytes http keeps of its answer. `tokens` and `out` count with all of their memory (cap),
  * which does not shrink while their bytes are used. */
 static void keep(struct exchange *x)
@@ -284,7 +303,7 @@ static bool take_news(struct exchange *x)
 {
 	if (x->feeding)
 		return true;
-	call_take(x->call, &x->tokens, suspend, &x->news);
+	call_take(x->call, &x->tokens, connection_suspend, &x->news);
 	if (x->news.slept)
 		return false;
 	x->tokens_at = 0;
@@ -378,11 +397,14 @@ static void extend_stream(struct exchange *x)
 	}
 }
 
-/* Ends the connection, as the result of read_answer: shuts the connection down and gives a byte, which cannot be sent, so
- * that libmicrohttpd closes the connection. If it closes one by itself within MHD_connection_handle_idle, because it was
- * given MHD_CONTENT_READER_END_WITH_ERROR, or the end of an answer that is not sent in chunks, libmicrohttpd 0.9.75
+/* Ends the connection, as the result of read_answer: shuts the connection down and gives a byte, which cannot be sent,
+ * so that libmicrohttpd closes the connection. If it closes one by itself within MHD_connection_handle_idle, because it
+ * was given MHD_CONTENT_READER_END_WITH_ERROR, or the end of an answer that is not sent in chunks, libmicrohttpd 0.9.75
  * forgets to clean it up. Such a connection keeps its descriptor until another event wakes the http thread, and even
- * then until no older connection is idle. */
+ * then until no older connection is idle.
+ *
+ * Over TLS the client takes the answer for whole only if close_notify is its end, which libmicrohttpd would send too
+ * late. */
 static ssize_t end_connection(const struct exchange *x, char *to)
 {
 	const union MHD_ConnectionInfo *info =
@@ -391,6 +413,8 @@ static ssize_t end_connection(const struct exchange *x, char *to)
 
 	if (!info)
 		return MHD_CONTENT_READER_END_WITH_ERROR;
+	if (x->tls && x->over && !x->out.failed && !call_left(x->call))
+		tls_close(x->tls);
 	shutdown(info->connect_fd, SHUT_RDWR);
 	*to = 0;
 	return 1;
@@ -429,7 +453,7 @@ static ssize_t read_answer(void *cls, uint64_t pos, char *to, size_t max)
 			/* The tokens that were used now gave no bytes (scores of a prompt, for example, are written
 			 * when all of them are known), and x->tokens has more. */
 			if (x->feeding && !x->out.len && !x->out.failed) {
-				yield(x->call->http.connection);
+				connection_yield(x->call->http.connection);
 				return 0;
 			}
 		} else {
@@ -466,7 +490,7 @@ static enum MHD_Result send_pieces(struct MHD_Connection *mc, struct exchange *x
 static enum MHD_Result send_stream(struct MHD_Connection *mc, struct exchange *x) ON(role_http)
 {
 	x->streams = true;
-	return send_pieces(mc, x, "text/event-stream; charset=utf-8", MHD_SIZE_UNKNOWN);
+	return send_pieces(mc, x, exchange_dialect(x)->stream_type, MHD_SIZE_UNKNOWN);
 }
 
 /* Sends a body that is JSON. x->out has all of it if x->over is set, else its beginning. A short body is handed to
@@ -579,7 +603,7 @@ enum MHD_Result send_call(struct MHD_Connection *mc, struct exchange *x)
 		if (send_tokens(mc, x, &r))
 			return r;
 		if (x->feeding) {
-			yield(mc);
+			connection_yield(mc);
 			return MHD_YES;
 		}
 	}

@@ -15,10 +15,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/problem.h"
+#include "daemon/http/handshakes.h"
 #include "daemon/lifecycle.h"
 #include "daemon/threads.h"
 
 #define SECOND 1000000000ull
+#define MS     1000000ull
 
 /* The first five are limits: the connection of a client that takes longer is cut. */
 static const uint64_t headers_ns = 30 * SECOND; /* from accept to the end of the first headers */
@@ -62,10 +64,17 @@ struct connection {
 	/* pieces of the body, PIECE bytes each, that have arrived; not used once the body is whole */
 	uint64_t pieces;
 	uint64_t left_ns; /* when the client hung up; 0: it has not */
-	/* the bytes of its answer that its client's system had not confirmed at the last tick, and when they became fewer
-	 * (look_whether_taken) */
+	/* the bytes of its answer that its client's system had not confirmed at the last tick, and when they became
+	 * fewer (look_whether_taken) */
 	int unsent;
 	uint64_t taken_ns;
+	/* of watch_await or watch_admit, while the connection is suspended by it; resume NULL: it is not */
+	void (*resume)(void *mc);
+	void *mc;
+	/* of its handshake: it waits for a turn; it has one, of which the http thread does not know yet; what the turn
+	 * has taken at its beginning (handshakes_begin); 0: there is none */
+	bool held, admitted;
+	uint64_t turn_ns;
 	bool ended; /* its call was ended (end_unread), or it was cut while the daemon drained */
 	bool is_cut;
 };
@@ -81,8 +90,11 @@ struct watch {
 	size_t n_fds;
 	/* for the main port and for --admin-port (connection.admin): connections in the table, and their limit */
 	size_t n[2], most[2];
+	struct handshakes handshakes[2];
+	size_t n_held[2]; /* of these connections those that wait for a turn (connection.held) */
 	struct networks trusted;
 	uint64_t last_number;
+	bool closing; /* no connection may be suspended any more (watch_await) */
 	/* only the watch thread uses the rest: when memory was given back last; what `slowest` counts */
 	uint64_t trimmed_ns;
 	uint64_t unread_of[OWNER_SHARES];
@@ -96,12 +108,25 @@ static uint64_t event_key(const struct connection *c)
 	return c->number << FD_BITS | (uint64_t)c->fd;
 }
 
+/* Ends the wait of watch_await or watch_admit, if there is one. Call with the lock held. */
+static void end_await(struct watch *w, struct connection *c)
+{
+	w->n_held[c->admin] -= c->held;
+	c->held = false;
+	if (c->resume)
+		c->resume(c->mc);
+	c->resume = NULL;
+}
+
 /* Ends a connection: libmicrohttpd sees the end of file, or cannot write, and closes it. Call with the lock held. */
-static void cut(struct connection *c)
+static void cut(struct watch *w, struct connection *c)
 {
 	shutdown(c->fd, SHUT_RDWR);
 	c->deadline_ns = 0;
 	c->is_cut = true;
+	/* The event that its client has hung up may have come already, and there is no second one. */
+	if (c->held)
+		end_await(w, c);
 }
 
 /* Returns the time since which a connection waits for its client; 0: it does not wait, or it is cut already. */
@@ -112,21 +137,40 @@ static uint64_t waits_since(const struct connection *c)
 	return c->call ? atomic_load(&c->call->waits_ns) : c->since_ns;
 }
 
-/* Notes that the client of the connection to which an event belongs has hung up. Returns the connection's call, a new
- * reference; NULL: the event belongs to a former connection, or the connection has no call.
+/* Asks for an event, one alone, when the client hangs up, and when one of further `events` is there. The event is
+ * level-triggered, so that a client that has already left is reported at once. Call with the lock held. False: there
+ * will be no event. This can happen only for lack of the kernel's memory, or of the watches that a user may have. Then
+ * a client that leaves goes unnoticed until data are sent to it. */
+static bool arm(struct watch *w, struct connection *c, int operation, uint32_t events)
+{
+	struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT | events,
+				 .data.u64 = event_key(c)};
+
+	if (epoll_ctl(w->epoll_fd, operation, c->fd, &ev) == 0)
+		return true;
+	log_warning("cannot watch a connection: %s", strerror(errno));
+	return false;
+}
+
+/* Notes the events of a connection: bytes that watch_await waits for, or that its client has hung up. Returns the call
+ * that has lost its client, a new reference; NULL: there is none, or the events belong to a former connection.
  *
  * A request without a call may be whole already, and its client may still read the answer. So at first only the
  * receiving side of the connection is shut down. From this libmicrohttpd learns that no more bytes come, but now and
  * then it overlooks the shutdown. A connection that is still there a second later (leaving_ns), and has no call by
  * then, is cut. */
-static struct call *hang_up(struct watch *w, int fd, uint64_t number)
+static struct call *note_events(struct watch *w, int fd, uint64_t number, uint32_t events)
 {
 	struct connection *c;
 	struct call *call = NULL;
 
 	pthread_mutex_lock(&w->lock);
 	c = (size_t)fd < w->n_fds ? w->by_fd[fd] : NULL;
-	if (c && c->number == number) {
+	if (c && c->number == number)
+		end_await(w, c);
+	if (c && c->number == number && events == EPOLLIN) {
+		arm(w, c, EPOLL_CTL_MOD, 0);
+	} else if (c && c->number == number) {
 		c->left_ns = clock_now_ns();
 		if (c->call)
 			call = call_ref(c->call);
@@ -139,12 +183,14 @@ static struct call *hang_up(struct watch *w, int fd, uint64_t number)
 
 static void take_event(struct watch *w, const struct epoll_event *ev) ON(role_watch)
 {
-	uint64_t key = ev->data.u64;
+	uint64_t key = ev->data.u64, count;
 	struct call *call;
 
-	if (!key) /* the event of wake_fd: no connection has number 0 */
+	if (!key) { /* the event of wake_fd: no connection has number 0 */
+		(void)!read(w->wake_fd, &count, sizeof(count));
 		return;
-	call = hang_up(w, (int)(key & ((1u << FD_BITS) - 1)), key >> FD_BITS);
+	}
+	call = note_events(w, (int)(key & ((1u << FD_BITS) - 1)), key >> FD_BITS, ev->events);
 	if (!call)
 		return;
 	log_debug("%s: the client left", call->id);
@@ -167,9 +213,9 @@ static uint64_t unread_weight(const struct connection *c, uint64_t now)
 }
 
 /* While answers take more memory than they may, finds the connection whose answer is to be ended first: of the owner
- * whose unread answers count most together (unread_weight), the one that counts most. So many small answers of one client
- * are ended before a large one of another. NULL: they take no more, or nothing is kept. *ret_bytes: the bytes that are
- * kept of all answers that were not ended. Call with the lock held. */
+ * whose unread answers count most together (unread_weight), the one that counts most. So many small answers of one
+ * client are ended before a large one of another. NULL: they take no more, or nothing is kept. *ret_bytes: the bytes
+ * that are kept of all answers that were not ended. Call with the lock held. */
 static struct connection *slowest(struct watch *w, uint64_t now, uint64_t *ret_bytes)
 {
 	struct connection *slowest = NULL;
@@ -225,7 +271,7 @@ static void end_unread(struct watch *w, uint64_t now)
 			bytes, max);
 		c->ended = true;
 		if (!call_give_up(c->call, &e))
-			cut(c);
+			cut(w, c);
 	}
 }
 
@@ -271,6 +317,8 @@ static void tick(struct watch *w) ON(role_watch)
 		w->trimmed_ns = now;
 	}
 	pthread_mutex_lock(&w->lock);
+	for (size_t port = 0; port < ARRAY_SIZE(w->handshakes); port++)
+		handshakes_forget(&w->handshakes[port]);
 	end_unread(w, now);
 	for (size_t fd = 0; fd < w->n_fds; fd++) {
 		struct connection *c = w->by_fd[fd];
@@ -280,16 +328,82 @@ static void tick(struct watch *w) ON(role_watch)
 		if (c)
 			look_whether_taken(c, now);
 		if (c && is_late(c, now, refused))
-			cut(c);
+			cut(w, c);
 		if (c && draining && is_stalled(c, now)) {
 			log_warning(
 				"%s: ended, because the server is shutting down and the client reads nothing",
 				c->call->id);
 			c->ended = true;
-			cut(c);
+			cut(w, c);
 		}
 	}
 	pthread_mutex_unlock(&w->lock);
+}
+
+/* ---- turns of handshakes ---- */
+
+static size_t share_of(const struct watch *w, const struct connection *c)
+{
+	return server_share(w->server, address_number(&c->from));
+}
+
+/* Returns the connection of this port whose turn is next (handshakes.h): of one client's the oldest. Call with the lock
+ * held, while one is held. */
+static struct connection *next_held(struct watch *w, bool admin)
+{
+	struct connection *next = NULL;
+	uint64_t least = UINT64_MAX;
+
+	for (size_t fd = 0; fd < w->n_fds; fd++) {
+		struct connection *c = w->by_fd[fd];
+		uint64_t had;
+
+		if (!c || !c->held || c->admin != admin)
+			continue;
+		had = w->handshakes[admin].had_ns[share_of(w, c)];
+		if (had < least || (had == least && c->number < next->number)) {
+			next = c;
+			least = had;
+		}
+	}
+	return next;
+}
+
+static void begin_turn(struct watch *w, struct connection *c)
+{
+	c->turn_ns = handshakes_begin(&w->handshakes[c->admin], share_of(w, c));
+}
+
+/* Gives turns to connections of this port that wait for one, as far as there is credit. Returns the nanoseconds until
+ * there is some for the next one; UINT64_MAX: none waits. Call with the lock held. */
+static uint64_t give_turns(struct watch *w, bool admin)
+{
+	uint64_t wait;
+
+	while (w->n_held[admin]) {
+		struct connection *c;
+
+		wait = handshakes_wait(&w->handshakes[admin], clock_now_ns());
+		if (wait)
+			return wait;
+		c = next_held(w, admin);
+		begin_turn(w, c);
+		c->admitted = true;
+		end_await(w, c);
+	}
+	return UINT64_MAX;
+}
+
+/* Gives turns at both ports. Returns the milliseconds until there may be more; at most until the next tick. */
+static int give_all_turns(struct watch *w)
+{
+	uint64_t ns = TICK_MS * MS;
+
+	pthread_mutex_lock(&w->lock);
+	ns = MIN(ns, give_turns(w, false));
+	ns = MIN(ns, give_turns(w, true));
+	pthread_mutex_unlock(&w->lock);
+	return (int)CEIL_DIV(ns, MS);
 }
 
 static void *watch_main(void *arg)
@@ -300,7 +414,7 @@ static void *watch_main(void *arg)
 
 	role_begin(&role_watch);
 	while (!atomic_load(&w->quit)) {
-		int n = epoll_wait(w->epoll_fd, events, EVENTS_MAX, TICK_MS);
+		int n = epoll_wait(w->epoll_fd, events, EVENTS_MAX, give_all_turns(w));
 
 		for (int i = 0; i < n; i++)
 			take_event(w, &events[i]);
@@ -332,6 +446,8 @@ int watch_start(struct watch **ret, struct server *s, struct err *e)
 	if (!w)
 		return err_no_memory(e);
 	w->server = s;
+	for (size_t port = 0; port < ARRAY_SIZE(w->handshakes); port++)
+		handshakes_init(&w->handshakes[port], clock_now_ns());
 	pthread_mutex_init(&w->lock, NULL);
 	w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -350,16 +466,20 @@ int watch_start(struct watch **ret, struct server *s, struct err *e)
 	return 0;
 }
 
+/* Ends the thread's sleep. */
+static void wake(struct watch *w)
+{
+	const uint64_t one = 1;
+
+	(void)!write(w->wake_fd, &one, sizeof(one));
+}
+
 void watch_free(struct watch *w)
 {
-	uint64_t one = 1;
-	ssize_t r;
-
 	if (!w)
 		return;
 	atomic_store(&w->quit, true);
-	r = write(w->wake_fd, &one, sizeof(one));
-	(void)r;
+	wake(w);
 	pthread_join(w->thread, NULL);
 	release(w);
 }
@@ -407,7 +527,7 @@ static void make_room(struct watch *w, bool admin, const struct address *of, siz
 		}
 	}
 	if (oldest && n >= waiting)
-		cut(oldest);
+		cut(w, oldest);
 }
 
 /* Begins a wait for the client, which may take `ns` nanoseconds. Call with the lock held. */
@@ -416,18 +536,6 @@ static void begin_wait(struct connection *c, uint64_t ns)
 	c->since_ns = clock_now_ns();
 	c->deadline_ns = c->since_ns + ns;
 	c->pieces = 0;
-}
-
-/* Asks for an event, one alone, when the client hangs up. The event is level-triggered, so that a client that has
- * already left is reported at once. Call with the lock held. */
-static void arm(struct watch *w, struct connection *c, int operation)
-{
-	struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = event_key(c)};
-
-	/* This can fail only for lack of the kernel's memory, or of the watches that a user may have. Then a client
-	 * that leaves goes unnoticed until data are sent to it. */
-	if (epoll_ctl(w->epoll_fd, operation, c->fd, &ev) < 0)
-		log_warning("cannot watch a connection: %s", strerror(errno));
 }
 
 void watch_limit(struct watch *w, bool admin, size_t most, const struct networks *trusted)
@@ -463,7 +571,7 @@ struct connection *watch_open(struct watch *w, bool admin, int fd, const struct 
 	w->by_fd[fd] = c;
 	w->n[admin]++;
 	begin_wait(c, headers_ns);
-	arm(w, c, EPOLL_CTL_ADD);
+	arm(w, c, EPOLL_CTL_ADD, 0);
 	pthread_mutex_unlock(&w->lock);
 	return c;
 }
@@ -475,6 +583,9 @@ void watch_close(struct watch *w, struct connection *c)
 	pthread_mutex_lock(&w->lock);
 	w->by_fd[c->fd] = NULL;
 	w->n[c->admin]--;
+	w->n_held[c->admin] -= c->held;
+	if (c->admitted)
+		handshakes_end(&w->handshakes[c->admin], share_of(w, c), c->turn_ns, 0);
 	/* Fails if the descriptor was never added, which does no harm. */
 	epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
 	pthread_mutex_unlock(&w->lock);
@@ -502,7 +613,7 @@ void watch_answering(struct watch *w, struct connection *c, struct call *call)
 	c->taken_ns = 0;
 	if (call) {
 		c->deadline_ns = 0;
-		arm(w, c, EPOLL_CTL_MOD);
+		arm(w, c, EPOLL_CTL_MOD, 0);
 	} else {
 		begin_wait(c, idle_ns);
 	}
@@ -514,15 +625,74 @@ void watch_idle(struct watch *w, struct connection *c)
 	pthread_mutex_lock(&w->lock);
 	begin_wait(c, idle_ns);
 	c->call = NULL;
-	arm(w, c, EPOLL_CTL_MOD);
+	arm(w, c, EPOLL_CTL_MOD, 0);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void watch_await(struct watch *w, struct connection *c, void (*suspend)(void *mc),
+		 void (*resume)(void *mc), void *mc)
+{
+	pthread_mutex_lock(&w->lock);
+	if (!w->closing && arm(w, c, EPOLL_CTL_MOD, EPOLLIN)) {
+		suspend(mc);
+		c->resume = resume;
+		c->mc = mc;
+	} else if (!w->closing) {
+		cut(w, c); /* libmicrohttpd would be in a busy loop */
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+enum watch_turn watch_admit(struct watch *w, struct connection *c, void (*suspend)(void *mc),
+			    void (*resume)(void *mc), void *mc)
+{
+	enum watch_turn turn = WATCH_GO;
+	bool first = false;
+
+	pthread_mutex_lock(&w->lock);
+	if (w->closing || c->is_cut) {
+		turn = WATCH_GONE;
+	} else if (c->admitted) {
+		c->admitted = false;
+	} else if (!w->n_held[c->admin] &&
+		   !handshakes_wait(&w->handshakes[c->admin], clock_now_ns())) {
+		begin_turn(w, c);
+	} else {
+		turn = WATCH_HELD;
+		suspend(mc);
+		c->resume = resume;
+		c->mc = mc;
+		c->held = true;
+		first = !w->n_held[c->admin]++;
+		atomic_fetch_add(&w->server->metrics.tls_delayed, 1);
+	}
+	pthread_mutex_unlock(&w->lock);
+	if (first)
+		wake(w);
+	return turn;
+}
+
+void watch_spent(struct watch *w, struct connection *c, uint64_t ns)
+{
+	pthread_mutex_lock(&w->lock);
+	handshakes_end(&w->handshakes[c->admin], share_of(w, c), c->turn_ns, ns);
+	c->turn_ns = 0;
+	/* It may have taken less than was thought. */
+	(void)give_turns(w, c->admin);
 	pthread_mutex_unlock(&w->lock);
 }
 
 void watch_close_calls(struct watch *w)
 {
 	pthread_mutex_lock(&w->lock);
-	for (size_t fd = 0; fd < w->n_fds; fd++)
-		if (w->by_fd[fd] && w->by_fd[fd]->call)
-			call_close(w->by_fd[fd]->call);
+	w->closing = true;
+	for (size_t fd = 0; fd < w->n_fds; fd++) {
+		struct connection *c = w->by_fd[fd];
+
+		if (c && c->call)
+			call_close(c->call);
+		if (c)
+			end_await(w, c);
+	}
 	pthread_mutex_unlock(&w->lock);
 }

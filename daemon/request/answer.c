@@ -38,7 +38,7 @@ struct answer {
 	struct openai_usage so_far;  /* the usage so far, for continuous_usage_stats */
 	struct openai_blocks blocks; /* of a stream whose shape has blocks */
 	/* of an answer that is sent whole; made by begin_body */
-	struct openai_choice *bodies; /* [call.text.n_choices] */
+	struct openai_choice *bodies; /* [call.text.n_parts * call.text.ask.n] */
 	struct ids *prompts;	      /* [call.text.n_parts] borrowed ids */
 };
 
@@ -155,7 +155,9 @@ struct answer *answer_new(struct call *c)
 		.include_usage = c->text.ask.include_usage,
 		.so_far = c->text.ask.continuous_usage ? &a->so_far : NULL,
 		.blocks = &a->blocks,
+		.wants_edits = c->text.ask.wants_edits,
 		.return_token_ids = c->text.ask.return_token_ids,
+		.tokens_as_ids = c->text.ask.tokens_as_ids,
 		.tokenizer = c->server->tokenizer,
 	};
 	a->config = (struct choice_config){
@@ -171,6 +173,9 @@ struct answer *answer_new(struct call *c)
 		.one_call = c->text.ask.one_call,
 		.logprobs = s->want_logprobs,
 		.token_ids = c->text.ask.return_token_ids,
+		.include_stop = c->text.ask.include_stop,
+		.model_ends = c->text.end_tokens,
+		.n_model_ends = c->text.n_model_ends,
 		.every_token = c->text.ask.echo,
 	};
 	if (c->endpoint->writer)
@@ -238,6 +243,7 @@ static struct openai_delta delta_of(const struct answer *a, uint32_t index)
 		.n_token_ids = ch->token_ids.len,
 		.finish_reason = ch->finish,
 		.stop = ch->stop,
+		.stop_token = ch->stop_token < 0 ? NULL : &ch->stop_token,
 		.clamped = ask->max_tokens > part->max_tokens,
 	};
 
@@ -317,7 +323,7 @@ static int tell_writer(struct answer *a, struct buf *out)
 		const struct openai_delta d = delta_of(a, a->next);
 		const bool news = has_news(a, a->next);
 
-		if (!a->writing && news && w->take(a->writer, &d) < 0)
+		if (!a->writing && news && w->take && w->take(a->writer, &d) < 0)
 			return -ENOMEM;
 		a->writing = out && !w->write(a->writer, ENOUGH, out);
 		if (a->writing)
@@ -328,7 +334,7 @@ static int tell_writer(struct answer *a, struct buf *out)
 	return 0;
 }
 
-/* Takes a drawn token of a choice. With prompt_only (max_tokens is 0) the token is not shown, and the choice ends. */
+/* Takes a drawn token of a choice; with prompt_only the end of a choice, which has no token. */
 static int take_token(struct answer *a, uint32_t index, const struct draw_result *draw,
 		      enum finish_reason finish)
 {
@@ -336,7 +342,7 @@ static int take_token(struct answer *a, uint32_t index, const struct draw_result
 	int r = 0;
 
 	if (a->call->text.ask.prompt_only)
-		ch->finish = "length";
+		ch->finish = finish == FINISH_STOP ? "stop" : "length";
 	else
 		r = choice_push(ch, draw, finish);
 	if (r > 0)
@@ -431,25 +437,67 @@ int answer_fail_stream(struct answer *a, const struct err *e, struct buf *out)
 	return 0;
 }
 
-/* Begins the body: gives all choices to a->output, so that openai_write can write it. */
+/* Returns the mean log-probability of a choice's tokens; 0: it has none. */
+static double likelihood(const struct answer *a, uint32_t index)
+{
+	const struct choice *ch = &a->choices[index];
+
+	return ch->n_drawn ? ch->logprob / ch->n_drawn : 0;
+}
+
+/* Writes the numbers of the choices of a part that are in the answer to ret [ask.n]: all, in the order in which they
+ * were begun, or the likeliest, the best first. */
+static void best_choices(const struct answer *a, uint32_t part, uint32_t *ret)
+{
+	const uint32_t drawn = a->call->text.n, n = a->call->text.ask.n;
+
+	for (uint32_t i = part * drawn, k = 0; k < drawn; i++, k++) {
+		uint32_t at = MIN(k, n);
+
+		for (; drawn > n && at && likelihood(a, i) > likelihood(a, ret[at - 1]); at--)
+			if (at < n)
+				ret[at] = ret[at - 1];
+		if (at < n)
+			ret[at] = i;
+	}
+}
+
+/* Fills a->bodies. */
+static int make_bodies(struct answer *a)
+{
+	const struct call *c = a->call;
+	const uint32_t n = c->text.ask.n;
+	uint32_t *best = calloc(n, sizeof(*best));
+
+	a->bodies = calloc((size_t)c->text.n_parts * n, sizeof(*a->bodies));
+	for (uint32_t part = 0; a->bodies && best && part < c->text.n_parts; part++) {
+		best_choices(a, part, best);
+		for (uint32_t k = 0; k < n; k++) {
+			struct openai_choice *to = &a->bodies[part * n + k];
+
+			to->all = delta_of(a, best[k]);
+			to->all.index = part * n + k;
+			if (a->scores)
+				to->prompt = &a->scores[part].list;
+		}
+	}
+	free(best);
+	return a->bodies && best ? 0 : -ENOMEM;
+}
+
+/* Begins the body: gives its choices to a->output, so that openai_write can write it. */
 static int begin_body(struct answer *a)
 {
 	const struct call *c = a->call;
 	struct openai_usage u = usage(a);
 
-	a->bodies = calloc(c->text.n_choices, sizeof(*a->bodies));
 	a->prompts = calloc(c->text.n_parts, sizeof(*a->prompts));
-	if (!a->bodies || !a->prompts)
+	if (!a->prompts || make_bodies(a) < 0)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < c->text.n_choices; i++) {
-		a->bodies[i].all = delta_of(a, i);
-		if (a->scores)
-			a->bodies[i].prompt = &a->scores[i / c->text.n].list;
-	}
 	for (uint32_t i = 0; i < c->text.n_parts; i++)
 		a->prompts[i] = c->text.parts[i].prompt;
-	c->endpoint->whole(&a->output, &a->head, a->bodies, c->text.n_choices, a->prompts,
-			   c->text.n_parts, &u);
+	c->endpoint->whole(&a->output, &a->head, a->bodies, (size_t)c->text.n_parts * c->text.ask.n,
+			   a->prompts, c->text.n_parts, &u);
 	a->writing = true;
 	return 0;
 }

@@ -178,7 +178,7 @@ int call_arrive(struct call *c, struct err *e)
 	atomic_fetch_add(&c->server->calls, 1);
 	call_enter(c);
 	/* A visit takes no place in the queue: it waits neither for a text thread nor for the scheduler. */
-	return c->endpoint->visit ? 0 : call_queue(c, QUEUE_PROMPTS, 1, e);
+	return c->endpoint->visit ? 0 : call_queue(c, QUEUE_REQUESTS, 1, e);
 }
 
 void call_submit(struct call *c)
@@ -190,18 +190,6 @@ void call_unqueue(struct call *c)
 {
 	for (size_t i = 0; i < QUEUE_MEASURES; i++)
 		atomic_fetch_sub(&c->server->queued[i], atomic_exchange(&c->queued[i], 0));
-}
-
-void call_unqueue_one(struct call *c)
-{
-	uint64_t n = atomic_load(&c->queued[QUEUE_PROMPTS]);
-
-	while (n > 1 && !atomic_compare_exchange_weak(&c->queued[QUEUE_PROMPTS], &n, n - 1))
-		;
-	if (n > 1)
-		atomic_fetch_sub(&c->server->queued[QUEUE_PROMPTS], 1);
-	else
-		call_unqueue(c);
 }
 
 void call_drop_body(struct call *c)
@@ -280,7 +268,8 @@ void call_wake(struct call *c)
 /* The calls of a chain are suspended, and their connections exist, until they are resumed. That may happen before http
  * comes to them, because another thread may wake a call at any time; waking it once more does nothing then. So all that
  * a chain needs of its calls is that their memory is there: a reference to each. A call that gets a chain is awake from
- * then on, and http takes the chain from it before it suspends the call again (call_wake_others), so no call has two. */
+ * then on, and http takes the chain from it before it suspends the call again (call_wake_others), so no call has
+ * two. */
 void call_wake_all(struct call *const *calls, uint32_t n)
 {
 	struct call *chain = NULL;
@@ -367,8 +356,8 @@ void call_fail(struct call *c, const struct err *e)
 bool call_give_up(struct call *c, const struct err *e)
 {
 	struct call_shared *s = lock(c);
-	/* http has taken the end of the stream, and does not look at the failure any more. A call that was RUNNING has an
-	 * `ask` that no text thread changes. */
+	/* http has taken the end of the stream, and does not look at the failure any more. A call that was RUNNING has
+	 * an `ask` that no text thread changes. */
 	const bool ends = s->seen == CALL_ENDED && c->text.ask.stream;
 	const bool told = !ends && !atomic_load(&c->waits_ns);
 

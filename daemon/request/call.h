@@ -17,10 +17,11 @@
  * The members http, text, engine, report and shared of struct call are divided by owner. `http` and `text` are
  * written by the thread of that name before it hands the call on, and are constant afterwards. There are exceptions:
  *  - http moves the body into text.body; text_forget (text.h) frees it there.
- *  - text.node and text.round are guarded by the lock of struct text (text.c). text.weight is the text thread's that has
- *    the call, and guarded by that lock while the call waits.
+ *  - text.node and text.round are guarded by the lock of struct text (text.c). text.weight is the text thread's that
+ *    has the call, and guarded by that lock while the call waits.
  *  - http writes http.access when the request is completed, and owns http.kept throughout.
- *  - The engine thread owns text.parts[].run, text.choices and text.steering.
+ *  - The engine thread owns text.parts[].run, text.choices and text.steering, and, until a part has ended, the part's
+ *    vector and logprobs.
  *  - A visit may write to *http.own and http.own_bytes. Afterwards http owns *http.own. endpoint->recall may write to
  *    *http.own, too.
  *  - A text thread sets the pointer shared.stop_wanted before call_submit, without the lock.
@@ -63,9 +64,10 @@ struct call_part {
 	/* The text thread writes all members but `run`; then they are constant, but for the ids. */
 	/* owned; the engine thread frees them when the scheduler has copied them, unless call_shows_ids */
 	struct ids prompt;
-	uint32_t n_prompt;   /* number of its ids, also when they are freed */
-	uint64_t seed;	     /* for drawing its tokens */
-	uint32_t max_tokens; /* tokens to generate: as requested, or as many as fit */
+	uint32_t n_prompt; /* number of its ids, also when they are freed */
+	uint64_t seed;	   /* for drawing its tokens */
+	uint32_t
+		max_tokens; /* tokens to generate: as requested, or as many as fit; 0 with prompt_only */
 	/* Names for the cache below the device (engine/store/key.h): root_key is the key of the space, page_keys (in
 	 * the arena) are those of the prompt's whole pages. page_keys NULL: there is no such cache, or the request does
 	 * not use it; then root_key is zeros. */
@@ -75,9 +77,15 @@ struct call_part {
 	/* [echo_len] in the arena: the prompt's text as the answer shows it; NULL: the request does not want `echo` */
 	const char *echo;
 	size_t echo_len;
+	/* TASK_SCORE: number of the first token of the text behind the prompt */
+	uint32_t first_score;
+	/* TASK_EMBED: [hidden_size] in the arena. TASK_SCORE: the sum of the log-probabilities from first_score on. The
+	 * engine thread writes them before it pushes the part's end, and http reads them afterwards. */
+	float *vector;
+	double logprobs;
 	struct call_run {
 		struct call *call;
-		uint64_t id;	    /* id in the scheduler, 0: not submitted */
+		uint64_t id;	    /* id in the scheduler, 0: not submitted yet */
 		uint32_t n_running; /* choices that have not ended */
 		uint64_t first_ns;  /* time of the first token, 0: none yet */
 		/* Written with the first token: the time at which METRICS_QUEUE ends (daemon/metrics.h). */
@@ -91,7 +99,7 @@ struct call_part {
 struct call_choice {
 	bool ended;
 	bool mask_due;		    /* its next draw needs a new mask (call_text.steering) */
-	uint32_t n_tokens;	    /* generated tokens; stays 0 with prompt_only */
+	uint32_t n_tokens;	    /* generated tokens */
 	uint64_t first_ns, last_ns; /* times of its first and its newest token; 0: it has none */
 };
 
@@ -115,6 +123,12 @@ struct call_http {
 	struct access access;
 };
 
+/* How long a text thread has worked on a call. Zeros: that is not measured. */
+struct text_time {
+	uint64_t cpu_ns;  /* the time that the thread had spent on processors when the work began */
+	uint64_t look_ns; /* until this time the work cannot have taken too long */
+};
+
 /* text: the request as the scheduler will get it. The text thread fills it before call_submit. */
 struct call_text {
 	struct list node; /* while the call waits: in a line of struct text (text.c) */
@@ -123,16 +137,19 @@ struct call_text {
 	uint64_t weight;  /* bytes of kept responses that the work reads (text_weigh) */
 	/* of the text thread that took the call, if its work is not small; else NULL */
 	struct polite *polite;
+	struct text_time time; /* of the work, while it counts as small (text_too_long) */
 	struct arena arena;
 	struct openai_request ask;
-	bool asked;			/* `ask` was filled and must be released */
-	struct call_part *parts;	/* [n_parts] in the arena */
-	uint32_t n_parts, n, n_choices; /* n choices for each part, n_choices = n_parts * n */
+	bool asked;		 /* `ask` was filled and must be released */
+	struct call_part *parts; /* [n_parts] in the arena */
+	/* n choices are drawn for each part (openai_request.best_of); n_choices = n_parts * n */
+	uint32_t n_parts, n, n_choices;
 	struct call_choice *choices POINTS_TO(role_engine); /* [n_choices] in the arena */
 	uint32_t n_prompt;				    /* tokens of all prompts together */
-	/* [n_end_tokens] in the arena: the model's end tokens, unless ignore_eos is set, and stop_token_ids */
+	/* [n_end_tokens] in the arena: the model's end tokens [n_model_ends], unless ignore_eos is set, and behind them
+	 * stop_token_ids */
 	const int32_t *end_tokens;
-	uint32_t n_end_tokens;
+	uint32_t n_model_ends, n_end_tokens;
 	struct prefix_space space; /* from the request's cache_salt */
 	/* The masks of draws (protocol/output/steering.h), which the engine thread uses and frees while the call is
 	 * live; NULL: every token may be drawn. */
@@ -144,19 +161,24 @@ struct call_engine {
 	struct list live; /* in live.calls */
 	bool touched;	  /* in live.touched: live_deliver has found an event of this call */
 	/* The reason for which the engine thread will fail the call. ENOMEM or ENOBUFS: a token could not be pushed.
-	 * EDOM: logits were not finite. Another code: `steering` has the sentence. 0: there is none so far. */
+	 * EDOM: logits were not finite. Another code: `why` has the sentence. 0: there is none so far. */
 	int broken;
-	bool masks_due;	     /* a choice has mask_due */
-	struct err steering; /* why a token or a mask of the call's steering failed */
-	bool plenty;	     /* so many tokens wait that http must take them */
-	uint32_t n_running;  /* choices that have not ended; 0: not live */
+	bool masks_due; /* a choice has mask_due */
+	/* why a token or a mask of the call's steering failed, or why a prompt was not accepted */
+	struct err why;
+	bool plenty;	    /* so many tokens wait that http must take them */
+	uint32_t n_running; /* choices that have not ended; 0: not live */
+	/* parts that the scheduler has, from the first one on, and parts whose prompts have been computed */
+	uint32_t n_submitted, n_prefilled;
 };
 
 /* Numbers for the log and the headers of the answer, which any thread may read. The engine thread writes a part's
  * cache hit before it pushes the part's first token, so that a thread that has seen the token sees the hit too. */
 struct call_report {
 	_Atomic uint32_t n_generated;
-	_Atomic uint64_t first_token_ns;
+	/* begun_ns: when the computation of the first part's prompt had begun; set when that prompt has been
+	 * computed */
+	_Atomic uint64_t begun_ns, first_token_ns;
 	_Atomic uint32_t finished[METRICS_FINISHES];
 	_Atomic uint32_t n_hits;	       /* parts whose hit is known */
 	_Atomic uint32_t n_cached, n_received; /* as in scheduler_hit, summed over these parts */
@@ -203,8 +225,8 @@ struct call {
 	_Atomic uint64_t queued[QUEUE_MEASURES];
 	/* so many bytes of the answer were kept at a time that freeing them is worth a trim (server.trim) */
 	_Atomic bool large;
-	/* bytes of memory that the answer takes: buffers, also where they are empty, of records, texts, log-probabilities
-	 * and JSON, and *http.own */
+	/* bytes of memory that the answer takes: buffers, also where they are empty, of records, texts,
+	 * log-probabilities and JSON, and *http.own */
 	_Atomic uint64_t kept;
 	/* the time since which bytes of the answer that are ready wait for the client; 0: none are ready, or the
 	 * answer has not begun */
@@ -231,10 +253,8 @@ int call_arrive(struct call *c, struct err *e) MUST_CHECK;
 /* Hands the call to the engine thread, together with the work's reference. */
 void call_submit(struct call *c);
 
-/* call_unqueue takes all prompts of the call and their memory out of server.queued, and call_unqueue_one takes out one
- * prompt, and the memory with the last. Neither does anything if none is counted. */
+/* Takes the call and the memory of its prompts out of server.queued. Does nothing if it is not counted there. */
 void call_unqueue(struct call *c);
-void call_unqueue_one(struct call *c);
 
 /* http: tells how many bytes http keeps of the call's answer. The functions that add records or a body count these
  * until http takes them. */
@@ -381,9 +401,9 @@ struct call *call_find(struct server *s, const char *id);
  * sentence. */
 int call_check_queue(struct server *s, uint64_t owner, struct err *e) MUST_CHECK;
 
-/* http, text: counts `more` prompts, or bytes of prompts, of the call in server.queued, if there is room for all of
- * them. Calls of another owner that have to give way for them are cancelled. 0, or -PROBLEM_QUEUE_FULL with a sentence;
- * then nothing was counted or cancelled. */
+/* http, text: counts the call (`more` is 1), or `more` bytes of its prompts, in server.queued, if there is room for all
+ * of them. Calls of another owner that have to give way for them are cancelled. 0, or -PROBLEM_QUEUE_FULL with a
+ * sentence; then nothing was counted or cancelled. */
 int call_queue(struct call *c, enum queue_measure what, uint64_t more, struct err *e) MUST_CHECK;
 
 /* Returns the most that the queue may have. */

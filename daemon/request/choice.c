@@ -13,7 +13,7 @@ static void take_event(void *to, const struct tools_event *e);
 
 int choice_init(struct choice *c, const struct choice_config *config)
 {
-	*c = (struct choice){.config = config};
+	*c = (struct choice){.config = config, .stop_token = -1};
 	reasoning_init(&c->splitter, config->thinking, config->constrained);
 	buf_init(&c->piece, TEXT_MAX);
 	buf_init(&c->content, TEXT_MAX);
@@ -21,6 +21,8 @@ int choice_init(struct choice *c, const struct choice_config *config)
 	openai_calls_init(&c->calls, TEXT_MAX);
 	openai_tokens_init(&c->ready);
 	c->detokenizer = detokenizer_new(config->tokenizer, config->stops);
+	if (c->detokenizer && config->include_stop)
+		detokenizer_include_stops(c->detokenizer);
 	if (c->detokenizer && config->format)
 		detokenizer_show(c->detokenizer, config->marks, config->n_marks);
 	if (config->format)
@@ -136,6 +138,8 @@ static void split(struct choice *c, const char *text, size_t len)
 
 	reasoning_push(&c->splitter, text, len, &c->reasoning, &c->content);
 	note_order(c, content, reasoning, inside);
+	if (c->tools && inside && !c->splitter.inside && !c->splitter.content)
+		tools_start_again(c->tools);
 }
 
 /* Passes text that is in no call on to the splitter. Unless U+FFFD replaced invalid ones, the text is the raw bytes
@@ -199,10 +203,11 @@ static bool looks(const struct choice *c)
 	return c->tools && !(c->config->constrained && c->splitter.content);
 }
 
-/* Looks for tool calls in a text, which ends at c->looked, and passes the rest on. */
+/* Looks for tool calls in a text, which ends at c->looked, and passes the rest on. Where its content begins decides where
+ * calls may be, so the splitter has to have each byte before the next is looked at. */
 static void look(struct choice *c, const char *text, size_t len)
 {
-	for (; len && c->config->constrained && looks(c); text++, len--)
+	for (; len && looks(c) && (c->config->constrained || c->splitter.inside); text++, len--)
 		tools_push(c->tools, text, 1);
 	if (looks(c))
 		tools_push(c->tools, text, len);
@@ -325,7 +330,17 @@ static int push_text(struct choice *c, const struct draw_result *draw, enum fini
 		cut_tokens(c);
 		return finish == FINISH_NONE;
 	}
-	return r < 0 || finish != FINISH_LENGTH ? r : finish_text(c, "length");
+	if (r < 0 || finish == FINISH_NONE)
+		return r;
+	return finish_text(c, finish == FINISH_LENGTH ? "length" : "stop");
+}
+
+static bool is_model_end(const struct choice *c, int32_t token)
+{
+	for (size_t i = 0; i < c->config->n_model_ends; i++)
+		if (c->config->model_ends[i] == token)
+			return true;
+	return false;
 }
 
 int choice_push(struct choice *c, const struct draw_result *draw, enum finish_reason finish)
@@ -334,11 +349,12 @@ int choice_push(struct choice *c, const struct draw_result *draw, enum finish_re
 	int r;
 
 	c->n_drawn++;
+	c->logprob += (double)draw->logprob;
 	if (c->config->reasoning && c->splitter.inside)
 		c->n_reasoning++;
 	if (c->config->token_ids && ids_push(&c->token_ids, draw->token) < 0)
 		return -ENOMEM;
-	if (finish == FINISH_STOP) {
+	if (finish == FINISH_STOP && !c->config->include_stop) {
 		/* the text does not include the end token */
 		r = reported(c, 0) ? remember_token(c, draw, 0) : 0;
 		if (!r)
@@ -354,6 +370,8 @@ int choice_push(struct choice *c, const struct draw_result *draw, enum finish_re
 		finish_split(c);
 		name_finish(c);
 		c->stop = detokenizer_stop(c->detokenizer);
+		if (finish == FINISH_STOP && !c->stop && !is_model_end(c, draw->token))
+			c->stop_token = draw->token;
 	}
 	if (c->config->logprobs && settle_tokens(c) < 0)
 		return -ENOMEM;

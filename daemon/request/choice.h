@@ -47,6 +47,10 @@ struct choice_config {
 	size_t n_marks;
 	bool one_call; /* the choice ends with its first call */
 	bool logprobs, token_ids;
+	bool include_stop; /* the text includes a stop string, or the token, that ends it */
+	/* [n_model_ends] borrowed: end tokens of the model. Any other token that ends the choice is its stop_token. */
+	const int32_t *model_ends;
+	size_t n_model_ends;
 	bool every_token; /* with echo: the log-probabilities of tokens without bytes are reported, too */
 };
 
@@ -65,7 +69,9 @@ struct choice {
 	struct openai_tokens ready; /* tokens that can be reported now */
 	const char *finish; /* "stop", "length", "tool_calls"; NULL: the choice has not ended */
 	const char *stop;   /* the stop string that ended the choice; NULL: none did */
+	int32_t stop_token; /* the token of the request's stop_token_ids that ended it; -1: none did */
 	uint32_t n_drawn, n_reasoning; /* tokens drawn so far; of these, tokens of reasoning */
+	double logprob; /* the sum of the log-probabilities of the tokens drawn so far, where draws report them */
 
 	struct openai_token *tokens; /* [n_tokens] tokens that wait until they can be reported */
 	struct choice_place *places; /* [n_tokens] their places */

@@ -1,5 +1,5 @@
 /* An endpoint: a path of the API, and the work of each thread for a request to it. One file in daemon/endpoints/
- * defines it, one row of daemon/endpoints/table.c lists it. There are four kinds. Each sets exactly one of these four
+ * defines it, one row of daemon/endpoints/table.c lists it. There are four kinds. Each sets one of these four
  * functions:
  *
  *     get     http                             writes the answer at once; there is no call
@@ -46,8 +46,9 @@ struct endpoint {
 	/* http: appends the answer to out. `rest` is the rest of the request's path, behind `path`. */
 	int (*get)(struct server *s, const char *rest, struct buf *out, struct err *e);
 
-	/* text: makes the answer to the call's body and appends it to out. With GET and DELETE there is no body. -EAGAIN
-	 * of text_weigh (text.h) is no error: it is called again. So is `recall`, with `parse`. */
+	/* text: makes the answer to the call's body and appends it to out. With GET and DELETE there is no body.
+	 * -EAGAIN of text_weigh (text.h) is no error: it is called again. So is `recall`, with `parse`. An endpoint
+	 * with `parse` may have it, too, for requests that draw no token (openai_request.errand). */
 	int (*reply)(struct call *c, struct buf *out, struct err *e);
 
 	/* http: `arguments` are names of arguments of the query. `ask` gets their values (borrowed, NULL: absent) and
@@ -94,19 +95,21 @@ static inline const struct dialect *endpoint_dialect(const struct endpoint *e)
 	return e && e->dialect ? e->dialect : &dialect_openai;
 }
 
-/* Makes the answer of a call with one choice on the wire, for an API whose answers are no list of choices. answer.h
- * drives it, on the http thread. Functions that return int return 0 or -ENOMEM. */
+/* Makes the answer of a call on the wire, for an API whose answers are no list of choices: the call has one choice, or
+ * draws nothing (enum openai_task). answer.h drives it, on the http thread. Functions that return int return 0 or
+ * -ENOMEM. */
 struct answer_writer {
 	/* Makes the writer's object, before the first token. All arguments are borrowed until it is freed. NULL: out of
 	 * memory. */
 	void *(*begin)(struct call *c, const struct openai_head *h);
 	/* Takes a piece of the choice, the last one with a finish reason. Of a stream, its text then waits to be
 	 * written: `write` is called until it returns true before the next piece comes. The texts of *d are borrowed
-	 * until then. */
+	 * until then. NULL: the answer is written from the call's parts when all have ended. */
 	int (*take)(void *writer, const struct openai_delta *d);
 	/* The choice has ended: the rest of the stream, or the body, waits to be written. */
 	int (*end)(void *writer, const struct openai_usage *u);
-	/* The stream ends with an error: drops text that waits, and lets the error wait to be written. */
+	/* The stream ends with an error: drops text that waits, and lets the error wait to be written. NULL: there are
+	 * no streams. */
 	int (*fail)(void *writer, const struct err *e);
 	/* Appends some of what waits, until out has `enough` bytes or some kilobytes more. True: all is written. */
 	bool (*write)(void *writer, size_t enough, struct buf *out);

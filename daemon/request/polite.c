@@ -23,7 +23,6 @@ static void begin_interval(struct polite *p)
 
 void polite_begin(struct polite *p)
 {
-	*p = (struct polite){0};
 	begin_interval(p);
 }
 

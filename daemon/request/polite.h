@@ -16,7 +16,8 @@ struct polite {
 	uint64_t until_ns;
 };
 
-/* To be called before the work. */
+/* To be called before each piece of work of the thread; p is zeros before the first. Signs that others want the
+ * processor hold on from one piece to the next. */
 void polite_begin(struct polite *p);
 
 /* To be called often within the work, more than once a millisecond. If other threads seem to want the processor, sleeps

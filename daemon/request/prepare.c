@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <gnutls/crypto.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -10,9 +11,15 @@
 #include "daemon/request/text.h"
 #include "daemon/request/turns.h"
 #include "engine/store/key.h"
+#include "protocol/ollama/models.h"
+#include "protocol/openai/open_message.h"
+
+#define TOO_SLOW "a pattern of the model's tokenizer takes too long for this text"
 
 enum {
 	CHOICES_MAX = 1024,
+	/* The most tokens of a prompt of which the end is kept: 4 MiB of ids. */
+	CUT_MAX = 1 << 20,
 	/* The most prompt tokens with log-probabilities in one answer. A token counts once for each choice, because
 	 * each choice lists it. With 20 other tokens beside each one an answer may have 700 MB. */
 	SCORED_MAX = 1 << 19,
@@ -30,6 +37,17 @@ static bool gives_up(void *arg)
 	if (c->text.polite)
 		polite_pause(c->text.polite);
 	return atomic_load_explicit(&c->aborted, memory_order_relaxed);
+}
+
+/* As gives_up, while the body is parsed: only then can the work begin anew. */
+static bool gives_up_parsing(void *arg)
+{
+	return gives_up(arg) || text_too_long(arg);
+}
+
+static struct pace parse_pace(struct call *c)
+{
+	return (struct pace){gives_up_parsing, c};
 }
 
 struct pace prepare_pace(const struct call *c)
@@ -50,9 +68,7 @@ int prepare_encode(const struct call *c, const char *text, size_t len, bool add_
 	case 0:
 	case -EOVERFLOW: return r;
 	case -ECANCELED: return given_up(e);
-	case -E2BIG:
-		return err_set(e, EINVAL,
-			       "a pattern of the model's tokenizer takes too long for this text");
+	case -E2BIG: return err_set(e, EINVAL, TOO_SLOW);
 	default: return err_no_memory(e);
 	}
 }
@@ -61,14 +77,14 @@ int prepare_model(const struct server *s, const char *name, struct err *e)
 {
 	const struct option_names *names = &s->options.served_model_name;
 
-	if (!name || names->any || !strcmp(name, s->base_name))
+	if (!name || names->any || ollama_same_name(name, s->base_name))
 		return 0;
 	for (size_t i = 0; i < names->n; i++)
-		if (!strcmp(name, names->v[i]))
+		if (ollama_same_name(name, names->v[i]))
 			return 0;
+	/* Clients of Ollama look for "not found". */
 	return err_param(e, PROBLEM_UNKNOWN_MODEL, "model",
-			 "the model \"%.100s\" does not exist; this server has \"%s\"", name,
-			 s->name);
+			 "model '%.100s' not found; this server has '%s'", name, s->name);
 }
 
 /* Returns the name of the first function in the messages whose arguments are text: they are not the JSON of an object,
@@ -108,7 +124,7 @@ int prepare_render(const struct call *c, const json_t *context, struct buf *out,
 	if (name)
 		err_prefix(e, "the arguments of a call of \"%.100s\" are not the JSON of an object",
 			   name);
-	return r < 0 ? -e->code : 0;
+	return r < 0 ? -e->code : open_message_cut(context, out, e);
 }
 
 int prepare_chat_prompt(const struct call *c, const json_t *context, const char *prefill,
@@ -139,6 +155,23 @@ static int encode_prompt(const struct call *c, struct openai_prompt *p, bool add
 	return 0;
 }
 
+/* Appends the ids of the text behind a prompt, and of the text between (TASK_SCORE). *ret_first: number of ids before
+ * those of the text behind; 0: the prompt has none, so nothing was appended. */
+static int encode_behind(const struct call *c, const struct openai_prompt *p, size_t max_ids,
+			 struct ids *out, uint32_t *ret_first, struct err *e)
+{
+	const char *between = c->text.ask.score.between;
+	int r = 0;
+
+	*ret_first = 0;
+	if (!out->len)
+		return 0;
+	if (between)
+		r = prepare_encode(c, between, strlen(between), false, max_ids, out, e);
+	*ret_first = (uint32_t)out->len;
+	return r ? r : prepare_encode(c, p->behind, p->behind_len, false, max_ids, out, e);
+}
+
 /* Returns the most KV pages that a request of n choices can have: all pages, or, if --cache-memory is given in bytes,
  * as many of them as fit into these bytes beside the request's n states. */
 static uint64_t pages_beside(const struct server *s, uint64_t n)
@@ -164,43 +197,91 @@ static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
 	return end > n_prompt ? end - n_prompt : 0;
 }
 
+/* Returns how many tokens must fit behind a prompt: at least one, or none if nothing is drawn. */
+static uint32_t least_room(const struct call *c)
+{
+	const bool clamp = c->server->options.clamp_max_tokens || c->text.ask.clamp;
+
+	if (c->text.ask.prompt_only)
+		return 0;
+	return clamp ? 1 : MAX(c->text.ask.max_tokens, 1u);
+}
+
+/* The names of a part's prompt for errors: of the parameter at fault, and in a sentence, such as "the messages",
+ * "input[3]" or "text_1 and text_2[1] together". */
+struct names {
+	char param[ERR_PARAM_MAX], text[2 * ERR_PARAM_MAX + 16];
+};
+
+/* behind: of a pair, the text behind is at fault. */
+static struct names names_of(const struct call *c, uint32_t i, bool behind)
+{
+	const struct openai_request *ask = &c->text.ask;
+	char first[ERR_PARAM_MAX], second[ERR_PARAM_MAX];
+	struct names n;
+
+	openai_prompt_name(ask, i, behind, n.param);
+	if (ask->task == TASK_SCORE) {
+		openai_prompt_name(ask, i, false, first);
+		openai_prompt_name(ask, i, true, second);
+		snprintf(n.text, sizeof(n.text), "%s and %s together", first, second);
+	} else {
+		snprintf(n.text, sizeof(n.text), "%s%s", ask->n_listed ? "" : "the ", n.param);
+	}
+	return n;
+}
+
+/* Returns whether a part's prompt, or a text of a pair, has no tokens. ret: its name. */
+static bool is_empty(const struct call *c, uint32_t i, char ret[ERR_PARAM_MAX])
+{
+	const struct call_part *p = &c->text.parts[i];
+	const bool pair = c->text.ask.task == TASK_SCORE;
+
+	openai_prompt_name(&c->text.ask, i, pair && p->first_score, ret);
+	return pair ? !p->first_score || p->first_score == p->prompt.len : !p->prompt.len;
+}
+
 /* Checks that the prompt and the tokens to generate fit, and sets p->max_tokens: as requested, or as many as fit if the
  * request has no number. With --clamp-max-tokens, or if the request says so (clamp), a prompt fits if there is room for
- * one token behind it, and p->max_tokens is at most as many as fit. */
-static int fit_part(struct call *c, struct call_part *p, struct err *e)
+ * one token behind it, and p->max_tokens is at most as many as fit. If nothing is drawn, a prompt may take all places,
+ * and p->max_tokens is 0. */
+static int fit_part(struct call *c, uint32_t i, struct err *e)
 {
 	const struct server *s = c->server;
 	const struct openai_request *ask = &c->text.ask;
-	const char *source = ask->source;
+	struct call_part *p = &c->text.parts[i];
+	const struct names names =
+		names_of(c, i, p->first_score && p->prompt.len > 2 * (size_t)p->first_score);
+	char empty[ERR_PARAM_MAX];
+	const uint32_t n_choices = ask->prompt_only ? 1 : c->text.n;
 	unsigned long long n = p->prompt.len, context = s->info.max_model_len, room;
-	bool clamp = s->options.clamp_max_tokens || ask->clamp;
-	unsigned long long more = clamp ? 1 : MAX(ask->max_tokens, 1u);
-	unsigned long long pages = pages_beside(s, c->text.n) * s->options.page_size;
+	unsigned long long more = least_room(c);
+	unsigned long long places = pages_beside(s, n_choices) * s->options.page_size;
 
-	if (!n)
-		return err_param(e, EINVAL, source, "%s: there is nothing to go on from: no tokens",
-				 source);
-	if (n >= context && ask->prompt_only)
-		return err_param(e, PROBLEM_CONTEXT_LENGTH, source,
-				 "this server's context is %llu tokens, and %llu are in the %s: at "
-				 "most %llu can be, even with nothing to generate",
-				 context, n, source, context - 1);
-	if (n >= context || more > context - n)
-		return err_param(e, PROBLEM_CONTEXT_LENGTH, source,
+	if (is_empty(c, i, empty))
+		return err_param(e, EINVAL, empty, "%s: there is nothing to go on from: no tokens",
+				 empty);
+	if (n > context && !more)
+		return err_param(e, PROBLEM_CONTEXT_LENGTH, names.param,
+				 "this server's context is %llu tokens, and %llu are in %s",
+				 context, n, names.text);
+	if (n > context || more > context - n)
+		return err_param(e, PROBLEM_CONTEXT_LENGTH, names.param,
 				 "this server's context is %llu tokens, but %llu were asked for: "
-				 "%llu in the %s, %llu to generate",
-				 context, n + more, n, source, more);
-	room = MIN(context - n, (unsigned long long)pool_fit(s, n, c->text.n));
-	if (!room && ask->prompt_only)
-		return err_param(e, PROBLEM_CONTEXT_LENGTH, source,
-				 "the KV cache holds %llu tokens, too few for %llu in the %s and a "
-				 "place behind them in each of %u choices",
-				 pages, n, source, c->text.n);
+				 "%llu in %s, %llu to generate",
+				 context, n + more, n, names.text, more);
+	if (n > places && !more)
+		return err_param(e, PROBLEM_CONTEXT_LENGTH, names.param,
+				 "the KV cache holds %llu tokens, too few for %llu in %s", places,
+				 n, names.text);
+	room = MIN(context - n, (unsigned long long)pool_fit(s, n, n_choices));
 	if (more > room)
-		return err_param(e, PROBLEM_CONTEXT_LENGTH, source,
-				 "the KV cache holds %llu tokens, too few for %llu in the %s and "
+		return err_param(e, PROBLEM_CONTEXT_LENGTH, names.param,
+				 "the KV cache holds %llu tokens, too few for %llu in %s and "
 				 "%llu to generate in each of %u choices",
-				 pages, n, source, more, c->text.n);
+				 places, n, names.text, more, n_choices);
+	if (ask->prompt_only)
+		room = 0;
 	p->max_tokens =
 		(uint32_t)(ask->max_tokens ? MIN((unsigned long long)ask->max_tokens, room) : room);
 	return 0;
@@ -220,17 +301,16 @@ static int collect_end_tokens(struct call *c, struct err *e)
 	/* The model's end tokens end an answer with a constraint always: there they may only be drawn where the text
 	 * may end (steering.h). */
 	bool ends = !c->text.ask.ignore_eos || c->text.ask.grammar;
-	size_t n = stops->len + (ends ? m->n_end_tokens : 0);
+	size_t n_model = ends ? m->n_end_tokens : 0, n = n_model + stops->len;
 	int32_t *ids = arena_array(&c->text.arena, MAX(n, (size_t)1), sizeof(*ids));
 
 	if (!ids)
 		return err_no_memory(e);
 	c->text.end_tokens = ids;
+	c->text.n_model_ends = (uint32_t)n_model;
 	c->text.n_end_tokens = (uint32_t)n;
-	for (size_t i = 0; i < stops->len; i++)
-		*ids++ = stops->v[i];
-	for (uint32_t i = 0; ends && i < m->n_end_tokens; i++)
-		*ids++ = m->end_tokens[i];
+	for (size_t i = 0; i < n; i++)
+		ids[i] = i < n_model ? m->end_tokens[i] : stops->v[i - n_model];
 	return 0;
 }
 
@@ -284,6 +364,25 @@ static int find_turns(struct call *c, struct call_part *p, struct err *e)
 	return 0;
 }
 
+/* Makes a boundary before the last token of the prompt that the text behind it follows: further texts may be scored
+ * behind the prompt, and the first score of each needs that token computed. */
+static int end_condition(struct call *c, struct call_part *p, struct err *e)
+{
+	p->boundaries = arena_array(&c->text.arena, 1, sizeof(*p->boundaries));
+	if (!p->boundaries)
+		return err_no_memory(e);
+	p->boundaries[0] = p->first_score - 1;
+	p->n_boundaries = 1;
+	return 0;
+}
+
+static int make_vector(struct call *c, struct call_part *p, struct err *e)
+{
+	p->vector =
+		arena_array(&c->text.arena, c->server->info.model.hidden_size, sizeof(*p->vector));
+	return p->vector ? 0 : err_no_memory(e);
+}
+
 /* Makes the text of an echoed prompt, in the arena. It is the client's text, or, if the client gave ids, the text of
  * these without special tokens. If there is a client's text, lets prompt->text point to this copy of it. */
 static int make_echo(struct call *c, struct openai_prompt *prompt, struct call_part *p,
@@ -310,13 +409,29 @@ static int make_echo(struct call *c, struct openai_prompt *prompt, struct call_p
 	return p->echo ? 0 : err_no_memory(e);
 }
 
+/* Returns how many of the last tokens of each prompt are kept; SIZE_MAX: all, also if not even one of them would
+ * fit. */
+static size_t kept_tokens(const struct call *c)
+{
+	const int32_t keep = c->text.ask.keep_tokens;
+	const uint32_t context = c->server->info.max_model_len, room = least_room(c);
+
+	if (keep == KEEP_FITTING)
+		return room < context ? context - room : SIZE_MAX;
+	return keep ? (size_t)keep : SIZE_MAX;
+}
+
 /* Makes the ids of part i. */
 static int encode_part(struct call *c, uint32_t i, struct err *e)
 {
 	const struct openai_request *ask = &c->text.ask;
-	struct ids *out = &c->text.parts[i].prompt;
-	/* A prompt of at most twice the context is tokenized to its end, so that the error can say its length. */
-	const size_t context = c->server->info.max_model_len, most = 2 * context;
+	struct call_part *p = &c->text.parts[i];
+	struct ids *out = &p->prompt;
+	/* A prompt of at most twice the context is tokenized to its end, so that the error can say its length. One of
+	 * which the end is kept is tokenized whole: where its last tokens begin depends on all text before them. */
+	const size_t keep = kept_tokens(c), context = c->server->info.max_model_len,
+		     most = keep == SIZE_MAX ? 2 * context : MAX(2 * context, (size_t)CUT_MAX);
+	struct names names;
 	int r;
 
 	if (ask->context)
@@ -324,12 +439,44 @@ static int encode_part(struct call *c, uint32_t i, struct err *e)
 					e);
 	else
 		r = encode_prompt(c, &ask->prompts[i], ask->add_special_tokens, most, out, e);
-	if (r == -EOVERFLOW)
+	if (!r && ask->task == TASK_SCORE)
+		r = encode_behind(c, &ask->prompts[i], most, out, &p->first_score, e);
+	/* The first text of a pair is encoded if it is known where the second one begins. */
+	names = names_of(c, i, p->first_score);
+	if (r == -EOVERFLOW && keep < SIZE_MAX)
 		return err_param(
-			e, PROBLEM_CONTEXT_LENGTH, ask->source,
-			"this server's context is %zu tokens, and more than %zu are in the %s",
-			context, most, ask->source);
+			e, PROBLEM_CONTEXT_LENGTH, names.param,
+			"more than %zu tokens are in %s, too many to keep the last ones of", most,
+			names.text);
+	if (r == -EOVERFLOW)
+		return err_param(e, PROBLEM_CONTEXT_LENGTH, names.param,
+				 "this server's context is %zu tokens, and more than %zu are in %s",
+				 context, most, names.text);
+	if (r == -EINVAL && !ask->context)
+		return err_param(e, EINVAL, names.param, TOO_SLOW ": %s", names.param);
+	if (r == 0 && out->len > keep) {
+		ids_keep_last(out, keep);
+		/* The client's text is longer than the prompt now, so an echo is made of the ids. */
+		if (!ask->context)
+			ask->prompts[i].text = NULL;
+	}
 	return r;
+}
+
+struct part_of {
+	struct call *c;
+	uint32_t i;
+};
+
+/* Makes the ids of a part, and the number of tokens to generate. An openai_fits. */
+static int fit_messages(void *arg, struct err *e)
+{
+	const struct part_of *of = arg;
+	int r;
+
+	of->c->text.parts[of->i].prompt.len = 0;
+	r = encode_part(of->c, of->i, e);
+	return r < 0 ? r : fit_part(of->c, of->i, e);
 }
 
 /* Fills part i: the prompt's ids, the number of tokens to generate, the ends of turns, the keys of pages, the
@@ -338,17 +485,14 @@ static int make_part(struct call *c, uint32_t i, struct err *e)
 {
 	const struct openai_request *ask = &c->text.ask;
 	struct call_part *p = &c->text.parts[i];
-	int r;
+	struct part_of of = {c, i};
+	int r = ask->truncate ? openai_truncate(ask->context, fit_messages, &of, e)
+			      : fit_messages(&of, e);
 
-	do {
-		p->prompt.len = 0;
-		r = encode_part(c, i, e);
-		if (!r)
-			r = fit_part(c, p, e);
-	} while (r == -PROBLEM_CONTEXT_LENGTH && ask->truncate &&
-		 openai_drop_messages(ask->context));
 	if (!r)
-		r = find_turns(c, p, e);
+		r = ask->task == TASK_SCORE ? end_condition(c, p, e) : find_turns(c, p, e);
+	if (!r && ask->task == TASK_EMBED)
+		r = make_vector(c, p, e);
 	if (!r)
 		r = name_pages(c, p, e);
 	if (!r && ask->echo)
@@ -387,23 +531,13 @@ static int make_parts(struct call *c, struct err *e)
 	uint32_t n_top;
 	int r = 0;
 
-	if ((uint64_t)n_parts * ask->n > CHOICES_MAX)
-		return err_param(e, EINVAL, "n",
+	if (ask->task == TASK_GENERATE && (uint64_t)n_parts * ask->best_of > CHOICES_MAX)
+		return err_param(e, EINVAL, ask->best_of > ask->n ? "best_of" : "n",
 				 "%zu prompts with %u choices each are more than %d answers",
-				 n_parts, ask->n, CHOICES_MAX);
-	/* So many prompts never fit into the queue (queue.c) together, so a later try would fail as well. */
-	if (n_parts > c->server->options.max_queued_requests)
-		return err_param(e, EINVAL, "prompt",
-				 "%zu prompts are more than may wait at the same time, %" PRIu64,
-				 n_parts, c->server->options.max_queued_requests);
-	/* The first prompt was counted when the call arrived. */
-	if (n_parts > 1)
-		r = call_queue(c, QUEUE_PROMPTS, n_parts - 1, e);
-	if (r < 0)
-		return r;
-	c->text.n = ask->n;
+				 n_parts, ask->best_of, CHOICES_MAX);
+	c->text.n = ask->best_of;
 	n_scored = openai_wants_scores(ask, &n_top) ? ask->n : 0;
-	c->text.n_choices = (uint32_t)n_parts * ask->n;
+	c->text.n_choices = (uint32_t)n_parts * c->text.n;
 	c->text.parts = arena_array(&c->text.arena, n_parts, sizeof(*c->text.parts));
 	c->text.choices = arena_array(&c->text.arena, c->text.n_choices, sizeof(*c->text.choices));
 	c->shared.stop_wanted =
@@ -419,7 +553,7 @@ static int make_parts(struct call *c, struct err *e)
 		return err_param(e, EINVAL, ask->source,
 				 "%u tokens in all prompts are too many for their "
 				 "log-probabilities: times the choices, %u, they may be %d",
-				 c->text.n_prompt, c->text.n, SCORED_MAX);
+				 c->text.n_prompt, ask->n, SCORED_MAX);
 	bytes = n_scored ? (uint64_t)c->text.n_prompt * openai_tokens_size(n_top) : 0;
 	if (!r && bytes > memory)
 		return err_param(e, EINVAL, ask->source,
@@ -429,28 +563,61 @@ static int make_parts(struct call *c, struct err *e)
 	return r;
 }
 
-/* An answer can end with its first call only if calls are found in it. */
-static int check_one_call(const struct call *c, struct err *e)
+/* Makes of a parsed body all that the engine thread needs. */
+static int prepare_draws(struct call *c, struct err *e)
 {
-	const struct openai_request *ask = &c->text.ask;
+	int r = hash_salt(c, e);
 
-	if (!ask->one_call || !ask->tools.n || c->server->tools)
-		return 0;
-	return err_param(e, PROBLEM_UNSUPPORTED, "parallel_tool_calls",
-			 "parallel_tool_calls may not be false with tools: this server does not "
-			 "know how the model writes tool calls");
+	if (!r)
+		r = make_parts(c, e);
+	if (!r)
+		r = collect_end_tokens(c, e);
+	return r < 0 ? r : prepare_steering(c, e);
 }
 
-int prepare_call(struct call *c, struct err *e)
+struct openai_limits prepare_limits(struct call *c)
 {
 	struct openai_limits limits = c->server->limits;
-	const char *body = buf_str(&c->text.body);
-	const struct pace pace = prepare_pace(c);
-	int r;
 
 	limits.tools = c->server->tools;
 	limits.recall = c->endpoint->recall;
 	limits.recall_arg = c;
+	return limits;
+}
+
+int prepare_count(struct call *c,
+		  int (*parse)(const char *body, size_t len, const struct pace *pace,
+			       const struct openai_limits *limits, struct arena *arena,
+			       struct openai_request *ret, struct err *e),
+		  size_t *ret, struct err *e)
+{
+	const struct openai_limits limits = prepare_limits(c);
+	const struct pace pace = parse_pace(c);
+	struct openai_request ask;
+	struct ids ids = {0};
+	int r = parse(buf_str(&c->text.body), c->text.body.len, &pace, &limits, &c->text.arena,
+		      &ask, e);
+
+	if (r < 0)
+		return r;
+	r = prepare_model(c->server, ask.model, e);
+	if (!r)
+		r = prepare_chat_prompt(c, ask.context, ask.prefill, ask.prefill_len, SIZE_MAX,
+					&ids, e);
+	if (!r)
+		*ret = ids.len;
+	ids_release(&ids);
+	openai_request_release(&ask);
+	return r;
+}
+
+int prepare_call(struct call *c, struct err *e)
+{
+	const struct openai_limits limits = prepare_limits(c);
+	const char *body = buf_str(&c->text.body);
+	const struct pace pace = parse_pace(c);
+	int r;
+
 	r = c->endpoint->parse(body, c->text.body.len, &pace, &limits, &c->text.arena, &c->text.ask,
 			       e);
 	if (r < 0)
@@ -459,16 +626,8 @@ int prepare_call(struct call *c, struct err *e)
 	if (c->text.ask.billing)
 		atomic_fetch_add(&c->server->metrics.billing_lines, 1);
 	r = prepare_model(c->server, c->text.ask.model, e);
-	if (!r)
-		r = check_one_call(c, e);
-	if (!r)
-		r = hash_salt(c, e);
-	if (!r)
-		r = make_parts(c, e);
-	if (!r)
-		r = collect_end_tokens(c, e);
-	if (!r)
-		r = prepare_steering(c, e);
+	if (!r && !c->text.ask.errand)
+		r = prepare_draws(c, e);
 	/* Frees the messages (ask.context) and the prompts' texts now, because they can take many times the memory of
 	 * their ids. The rest of `ask` stays, with copies of echoed texts (make_echo). */
 	openai_request_release(&c->text.ask);

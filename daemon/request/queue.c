@@ -1,6 +1,7 @@
 /* The calls whose body has arrived (server.arrived). The functions here find one of them, and keep the queue fair. The
- * queue has the calls that wait. It has two bounds (server.queued, call_queue_room): for the number of their prompts,
- * --max-queued-requests, and for the memory of these prompts. An owner (call.owner) gets no more than half of the room
+ * queue has the calls that wait. It has two bounds (server.queued, call_queue_room): for their number,
+ * --max-queued-requests, and for the memory of their prompts. A call of many prompts waits as one; how many of them are
+ * ahead of other calls is bounded apart (daemon/steps/live.h). An owner (call.owner) gets no more than half of the room
  * while other owners wait. An owner that is alone may get more. If other owners then find the queue full, the newest
  * calls of that owner give way to theirs. */
 #include <inttypes.h>
@@ -21,7 +22,7 @@ uint64_t call_queue_room(const struct server *s, enum queue_measure what)
 {
 	const uint64_t n = s->options.max_queued_requests;
 
-	return what == QUEUE_PROMPTS ? n : MAX(n * PROMPT_SHARE, (uint64_t)PROMPTS_LEAST);
+	return what == QUEUE_REQUESTS ? n : MAX(n * PROMPT_SHARE, (uint64_t)PROMPTS_LEAST);
 }
 
 static uint64_t half_of_room(const struct server *s, enum queue_measure what)
@@ -121,7 +122,7 @@ static uint64_t may_give_way(const struct server *s, enum queue_measure what, ui
 static int refuse_owner(enum queue_measure what, uint64_t mine, uint64_t half, struct err *e)
 {
 	return err_set(e, PROBLEM_QUEUE_FULL,
-		       what == QUEUE_PROMPTS
+		       what == QUEUE_REQUESTS
 			       ? "%" PRIu64 " requests of this client are waiting already, and "
 				 "while others wait it may have %" PRIu64 "; try again later"
 			       : "the prompts of this client that are waiting take %" PRIu64
@@ -133,10 +134,10 @@ static int refuse_owner(enum queue_measure what, uint64_t mine, uint64_t half, s
 static int refuse(enum queue_measure what, uint64_t n, struct err *e)
 {
 	return err_set(e, PROBLEM_QUEUE_FULL,
-		       what == QUEUE_PROMPTS ? "%" PRIu64
-					       " requests are waiting already; try again later"
-					     : "the prompts that are waiting take %" PRIu64
-					       " bytes of memory already; try again later",
+		       what == QUEUE_REQUESTS ? "%" PRIu64
+						" requests are waiting already; try again later"
+					      : "the prompts that are waiting take %" PRIu64
+						" bytes of memory already; try again later",
 		       n);
 }
 
@@ -190,7 +191,7 @@ int call_check_queue(struct server *s, uint64_t owner, struct err *e)
 	int r;
 
 	pthread_mutex_lock(&s->arrived.lock);
-	r = check_room(s, QUEUE_PROMPTS, owner, 1, e);
+	r = check_room(s, QUEUE_REQUESTS, owner, 1, e);
 	pthread_mutex_unlock(&s->arrived.lock);
 	return r;
 }

@@ -41,13 +41,25 @@ static int add_word(struct call *c, const struct openai_word *word, const char *
 	return r;
 }
 
+/* Returns whether the token with which a call begins may not be drawn: the prompt has tools, and tool_choice is "none".
+ * A model that sees tools would else now and then write a call as the text of its answer. */
+static bool bars_calls(const struct call *c)
+{
+	const struct openai_request *ask = &c->text.ask;
+
+	return ask->tool_choice == TOOL_CHOICE_NONE && c->server->call_token >= 0 &&
+	       json_array_size(json_object_get(ask->context, "tools"));
+}
+
 static int make_words(struct call *c, struct steering_config *g, struct err *e)
 {
 	const struct openai_request *ask = &c->text.ask;
 	struct steering_word *words =
-		arena_array(&c->text.arena, 2 * ask->n_bad_words, sizeof(*words));
+		arena_array(&c->text.arena, 2 * ask->n_bad_words + 1, sizeof(*words));
 	int r = words ? 0 : err_no_memory(e);
 
+	if (words && bars_calls(c))
+		words[g->n_words++] = (struct steering_word){&c->server->call_token, 1};
 	for (size_t i = 0; !r && i < ask->n_bad_words; i++) {
 		r = add_word(c, &ask->bad_words[i], "", words, &g->n_words, e);
 		if (!r && ask->bad_words[i].text[0] != ' ')
@@ -70,6 +82,7 @@ int prepare_steering(struct call *c, struct err *e)
 		.grammar = ask->grammar,
 		.automaton_bytes = STEERING_AUTOMATON_BYTES,
 		.bounds = server_constraint_bounds(c->server, c->owner),
+		.owner = c->owner,
 		.thinking = ask->thinking && c->endpoint->reasoning,
 		.allowed = ask->allowed.len ? ask->allowed.v : NULL,
 		.n_allowed = ask->allowed.len,
@@ -81,13 +94,12 @@ int prepare_steering(struct call *c, struct err *e)
 		.n_barred = ask->tools.n && !ask->no_calls ? 0 : c->server->tool_marks.n,
 		.ends_last = ask->ignore_eos,
 	};
-	int r = 0;
+	int r;
 
-	if (!ask->grammar && !ask->allowed.len && !ask->n_bad_words)
+	if (!ask->grammar && !ask->allowed.len && !ask->n_bad_words && !bars_calls(c))
 		return 0;
 	ask->grammar = NULL; /* g has it now, and steering_new takes it */
-	if (ask->n_bad_words)
-		r = make_words(c, &g, e);
+	r = make_words(c, &g, e);
 	if (r < 0) {
 		grammar_free(g.grammar);
 		return r;

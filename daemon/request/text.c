@@ -11,12 +11,17 @@
 #include "daemon/threads.h"
 #include "daemon/request/turns.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "protocol/openai/tokenizer_info.h"
 #include "protocol/output/steering.h"
 
 /* The kinds of calls, by the bytes that the work reads (load_of): at most SMALL_BODY, at most LARGE_BODY, more. */
 enum kind { SMALL, LARGE, HUGE, KINDS };
 
 enum { LARGE_BODY = 1 << 20 };
+
+/* The longest time on a processor to parse the body of a call that counts as small: some ten times that of a body of
+ * SMALL_BODY without a constraint. */
+static const uint64_t small_ns = 3000000;
 
 static const enum kind kinds[] = {SMALL, SMALL, LARGE, HUGE}; /* that each text thread takes */
 
@@ -75,8 +80,11 @@ static void choose_tools(struct server *s, const char *template)
 	if (choice != TOOL_CALLS_NONE)
 		log_info("tool calls: %s",
 			 s->tools ? tools_name(s->tools) : "the format is not known");
+	s->call_token = -1;
 	for (size_t i = 0; s->tools && (mark = tools_mark(s->tools, i)); i++) {
 		id = tokenizer_id(s->tokenizer, mark);
+		if (!i)
+			s->call_token = id;
 		if (id >= 0 && tokenizer_is_special(s->tokenizer, id))
 			s->tool_marks.v[s->tool_marks.n++] = id;
 	}
@@ -97,6 +105,36 @@ static int open_template(struct server *s, const struct checkpoint *k, struct er
 		choose_tools(s, buf_str(&text.bytes));
 	}
 	checkpoint_text_release(&text);
+	return r;
+}
+
+/* Reads a text that the checkpoint may lack: then *ret_text is NULL. The caller releases *ret, also after an error. */
+static int read_optional(const struct checkpoint *k, enum checkpoint_part part,
+			 struct checkpoint_text *ret, const char **ret_text, struct err *e)
+{
+	int r = checkpoint_read(k, part, ret, e);
+
+	*ret_text = r == 0 ? buf_str(&ret->bytes) : NULL;
+	return r == -ENOENT ? 0 : r;
+}
+
+static int make_info(struct server *s, const struct checkpoint *k, struct err *e)
+{
+	struct checkpoint_text config, template = {0};
+	const char *config_text, *template_text = NULL;
+	int r = read_optional(k, CHECKPOINT_TOKENIZER_CONFIG, &config, &config_text, e);
+
+	if (r == 0)
+		r = read_optional(k, CHECKPOINT_TEMPLATE, &template, &template_text, e);
+	if (r == 0) {
+		buf_init(&s->tokenizer_info, SIZE_MAX / 2);
+		r = openai_body_tokenizer_info(config_text, config.bytes.len, template_text,
+					       template.bytes.len, &s->tokenizer_info, e);
+		if (r < 0)
+			err_prefix(e, "%s", config.name);
+	}
+	checkpoint_text_release(&config);
+	checkpoint_text_release(&template);
 	return r;
 }
 
@@ -126,6 +164,8 @@ static int open_texts(struct server *s, struct err *e)
 	r = open_tokenizer(s, k, e);
 	if (r == 0)
 		r = open_template(s, k, e);
+	if (r == 0)
+		r = make_info(s, k, e);
 	checkpoint_close(k);
 	if (r == 0)
 		r = make_trie(s, e);
@@ -192,6 +232,22 @@ int text_weigh(struct call *c, uint64_t bytes, struct err *e)
 	if (kind_of(c) == was)
 		return 0;
 	return err_set(e, EAGAIN, "another text thread has to do the work");
+}
+
+bool text_too_long(struct call *c)
+{
+	struct text_time *t = &c->text.time;
+	uint64_t now, used;
+
+	if (!t->look_ns || (now = clock_now_ns()) < t->look_ns)
+		return false;
+	used = clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - t->cpu_ns;
+	if (used < small_ns) {
+		t->look_ns = now + small_ns - used;
+		return false;
+	}
+	c->text.weight = MAX(c->text.weight, (uint64_t)SMALL_BODY + 1);
+	return true;
 }
 
 /* Returns whether a is taken before b, if a came later. */
@@ -270,13 +326,18 @@ static void move(struct text *t, struct call *c)
 static void prepare_or_answer(struct worker *w, struct call *c) ON(role_text)
 {
 	struct err e = {0};
+	bool answers;
 	int r;
 
 	if (atomic_load(&c->aborted)) {
 		drop_aborted(c);
 		return;
 	}
-	r = c->endpoint->reply ? answer_now(c, &e) : prepare_call(c, &e);
+	r = c->endpoint->parse ? prepare_call(c, &e) : 0;
+	/* An errand (protocol/openai/request.h) draws no tokens. */
+	answers = !c->endpoint->parse || c->text.ask.errand;
+	if (!r && answers)
+		r = answer_now(c, &e);
 	if (r < 0 && kind_of(c) != w->kind) {
 		move(w->text, c);
 		return;
@@ -286,7 +347,7 @@ static void prepare_or_answer(struct worker *w, struct call *c) ON(role_text)
 		drop_aborted(c);
 		return;
 	}
-	if (!r && c->endpoint->parse) {
+	if (!r && !answers) {
 		call_submit(c);
 		return;
 	}
@@ -346,9 +407,13 @@ static void *text_main(void *arg)
 		/* prepare_or_answer hands the work's reference on or drops it. So the worker has one of its own:
 		 * text_fail_all may use the call as long as it is w->call. */
 		call_ref(c);
+		c->text.time = (struct text_time){0};
 		if (w->kind != SMALL) {
 			polite_begin(&w->polite);
 			c->text.polite = &w->polite;
+		} else {
+			c->text.time.cpu_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+			c->text.time.look_ns = clock_now_ns() + small_ns;
 		}
 		prepare_or_answer(w, c);
 		pthread_mutex_lock(&w->text->lock);

@@ -1,10 +1,13 @@
 #include "daemon/steps/live.h"
 
 #include <errno.h>
+#include <math.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/problem.h"
+#include "engine/engine.h"
 #include "protocol/output/steering.h"
 
 void live_refuse(struct live *l, struct call *c, const struct err *why)
@@ -17,9 +20,17 @@ void live_refuse(struct live *l, struct call *c, const struct err *why)
 
 /* ---- ending calls ---- */
 
-/* Ends a live call, for which no token will come any more. Drops the work's reference (call.h). */
-static void finish_call(struct call *c) ON(role_engine)
+/* Takes the prompts of a call that are ahead or behind out of the sums. */
+static void forget_prompts(struct live *l, const struct call *c) ON(role_engine)
 {
+	l->n_ahead -= c->engine.n_submitted - c->engine.n_prefilled;
+	l->n_behind -= c->text.n_parts - c->engine.n_submitted;
+}
+
+/* Ends a live call, for which no token will come any more. Drops the work's reference (call.h). */
+static void finish_call(struct live *l, struct call *c) ON(role_engine)
+{
+	forget_prompts(l, c);
 	c->engine.n_running = 0;
 	list_remove(&c->engine.live);
 	call_drop_steering(c);
@@ -75,7 +86,7 @@ static void stop_call(struct live *l, struct call *c, enum metrics_finish why) O
 		if (c->text.parts[i].run.id)
 			abort_part(l, &c->text.parts[i]);
 	call_count(c, why);
-	finish_call(c);
+	finish_call(l, c);
 }
 
 void live_fail_all(struct live *l, const struct err *why)
@@ -93,12 +104,14 @@ void live_fail_all(struct live *l, const struct err *why)
 static int submit_part(struct live *l, struct call *c, struct call_part *p, struct err *e)
 	ON(role_engine)
 {
+	enum openai_task task = c->text.ask.task;
 	struct scheduler_request q = {
 		.prompt = p->prompt.v,
 		.n_prompt = p->n_prompt,
 		.max_tokens = p->max_tokens,
 		.min_tokens = c->text.ask.min_tokens,
-		.n_choices = c->text.n,
+		/* A request that draws nothing has one end, which is that of all choices (take_end). */
+		.n_choices = p->max_tokens ? c->text.n : 1,
 		.end_tokens = c->text.end_tokens,
 		.n_end_tokens = c->text.n_end_tokens,
 		.boundaries = p->boundaries,
@@ -109,7 +122,8 @@ static int submit_part(struct live *l, struct call *c, struct call_part *p, stru
 		.root_key = p->root_key,
 		.page_keys = p->page_keys,
 		.cache_disabled = !c->text.ask.cache_prompt,
-		.handoff = handoff_of(l->handoff, p->n_prompt),
+		.handoff = p->max_tokens ? handoff_of(l->handoff, p->n_prompt) : HANDOFF_NONE,
+		.pooling = task == TASK_EMBED ? c->text.ask.embed.pooling : POOLING_NONE,
 		.sampling = c->text.ask.sampling,
 		.biases = c->text.ask.biases,
 		.n_biases = c->text.ask.n_biases,
@@ -119,20 +133,53 @@ static int submit_part(struct live *l, struct call *c, struct call_part *p, stru
 
 	if (c->text.steering) {
 		q.needs_last = steering_depends(c->text.steering);
-		r = steering_mask(c->text.steering, 0, &q.allowed, e);
+		r = steering_mask(c->text.steering, (uint32_t)(p - c->text.parts) * c->text.n,
+				  &q.allowed, e);
 		if (r < 0)
 			return r;
 	}
 	q.prompt_logprobs = openai_wants_scores(&c->text.ask, &q.n_prompt_logprobs);
+	if (task == TASK_SCORE) {
+		q.prompt_logprobs = true;
+		q.first_score = p->first_score;
+	}
 	q.sampling.seed = p->seed;
+	/* Then the answer needs the likelihood of each choice. */
+	q.sampling.want_logprobs |= c->text.ask.best_of > c->text.ask.n;
 	p->run.call = c;
 	p->run.n_running = c->text.n;
 	r = scheduler_submit(l->scheduler, &q, &p->run.id, e);
-	if (r == -EAGAIN)
-		e->code = PROBLEM_QUEUE_FULL;
 	if (r == 0)
 		record_submit(l->record, p->run.id, &q);
 	return r;
+}
+
+/* Returns whether the call has a further prompt that may be ahead (live.h). */
+static bool may_submit(const struct live *l, const struct call *c) ON(role_engine)
+{
+	const struct options *o = &l->server->options;
+	const uint32_t ahead = c->engine.n_submitted - c->engine.n_prefilled;
+
+	if (c->engine.n_submitted == c->text.n_parts)
+		return false;
+	return !ahead || (ahead < 2 * o->max_num_seqs && l->n_ahead < o->max_queued_requests);
+}
+
+static int submit_parts(struct live *l, struct call *c, struct err *e) ON(role_engine)
+{
+	while (may_submit(l, c)) {
+		struct call_part *p = &c->text.parts[c->engine.n_submitted];
+		int r = submit_part(l, c, p, e);
+
+		if (r < 0)
+			return r;
+		if (!call_shows_ids(c))
+			ids_release(&p->prompt);
+		c->engine.n_submitted++;
+		l->n_behind--;
+		l->n_ahead++;
+	}
+	return 0;
 }
 
 void live_submit(struct live *l, struct call *c)
@@ -145,16 +192,16 @@ void live_submit(struct live *l, struct call *c)
 		call_unref(c);
 		return;
 	}
-	for (uint32_t i = 0; i < c->text.n_parts; i++) {
-		if (submit_part(l, c, &c->text.parts[i], &e) == 0)
-			continue;
-		while (i--)
+	if (c->text.steering)
+		steering_share(c->text.steering, &l->matchers);
+	l->n_behind += c->text.n_parts;
+	if (submit_parts(l, c, &e) < 0) {
+		for (uint32_t i = 0; i < c->engine.n_submitted; i++)
 			abort_part(l, &c->text.parts[i]);
+		forget_prompts(l, c);
 		live_refuse(l, c, &e);
 		return;
 	}
-	for (uint32_t i = 0; !call_shows_ids(c) && i < c->text.n_parts; i++)
-		ids_release(&c->text.parts[i].prompt);
 	c->engine.n_running = c->text.n_choices;
 	list_append(&l->calls, &c->engine.live);
 	call_accept(c);
@@ -174,7 +221,7 @@ void live_control(struct live *l, struct call *c)
 		scheduler_finish_choice(l->scheduler, p->run.id, i % c->text.n);
 		end_choice(l, c, i, METRICS_STOP, now);
 		if (!c->engine.n_running) {
-			finish_call(c);
+			finish_call(l, c);
 			return;
 		}
 	}
@@ -189,7 +236,7 @@ static void steer(struct call *c, uint32_t choice, int32_t token) ON(role_engine
 {
 	if (!c->text.steering || !steering_depends(c->text.steering) || c->engine.broken)
 		return;
-	c->engine.broken = -steering_take(c->text.steering, choice, token, &c->engine.steering);
+	c->engine.broken = -steering_take(c->text.steering, choice, token, &c->engine.why);
 	c->text.choices[choice].mask_due = c->engine.masks_due = true;
 }
 
@@ -204,7 +251,7 @@ static void make_masks(struct live *l, struct call *c) ON(role_engine)
 		if (!ch->mask_due || ch->ended)
 			continue;
 		ch->mask_due = false;
-		c->engine.broken = -steering_mask(c->text.steering, i, &mask, &c->engine.steering);
+		c->engine.broken = -steering_mask(c->text.steering, i, &mask, &c->engine.why);
 		if (!c->engine.broken)
 			scheduler_allow(l->scheduler, c->text.parts[i / c->text.n].run.id,
 					i % c->text.n, mask);
@@ -225,20 +272,33 @@ static uint64_t planned_ns(const struct live *l, uint64_t step, uint64_t now)
 								  : now;
 }
 
+/* Notes that a part's prompt has been computed. */
+static void note_prefilled(struct live *l, struct call_part *p, uint64_t step, uint64_t now)
+	ON(role_engine)
+{
+	struct metrics *m = &l->server->metrics;
+	struct call *c = p->run.call;
+	uint64_t none = 0;
+
+	p->run.begun_ns = planned_ns(l, step, now);
+	metrics_observe(m, METRICS_QUEUE, p->run.begun_ns - c->arrived_ns);
+	metrics_observe(m, METRICS_PREFILL, now - p->run.begun_ns);
+	atomic_compare_exchange_strong(&c->report.begun_ns, &none, p->run.begun_ns);
+	l->n_ahead--;
+	if (++c->engine.n_prefilled == c->text.n_parts)
+		call_unqueue(c);
+}
+
 static void note_first_token(struct live *l, struct call_part *p, uint64_t step, uint64_t now)
 	ON(role_engine)
 {
-	uint64_t begun = planned_ns(l, step, now), none = 0;
-	struct metrics *m = &l->server->metrics;
 	struct call *c = p->run.call;
+	uint64_t none = 0;
 
 	p->run.first_ns = now;
-	p->run.begun_ns = begun;
-	metrics_observe(m, METRICS_QUEUE, begun - c->arrived_ns);
-	metrics_observe(m, METRICS_TTFT, now - c->arrived_ns);
-	metrics_observe(m, METRICS_PREFILL, now - begun);
+	metrics_observe(&l->server->metrics, METRICS_TTFT, now - c->arrived_ns);
 	atomic_compare_exchange_strong(&c->report.first_token_ns, &none, now);
-	call_unqueue_one(c);
+	note_prefilled(l, p, step, now);
 }
 
 static void take_token(struct live *l, const struct scheduler_event *ev, struct call_part *p,
@@ -256,11 +316,9 @@ static void take_token(struct live *l, const struct scheduler_event *ev, struct 
 	else
 		ch->first_ns = now;
 	ch->last_ns = now;
-	if (!c->text.ask.prompt_only) {
-		ch->n_tokens++;
-		atomic_fetch_add(&m->generation_tokens, 1);
-		atomic_fetch_add(&c->report.n_generated, 1);
-	}
+	ch->n_tokens++;
+	atomic_fetch_add(&m->generation_tokens, 1);
+	atomic_fetch_add(&c->report.n_generated, 1);
 	if (!c->engine.broken)
 		c->engine.broken = -call_push(c, choice, ev->finish, ev->draw);
 	if (ev->finish == FINISH_NONE)
@@ -268,6 +326,60 @@ static void take_token(struct live *l, const struct scheduler_event *ev, struct 
 	else
 		end_choice(l, c, choice, ev->finish == FINISH_STOP ? METRICS_STOP : METRICS_LENGTH,
 			   now);
+}
+
+/* Takes scores of tokens: adds them to the sum of a part that wants no more, or hands them to http. */
+static void take_scores(struct call *c, struct call_part *p, const struct scheduler_event *ev)
+	ON(role_engine)
+{
+	if (c->text.ask.task == TASK_SCORE) {
+		for (uint32_t i = 0; i < ev->n_scores; i++)
+			p->logprobs += (double)ev->scores[i].logprob;
+	} else if (!c->engine.broken) {
+		c->engine.broken = -call_push_scores(c, (uint32_t)(p - c->text.parts), ev->scores,
+						     ev->n_scores);
+	}
+}
+
+/* Copies the vector of a part whose prompt has been computed. */
+static void take_vector(struct live *l, struct call_part *p, const struct scheduler_event *ev)
+	ON(role_engine)
+{
+	uint32_t n = l->server->info.model.hidden_size;
+
+	memcpy(p->vector, engine_pooled(l->engine, ev->pooling), n * sizeof(*p->vector));
+	for (uint32_t i = 0; i < n; i++)
+		if (!isfinite(p->vector[i]))
+			p->run.call->engine.broken = EDOM;
+}
+
+/* Takes the end of a part that draws nothing, as that of all its choices. A vector or a score is all that was asked for,
+ * so the part has stopped, though the scheduler says that it has all its tokens, none. An answer of max_tokens 0 is
+ * cut. */
+static void take_end(struct live *l, const struct scheduler_event *ev, struct call_part *p,
+		     uint64_t now) ON(role_engine)
+{
+	struct metrics *m = &l->server->metrics;
+	struct call *c = p->run.call;
+	const enum openai_task task = c->text.ask.task;
+	const bool stopped = task != TASK_GENERATE;
+	const uint32_t first = (uint32_t)(p - c->text.parts) * c->text.n;
+
+	if (ev->pooled)
+		take_vector(l, p, ev);
+	if (c->engine.broken)
+		return;
+	note_prefilled(l, p, ev->hit.step, now);
+	if (task == TASK_EMBED)
+		atomic_fetch_add(&m->embeddings, 1);
+	if (task == TASK_SCORE)
+		atomic_fetch_add(&m->scored_texts, 1);
+	for (uint32_t i = first; i < first + c->text.n; i++) {
+		if (!c->engine.broken)
+			c->engine.broken = -call_push(c, i, stopped ? FINISH_STOP : FINISH_LENGTH,
+						      &(struct draw_result){0});
+		end_choice(l, c, i, stopped ? METRICS_STOP : METRICS_LENGTH, now);
+	}
 }
 
 /* Returns whether the logits of the event's draw, or of one of its scores, are not finite. */
@@ -295,11 +407,12 @@ static void take_event(struct live *l, const struct scheduler_event *ev, uint64_
 	}
 	if (has_failed(ev))
 		c->engine.broken = EDOM;
-	else if (!ev->scores)
+	else if (ev->scores)
+		take_scores(c, p, ev);
+	else if (ev->draw)
 		take_token(l, ev, p, now);
-	else if (!c->engine.broken)
-		c->engine.broken = -call_push_scores(c, (uint32_t)(p - c->text.parts), ev->scores,
-						     ev->n_scores);
+	else
+		take_end(l, ev, p, now);
 }
 
 static void fail_call(struct live *l, struct call *c) ON(role_engine)
@@ -316,7 +429,7 @@ static void fail_call(struct live *l, struct call *c) ON(role_engine)
 		log_warning("%s: %s", c->id, e.text);
 		atomic_fetch_add(&l->server->metrics.unread, 1);
 	} else if (c->engine.broken != ENOMEM) {
-		e = c->engine.steering;
+		e = c->engine.why;
 	} else {
 		err_no_memory(&e);
 	}
@@ -348,10 +461,13 @@ void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t
 		struct call *c = l->touched[i];
 
 		c->engine.touched = false;
+		if (!c->engine.broken && !atomic_load(&c->aborted) &&
+		    submit_parts(l, c, &c->engine.why) < 0)
+			c->engine.broken = c->engine.why.code;
 		if (c->engine.broken)
 			fail_call(l, c);
 		if (!c->engine.n_running) {
-			finish_call(c);
+			finish_call(l, c);
 			continue;
 		}
 		if (c->engine.broken) {

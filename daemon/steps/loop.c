@@ -53,14 +53,19 @@ struct loop {
 
 /* ---- failure ---- */
 
-static void start_failing(struct loop *l, const struct err *e)
+/* Returns whether the loop was not failing before. */
+static bool start_failing(struct loop *l, const struct err *e)
 {
+	bool first;
+
 	pthread_mutex_lock(&l->failure_lock);
-	if (!atomic_load(&l->failing)) {
+	first = !atomic_load(&l->failing);
+	if (first) {
 		l->failure = *e;
 		atomic_store(&l->failing, true);
 	}
 	pthread_mutex_unlock(&l->failure_lock);
+	return first;
 }
 
 /* Returns whether the loop is failing; *ret then has the reason. */
@@ -78,11 +83,13 @@ static bool has_failed(struct loop *l, struct err *ret)
 
 static void lose_device(struct loop *l, struct err *e) ON(role_engine)
 {
-	log_error("a step failed: %s", e->text);
+	err_prefix(e, e->code == EIO ? "the device is lost" : "a step failed");
 	/* Whatever the cause, clients get the error of a lost device (status 503 if no answer has begun): the server is
 	 * at fault, and they may try again. */
 	e->code = EIO;
-	start_failing(l, e);
+	/* On a lost device all that is still called fails. */
+	if (start_failing(l, e))
+		log_error("%s", e->text);
 	lifecycle_fail(l->server->lifecycle, e);
 	handoff_fail(l->handoff, e);
 	if (!l->n_out)
@@ -101,6 +108,7 @@ static void publish(struct loop *l) ON(role_engine)
 	struct metrics_steps *m = &l->published;
 
 	scheduler_stats(l->scheduler, &m->scheduler);
+	m->waiting = m->scheduler.waiting + l->live.n_behind;
 	engine_counters(l->engine, &m->device);
 	if (l->mover)
 		store_stats(mover_store(l->mover), &m->store);
@@ -336,6 +344,7 @@ static int open_all(struct loop *l, struct err *e) ON(role_engine)
 	l->live.scheduler = l->scheduler;
 	l->live.record = l->record;
 	l->live.handoff = l->handoff;
+	l->live.engine = l->engine;
 	return r;
 }
 
@@ -450,6 +459,7 @@ int loop_start(struct server *s, struct err *e)
 		return err_no_memory(e);
 	l->server = l->live.server = s;
 	list_init(&l->live.calls);
+	list_init(&l->live.matchers);
 	queue_init(&s->inbox);
 	identity_init(&l->identity, s);
 	pthread_mutex_init(&l->failure_lock, NULL);

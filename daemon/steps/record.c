@@ -115,14 +115,15 @@ void record_submit(struct record *r, uint64_t id, const struct scheduler_request
 	put_ids(r, "prompt", q->prompt, q->n_prompt);
 	put_ids(r, "end_tokens", q->end_tokens, q->n_end_tokens);
 	put_ids(r, "boundaries", (const int32_t *)q->boundaries, q->n_boundaries);
-	end_line(r,
-		 ",\"max_tokens\":%u,\"min_tokens\":%u,\"n\":%u,\"priority\":%d,\"space\":[\"%"
-		 "016" PRIx64 "\",\"%016" PRIx64 "\"],\"cache_disabled\":%d,\"prompt_logprobs\":%d,"
-		 "\"penalised\":%d,\"handoff\":%d,\"n_have\":%u,\"owner\":%" PRIu64
-		 ",\"needs_last\":%d}",
-		 q->max_tokens, q->min_tokens, q->n_choices, q->priority, q->space.id[0],
-		 q->space.id[1], q->cache_disabled, q->prompt_logprobs,
-		 sampling_penalised(&q->sampling), q->handoff, q->n_have, q->owner, q->needs_last);
+	end_line(
+		r,
+		",\"max_tokens\":%u,\"min_tokens\":%u,\"n\":%u,\"priority\":%d,\"space\":[\"%"
+		"016" PRIx64 "\",\"%016" PRIx64 "\"],\"cache_disabled\":%d,\"prompt_logprobs\":%d,"
+		"\"first_score\":%u,\"pooling\":%d,\"penalised\":%d,\"handoff\":%d,\"n_have\":%u,\"owner\":%" PRIu64
+		",\"needs_last\":%d}",
+		q->max_tokens, q->min_tokens, q->n_choices, q->priority, q->space.id[0],
+		q->space.id[1], q->cache_disabled, q->prompt_logprobs, q->first_score, q->pooling,
+		sampling_penalised(&q->sampling), q->handoff, q->n_have, q->owner, q->needs_last);
 }
 
 void record_plan(struct record *r, const struct plan *p)

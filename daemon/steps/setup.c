@@ -63,7 +63,11 @@ int setup_engine(struct server *s, struct engine **ret, uint64_t *ret_ns, struct
 	take_fingerprint(s);
 	s->limits = (struct openai_limits){
 		.vocab_size = m->vocab_size,
+		.max_model_len = s->info.max_model_len,
+		.hidden_size = m->hidden_size,
+		.pooling = (enum pooling)(o->pooling + 1),
 		.max_choices = (uint32_t)o->max_num_seqs,
+		.template_arguments = s->template_arguments,
 		.defaults = {.temperature = m->default_temperature,
 			     .top_p = m->default_top_p,
 			     .min_p = m->default_min_p,
@@ -98,7 +102,8 @@ struct scheduler_config setup_scheduler(const struct server *s)
 		.cache_bytes = o->cache_memory.bytes,
 		.cache_disabled = o->prefix_cache == OPTION_OFF,
 		.refuse_decoded = o->cache_decoded == OPTION_OFF,
-		.max_waiting = (uint32_t)o->max_queued_requests,
+		/* The requests of clients are bounded by the daemon's queue and by struct live. */
+		.max_waiting = o->role == ROLE_PREFILL ? (uint32_t)o->max_queued_requests : 0,
 		.max_plans_out = ENGINE_STEPS_OUT,
 		.max_seqs = (uint32_t)o->max_num_seqs,
 		.max_prefill_tokens = (uint32_t)o->max_batched_tokens,

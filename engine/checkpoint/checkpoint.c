@@ -6,7 +6,7 @@
 #include "engine/checkpoint/formats/format.h"
 
 /* The formats, in the order in which they are tried. */
-static const struct checkpoint_format *const formats[] = {&format_folder};
+static const struct checkpoint_format *const formats[] = {&format_gguf, &format_folder};
 
 void checkpoint_text_release(struct checkpoint_text *t)
 {
@@ -15,13 +15,16 @@ void checkpoint_text_release(struct checkpoint_text *t)
 
 int checkpoint_open(const char *path, struct checkpoint **ret, struct err *e)
 {
+	struct err why = {0};
 	int r = -ENOTDIR;
 
 	for (size_t i = 0; i < ARRAY_SIZE(formats) && (r == -ENOTDIR || r == -EISDIR); i++) {
-		r = formats[i]->open(path, ret, e);
+		r = formats[i]->open(path, ret, &why);
 		if (r == 0)
 			(*ret)->format = formats[i];
 	}
+	if (r < 0 && e)
+		*e = why;
 	return r;
 }
 
@@ -34,6 +37,11 @@ void checkpoint_close(struct checkpoint *k)
 const char *checkpoint_path(const struct checkpoint *k)
 {
 	return k->path;
+}
+
+enum checkpoint_names checkpoint_names(const struct checkpoint *k)
+{
+	return k->format->names;
 }
 
 int checkpoint_read(const struct checkpoint *k, enum checkpoint_part part,

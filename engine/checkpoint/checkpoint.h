@@ -11,10 +11,11 @@
 /* The texts of a model, in the forms that Hugging Face's files have. A format that stores the same data in another form
  * converts it. */
 enum checkpoint_part {
-	CHECKPOINT_CONFIG,     /* config.json */
-	CHECKPOINT_GENERATION, /* generation_config.json */
-	CHECKPOINT_TOKENIZER,  /* tokenizer.json */
-	CHECKPOINT_TEMPLATE,   /* the chat template, in Jinja */
+	CHECKPOINT_CONFIG,	     /* config.json */
+	CHECKPOINT_GENERATION,	     /* generation_config.json */
+	CHECKPOINT_TOKENIZER,	     /* tokenizer.json */
+	CHECKPOINT_TOKENIZER_CONFIG, /* tokenizer_config.json */
+	CHECKPOINT_TEMPLATE,	     /* the chat template, in Jinja */
 };
 
 struct checkpoint_text {
@@ -22,6 +23,10 @@ struct checkpoint_text {
 	struct buf bytes; /* owned */
 };
 void checkpoint_text_release(struct checkpoint_text *t);
+
+/* How tensors are named, and their numbers prepared: as in transformers' files, or as llama.cpp's converter does it
+ * (families/gguf_names.c, model_config.h). */
+enum checkpoint_names { CHECKPOINT_TRANSFORMERS, CHECKPOINT_GGUF };
 
 struct checkpoint;
 
@@ -32,6 +37,8 @@ void checkpoint_close(struct checkpoint *k);
 
 /* Returns the path with which the checkpoint was opened, borrowed. */
 const char *checkpoint_path(const struct checkpoint *k);
+
+enum checkpoint_names checkpoint_names(const struct checkpoint *k);
 
 /* Reads one text. The caller releases *ret, also after an error. -ENOENT: there is no such text. -EFBIG, -EINVAL or
  * another errno: the sentence names the file. */
@@ -55,6 +62,11 @@ void checkpoint_forget(const struct checkpoint *k, const void *data, size_t byte
 typedef int checkpoint_visit(void *user, const char *path, const char *name, struct err *e);
 int checkpoint_files(const struct checkpoint *k, checkpoint_visit *visit, void *user,
 		     struct err *e) MUST_CHECK;
+
+/* Returns the header of a GGUF file (formats/gguf_file.h), of split files that of the first, which has all keys;
+ * borrowed. NULL: the checkpoint is of another format. */
+struct gguf_file;
+const struct gguf_file *checkpoint_gguf(const struct checkpoint *k);
 
 /* Copies the texts other than config.json (tokenizer, chat template, generation defaults) into a directory, as Hugging
  * Face's files. Texts that the checkpoint lacks are left out. Errors are those of reading and writing files. */

@@ -2,7 +2,10 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "base/macros.h"
 
 void config_fail(struct config_source *s, int code, const char *key, const char *what)
 {
@@ -80,4 +83,29 @@ void config_only_word(struct config_source *s, const char *key, const char *want
 		return;
 	s->error = err_set(s->e, ENOTSUP, "%s: %s%s must be \"%s\": nothing else is supported",
 			   s->file, s->path, key, wanted);
+}
+
+uint32_t config_word(struct config_source *s, const char *key, const char *const *words, uint32_t n,
+		     uint32_t missing)
+{
+	const json_t *v = config_value(s, key);
+	const char *word = json_string_value(v);
+	char list[128] = "";
+	size_t at = 0;
+
+	if (s->error < 0 || !v)
+		return missing;
+	for (uint32_t i = 0; i < n; i++) {
+		if (word && !strcmp(word, words[i]))
+			return i;
+		at += (size_t)snprintf(list + at, sizeof(list) - at, "%s\"%s\"",
+				       !i	   ? ""
+				       : i + 1 < n ? ", "
+						   : " or ",
+				       words[i]);
+		at = MIN(at, sizeof(list) - 1);
+	}
+	s->error = err_set(s->e, ENOTSUP, "%s: %s%s must be %s: nothing else is supported", s->file,
+			   s->path, key, list);
+	return missing;
 }

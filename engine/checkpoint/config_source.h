@@ -36,3 +36,7 @@ double config_real(struct config_source *s, const char *key, double min, double 
  * be missing. */
 void config_only_truth(struct config_source *s, const char *key, bool wanted);
 void config_only_word(struct config_source *s, const char *key, const char *wanted);
+
+/* Returns the number of the key's value among n words, or `missing` if the key is missing. Another value is an error. */
+uint32_t config_word(struct config_source *s, const char *key, const char *const *words, uint32_t n,
+		     uint32_t missing);

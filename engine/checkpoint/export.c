@@ -40,46 +40,18 @@ struct export
 
 /* ---- which tensors ---- */
 
-/* Lists a tensor, or one for each expert. Does nothing if the layer has none of its weights. */
-static void list_tensor(struct export *x, const struct family_tensor *t, const char *prefix,
-			uint32_t layer)
+static void list_tensor(void *user, const char *name, const struct layout *l, uint32_t expert)
 {
-	char name[TENSOR_NAME_MAX + 1];
-	struct layout l;
+	struct export *x = user;
+	struct tensor *to = &x->tensors[x->n];
 
-	if (!layout_of(t, x->c, x->table, layer, &l))
-		return;
-	for (uint32_t i = 0; i < l.n_tensors; i++) {
-		struct tensor *to = &x->tensors[x->n];
-
-		layout_name(t, prefix, i, name);
-		*to = (struct tensor){.name = arena_strdup(&x->names, name),
-				      .n_dims = l.n_dims,
-				      .type = stored_type_find("BF16")};
-		memcpy(to->shape, l.shape, sizeof(l.shape));
-		to->bytes = stored_bytes(to->type, l.groups * l.stride * l.cols);
-		x->failed |= !to->name;
-		x->items[x->n++] = (struct item){.expert = i, .layout = l};
-	}
-}
-
-/* Lists the tensors of a layer. If several sets have the same weights, it takes the first, because the family's own
- * files have that one. */
-static void list_layer(struct export *x, uint32_t layer)
-{
-	bool listed[WEIGHT_ROLES] = {false};
-	char prefix[32];
-
-	snprintf(prefix, sizeof(prefix), "model.layers.%u.", layer);
-	for (const struct tensor_set *const *s = x->c->family->sets; *s; s++) {
-		const struct tensor_section *first = (*s)->tensors[0].sections;
-
-		if (!layout_has_set(*s, x->c, layer) || listed[first->role])
-			continue;
-		listed[first->role] = true;
-		for (uint32_t i = 0; i < (*s)->n; i++)
-			list_tensor(x, &(*s)->tensors[i], prefix, layer);
-	}
+	*to = (struct tensor){.name = arena_strdup(&x->names, name),
+			      .n_dims = l->n_dims,
+			      .type = stored_type_find("BF16")};
+	memcpy(to->shape, l->shape, sizeof(l->shape));
+	to->bytes = stored_bytes(to->type, l->groups * l->stride * l->cols);
+	x->failed |= !to->name;
+	x->items[x->n++] = (struct item){.expert = expert, .layout = *l};
 }
 
 static int list_model(struct export *x, struct err *e)
@@ -93,12 +65,8 @@ static int list_model(struct export *x, struct err *e)
 	x->items = calloc(most, sizeof(*x->items));
 	if (!x->tensors || !x->items)
 		return err_set(e, ENOMEM, "%s: out of memory", x->dir);
-	list_tensor(x, &tensor_embed, "model.", 0);
-	for (uint32_t i = 0; i < x->c->n_layers; i++)
-		list_layer(x, i);
-	list_tensor(x, &tensor_final_norm, "model.", 0);
-	if (!x->c->tie_word_embeddings)
-		list_tensor(x, &tensor_lm_head, "", 0);
+	layout_each(&naming_transformers, x->c->family->sets, "model.", x->c, x->table, list_tensor,
+		    x);
 	return x->failed ? err_set(e, ENOMEM, "%s: out of memory", x->dir) : 0;
 }
 
@@ -203,6 +171,8 @@ static char *flat_config(const struct model_config *c, const char *config_json)
 		    0)
 		goto end;
 	json_object_del(text, "torch_dtype");
+	json_object_del(text, "quantization_config");
+	json_object_del(text, "compression_config");
 	json_object_del(text, "mtp_num_hidden_layers");
 	json_object_del(text, "num_nextn_predict_layers");
 	out = json_dumps(text, JSON_INDENT(2) | JSON_REAL_PRECISION(17));

@@ -29,6 +29,7 @@ bool layout_of(const struct family_tensor *t, const struct model_config *c,
 	if (!w->rows)
 		return false;
 	l.experts = t->form == TENSOR_EXPERTS;
+	l.pairs = t->form == TENSOR_PAIRS ? c->head_dim / 2 : 0;
 	if (t->form == TENSOR_EXPERTS)
 		l.groups = w->experts;
 	else if (t->form == TENSOR_HEADS)
@@ -61,7 +62,9 @@ bool layout_has_set(const struct tensor_set *set, const struct model_config *c, 
 {
 	const struct layer_kinds *k = &c->layers[layer];
 
-	return set->kind == LAYER_KINDS || set->kind == k->mixer || set->kind == k->mlp;
+	const bool sliding = set->kind == LAYER_ATTENTION && k->mixer == LAYER_SLIDING;
+
+	return set->kind == LAYER_KINDS || set->kind == k->mixer || set->kind == k->mlp || sliding;
 }
 
 void layout_name(const struct family_tensor *t, const char *prefix, uint32_t expert, char *out)
@@ -73,4 +76,59 @@ void layout_name(const struct family_tensor *t, const char *prefix, uint32_t exp
 			 t->name + n + 1);
 	else
 		snprintf(out, TENSOR_NAME_MAX + 1, "%s%s", prefix, t->name);
+}
+
+struct walk {
+	const struct model_config *c;
+	const struct weight *table;
+	layout_visit *visit;
+	void *user;
+};
+
+/* Visits a tensor, or one for each expert. Does nothing if the layer has none of its weights. */
+static void visit_tensor(const struct walk *w, const struct family_tensor *t, const char *prefix,
+			 uint32_t layer)
+{
+	char name[TENSOR_NAME_MAX + 1];
+	struct layout l;
+
+	if (!layout_of(t, w->c, w->table, layer, &l))
+		return;
+	for (uint32_t i = 0; i < l.n_tensors; i++) {
+		layout_name(t, prefix, i, name);
+		w->visit(w->user, name, &l, i);
+	}
+}
+
+static void visit_layer(const struct walk *w, const struct tensor_set *const *sets,
+			const char *prefix, uint32_t layer)
+{
+	bool visited[WEIGHT_ROLES] = {false};
+
+	for (const struct tensor_set *const *s = sets; *s; s++) {
+		const struct tensor_section *first = (*s)->tensors[0].sections;
+
+		if (!layout_has_set(*s, w->c, layer) || visited[first->role])
+			continue;
+		visited[first->role] = true;
+		for (uint32_t i = 0; i < (*s)->n; i++)
+			visit_tensor(w, &(*s)->tensors[i], prefix, layer);
+	}
+}
+
+void layout_each(const struct naming *naming, const struct tensor_set *const *sets,
+		 const char *prefix, const struct model_config *c, const struct weight *table,
+		 layout_visit *visit, void *user)
+{
+	const struct walk w = {c, table, visit, user};
+	char of_layer[64];
+
+	visit_tensor(&w, naming->embed, prefix, 0);
+	for (uint32_t i = 0; i < c->n_layers; i++) {
+		snprintf(of_layer, sizeof(of_layer), "%s%s%u.", prefix, naming->layer, i);
+		visit_layer(&w, sets, of_layer, i);
+	}
+	visit_tensor(&w, naming->final_norm, prefix, 0);
+	if (!c->tie_word_embeddings)
+		visit_tensor(&w, naming->lm_head, naming->head_prefixes[0], 0);
 }

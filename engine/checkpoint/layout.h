@@ -16,6 +16,8 @@ struct layout_section {
 
 struct layout {
 	uint64_t groups, stride, cols;
+	uint64_t
+		pairs; /* rows i and i + pairs of each 2 pairs rows are neighbours in the tensor; 0: no rows are moved */
 	/* true: group i has the rows of expert i. false: in a section's weight, the section's rows of group i + 1
 	 * follow those of group i */
 	bool experts;
@@ -37,3 +39,12 @@ bool layout_has_set(const struct tensor_set *set, const struct model_config *c, 
 /* Writes the name of a tensor to out [TENSOR_NAME_MAX + 1]: prefix, then t->name with the expert's number in place of
  * '*'. A name that is too long is cut. */
 void layout_name(const struct family_tensor *t, const char *prefix, uint32_t expert, char *out);
+
+/* Visits the tensors of a model's checkpoint, in the order of the model: embedding, layers, final norm, head. Of
+ * sets that have the same weights it takes the first, because the family's own files have that one. A head that is
+ * tied to the embedding has no tensor. prefix: one of the naming's. The name lives until the visit ends. `expert`:
+ * the number of the expert, if the tensor belongs to one; else 0. */
+typedef void layout_visit(void *user, const char *name, const struct layout *l, uint32_t expert);
+void layout_each(const struct naming *naming, const struct tensor_set *const *sets,
+		 const char *prefix, const struct model_config *c, const struct weight *table,
+		 layout_visit *visit, void *user);

@@ -22,7 +22,7 @@ enum {
 
 /* ---- whole numbers ---- */
 
-enum part { MODEL, ATTENTION, DELTA, MOE, DENSE };
+enum part { MODEL, ATTENTION, DELTA, MOE, SHARED, DENSE };
 
 static const struct key {
 	enum part part;
@@ -50,7 +50,7 @@ static const struct key {
 	KEY(DELTA, "linear_value_head_dim", value_head_dim, 16, 256, true),
 	KEY(DELTA, "linear_conv_kernel_dim", conv_kernel, 2, 8),
 	KEY(MOE, "moe_intermediate_size", expert_size, 1, SIZE_LIMIT),
-	KEY(MOE, "shared_expert_intermediate_size", shared_expert_size, 1, SIZE_LIMIT),
+	KEY(SHARED, "shared_expert_intermediate_size", shared_expert_size, 1, SIZE_LIMIT),
 	KEY(DENSE, "intermediate_size", mlp_size, 1, SIZE_LIMIT),
 #undef KEY
 };
@@ -72,6 +72,58 @@ static void read_keys(struct config_source *s, enum part part, struct model_conf
 
 /* ---- parts of a model ---- */
 
+/* Reads a number that must be there. */
+static double needed_real(struct config_source *s, const char *key, double min, double max)
+{
+	if (!config_value(s, key))
+		config_fail(s, EINVAL, key, "is missing");
+	return config_real(s, key, min, max, true, 0);
+}
+
+static void read_rope_scaling(struct config_source *s, struct model_config *c)
+{
+	static const char *const names[] = {
+		[ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3"};
+	uint32_t kind = config_word(s, "type", names, ARRAY_SIZE(names), ROPE_DEFAULT);
+
+	c->rope_scaling = config_word(s, "rope_type", names, ARRAY_SIZE(names), kind);
+	if (c->rope_scaling == ROPE_DEFAULT)
+		return;
+	c->rope_factor = needed_real(s, "factor", 1, 1e6);
+	if (c->rope_scaling == ROPE_LINEAR)
+		return;
+	c->rope_low_factor = needed_real(s, "low_freq_factor", 1e-3, 1e6);
+	c->rope_high_factor = needed_real(s, "high_freq_factor", 1e-3, 1e6);
+	c->rope_original_context =
+		needed_real(s, "original_max_position_embeddings", 1, POSITIONS_LIMIT);
+	if (c->rope_high_factor <= c->rope_low_factor)
+		config_fail(s, EINVAL, "high_freq_factor", "must be above low_freq_factor");
+}
+
+/* Reads the keys of RoPE in layers with a sliding window, which have no scaling. They are in rope_parameters, in an object
+ * beside that of the other layers, or in older files flat. Returns the other layers' object, or NULL if rope_parameters
+ * has none. */
+static const json_t *read_sliding_rope(struct config_source *s, struct model_config *c)
+{
+	const json_t *all = config_value(s, "rope_parameters");
+	struct config_source rope = *s;
+	char path[64];
+
+	c->sliding_theta = config_real(s, "rope_local_base_freq", 1, 1e15, true, c->sliding_theta);
+	if (!json_is_object(all))
+		return all;
+	rope.object = json_object_get(all, "sliding_attention");
+	if (rope.object && !json_is_object(rope.object))
+		config_fail(&rope, EINVAL, "rope_parameters.sliding_attention",
+			    "must be an object");
+	snprintf(path, sizeof(path), "%srope_parameters.sliding_attention.", s->path);
+	rope.path = path;
+	config_only_word(&rope, "rope_type", "default");
+	c->sliding_theta = config_real(&rope, "rope_theta", 1, 1e15, true, c->sliding_theta);
+	s->error = rope.error;
+	return json_object_get(all, "full_attention");
+}
+
 /* Reads RoPE's keys. They are in rope_parameters, or in older files in rope_scaling or flat. Of the two objects only
  * one is read: rope_scaling, unless it is missing or empty. The keys of that object override flat ones. */
 static void read_rope(struct config_source *s, struct model_config *c)
@@ -85,7 +137,9 @@ static void read_rope(struct config_source *s, struct model_config *c)
 	theta = config_real(s, "rope_theta", 1, 1e15, true, c->rope_theta);
 	factor = config_real(s, "partial_rotary_factor", 0, 1, false, c->family->rotary_factor);
 	rope = *s;
-	rope.object = config_value(s, "rope_parameters");
+	rope.object =
+		c->sliding_theta > 0 ? read_sliding_rope(s, c) : config_value(s, "rope_parameters");
+	rope.error = s->error;
 	if (json_object_size(scaling) || (scaling && !json_is_object(scaling))) {
 		rope.object = scaling;
 		name = "rope_scaling";
@@ -97,8 +151,7 @@ static void read_rope(struct config_source *s, struct model_config *c)
 			    "differs between kinds of layers, which is not supported");
 	snprintf(path, sizeof(path), "%s%s.", s->path, name);
 	rope.path = path;
-	config_only_word(&rope, "rope_type", "default");
-	config_only_word(&rope, "type", "default");
+	read_rope_scaling(&rope, c);
 	theta = config_real(&rope, "rope_theta", 1, 1e15, true, theta);
 	factor = config_real(&rope, "partial_rotary_factor", 0, 1, false, factor);
 	s->error = rope.error;
@@ -112,6 +165,15 @@ static void read_rope(struct config_source *s, struct model_config *c)
 static void read_attention(struct config_source *s, struct model_config *c)
 {
 	read_keys(s, ATTENTION, c);
+	if (!c->n_kv_heads)
+		c->n_kv_heads = c->n_heads;
+	if (!c->head_dim)
+		c->head_dim = c->hidden_size / c->n_heads;
+	if (c->head_dim % 16 || c->head_dim > 256 || !c->head_dim)
+		config_fail(
+			s, ENOTSUP, "head_dim",
+			"is missing, and hidden_size / num_attention_heads is no multiple of 16 "
+			"up to 256");
 	if (c->n_heads % c->n_kv_heads)
 		config_fail(s, EINVAL, "num_attention_heads",
 			    "must be a multiple of num_key_value_heads");
@@ -140,6 +202,8 @@ static void read_mlps(struct config_source *s, struct model_config *c)
 			config_fail(s, EINVAL, "num_experts_per_tok",
 				    "is missing and its default is above num_experts");
 		read_keys(s, MOE, c);
+		if (c->shared_expert_size)
+			read_keys(s, SHARED, c);
 	} else {
 		c->n_experts = c->n_experts_per_token = c->expert_size = c->shared_expert_size = 0;
 	}
@@ -151,25 +215,20 @@ static void read_mlps(struct config_source *s, struct model_config *c)
 	config_only_truth(s, "mlp_bias", false);
 }
 
-static void refuse_quantised(struct config_source *s)
-{
-	if (config_value(s, "quantization_config") || config_value(s, "compression_config"))
-		config_fail(s, ENOTSUP, "quantization_config",
-			    "is there: quantised checkpoints are not supported, only bf16, f16 and "
-			    "f32");
-}
-
 static void read_text(struct config_source *s, struct model_config *c)
 {
 	const struct family *f = c->family;
 
 	*c = f->defaults;
 	c->family = f;
-	refuse_quantised(s);
+	quantised_config_read(s, &c->quantised);
 	read_keys(s, MODEL, c);
 	c->rms_norm_eps =
 		(float)config_real(s, "rms_norm_eps", 1e-20, 0.1, true, (double)c->rms_norm_eps);
-	config_only_word(s, "hidden_act", "silu");
+	if (c->gelu)
+		config_only_word(s, "hidden_activation", "gelu_pytorch_tanh");
+	else
+		config_only_word(s, "hidden_act", "silu");
 	if (s->error < 0)
 		return;
 	f->read_layers(s, c);
@@ -296,8 +355,6 @@ static int read_config(const char *file, const json_t *top, struct model_config 
 	r = find_family(&outer, &c->family);
 	if (r < 0)
 		return r;
-	if (config_value(&outer, "quantization_config"))
-		refuse_quantised(&outer);
 	if (nested && !json_is_object(nested))
 		config_fail(&outer, EINVAL, "text_config", "must be an object");
 	if (outer.error < 0)
@@ -318,6 +375,8 @@ static int read_config(const char *file, const json_t *top, struct model_config 
 	read_text(&text, c);
 	if (text.error < 0)
 		return text.error;
+	if (nested)
+		quantised_config_read(&outer, &c->quantised);
 	/* In a nested configuration (of a model with a vision tower) this key at the top overrides the nested one. */
 	c->tie_word_embeddings =
 		config_truth(&outer, "tie_word_embeddings", c->tie_word_embeddings);
@@ -358,6 +417,16 @@ out:
 	return r;
 }
 
+/* Changes the conventions of the family's own files into those of llama.cpp's converter. */
+static void convert_to_gguf(struct model_config *c)
+{
+	c->norm_adds_one = false; /* 1 was added to the stored weights */
+	c->stores_neg_a = c->n_layers_of[LAYER_DELTA];
+	/* with one key head, or one value head for each, both orders are the same */
+	c->tiled_heads = c->family->gguf_tiles_heads && c->n_key_heads > 1 &&
+			 c->n_value_heads != c->n_key_heads;
+}
+
 int model_config_read(const struct checkpoint *k, struct model_config *ret, struct err *e)
 {
 	struct checkpoint_text config, generation = {0};
@@ -373,6 +442,8 @@ int model_config_read(const struct checkpoint *k, struct model_config *ret, stru
 		r = model_config_parse(config.name, buf_str(&config.bytes), config.bytes.len,
 				       defaults ? buf_str(&generation.bytes) : NULL,
 				       generation.bytes.len, ret, e);
+	if (r == 0 && checkpoint_names(k) == CHECKPOINT_GGUF)
+		convert_to_gguf(ret);
 	checkpoint_text_release(&config);
 	checkpoint_text_release(&generation);
 	return r;

@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "kernels/cl_error.h"
 #include "kernels/coded.h"
+#include "kernels/quant.h"
 
 #define GIB 1073741824.0
 
@@ -201,16 +202,13 @@ static void fill_lookup(struct packer *p, cl_mem buffer, const struct weight *w)
 	}
 }
 
-static void fill_vector(struct packer *p, cl_mem buffer, const struct weight *w, uint32_t layer)
+/* Fills m with one of the vectors of a buffer. row: work space for a row. */
+static void fill_vector(struct packer *p, const struct weight *w, uint32_t layer, float *row,
+			float *m)
 {
-	uint64_t rows = w->rows, cols = w->cols, n = rows * cols;
-	float *row, *m;
+	uint64_t rows = w->rows, cols = w->cols;
 
-	row = calloc(cols, sizeof(*row));
-	m = row ? pack_map_part(p, buffer, 0, KERNEL_LD(n) * sizeof(*m), true) : NULL;
-	if (!row)
-		err_no_memory(&p->error);
-	for (uint64_t r = 0; m && r < rows; r++) {
+	for (uint64_t r = 0; r < rows; r++) {
 		pack_row(p, w, layer, 0, r, false, row);
 		for (uint64_t c = 0; c < cols; c++) {
 			float v = row[c];
@@ -224,12 +222,7 @@ static void fill_vector(struct packer *p, cl_mem buffer, const struct weight *w,
 			m[w->form == PACK_TRANSPOSE ? c * rows + r : r * cols + c] = v;
 		}
 	}
-	if (m) {
-		memset(m + n, 0, (KERNEL_LD(n) - n) * sizeof(*m));
-		pack_unmap(p, buffer, m);
-		weights_forget(p->weights, w->role, layer, 0, 0, rows);
-	}
-	free(row);
+	weights_forget(p->weights, w->role, layer, 0, 0, rows);
 }
 
 /* ---- weights that share a buffer ---- */
@@ -237,6 +230,11 @@ static void fill_vector(struct packer *p, cl_mem buffer, const struct weight *w,
 static bool is_matrix(const struct weight *w)
 {
 	return w->form == PACK_STACKED || w->form == PACK_TURNS;
+}
+
+static bool is_quantised_lookup(const struct weights *all, const struct weight *w)
+{
+	return weights_find(all, w->role, 0)->quant != QUANT_PLAIN;
 }
 
 uint32_t pack_sharing(const struct weight *w, uint32_t n)
@@ -257,6 +255,16 @@ static uint64_t rows_of(const struct weight *w, uint32_t n)
 	return rows;
 }
 
+/* Returns the numbers that n vectors have together. */
+static uint64_t numbers_of(const struct weight *w, uint32_t n)
+{
+	uint64_t numbers = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		numbers += w[i].rows * w[i].cols;
+	return numbers;
+}
+
 /* Returns the number of panels of a matrix that n weights share. Of experts' weights: the panels of one expert. */
 static uint64_t panels_of(const struct weight *w, uint32_t n)
 {
@@ -267,22 +275,27 @@ static uint64_t panels_of(const struct weight *w, uint32_t n)
 	return panels;
 }
 
-uint64_t pack_bytes(const struct kernels *k, const struct weight *w, uint32_t n)
+uint64_t pack_bytes(const struct kernels *k, const struct weights *all, const struct weight *w,
+		    uint32_t n, uint32_t layer)
 {
+	if (is_matrix(w) && kernels_packing(k) == KERNEL_PACK_QUANT)
+		return pack_quant_bytes(k, all, w, n, layer);
 	if (is_matrix(w))
 		return pack_matrix_bytes(k, panels_of(w, n) * w->experts, w->cols);
 	if (w->form == PACK_FLOATS)
 		return KERNEL_LD(rows_of(w, n)) * KERNEL_LD(w->cols) * 4;
+	if (w->form == PACK_LOOKUP && is_quantised_lookup(all, w))
+		return pack_quant_bytes(k, all, w, n, layer);
 	if (w->form == PACK_LOOKUP)
 		return w->rows * KERNEL_LD(w->cols) * (kernels_shape(k)->bf16 ? 2 : 4);
-	return KERNEL_LD(w->rows * w->cols) * 4;
+	return KERNEL_LD(numbers_of(w, n)) * 4;
 }
 
 uint64_t pack_may_save(const struct kernels *k, const struct weight *w, uint32_t n)
 {
 	bool coded = is_matrix(w) && kernels_packing(k) == KERNEL_PACK_CODED;
 
-	return coded ? pack_bytes(k, w, n) / 4 : 0;
+	return coded ? pack_matrix_bytes(k, panels_of(w, n) * w->experts, w->cols) / 4 : 0;
 }
 
 /* Lists the parts of a matrix that n weights share, one for each expert and weight: parts [experts * n]. */
@@ -312,11 +325,34 @@ static void pack_matrix(struct packer *p, cl_mem buffer, const struct weight *w,
 		return;
 	}
 	make_parts(w, n, layer, parts);
-	if (kernels_packing(p->kernels) == KERNEL_PACK_CODED)
+	if (kernels_packing(p->kernels) == KERNEL_PACK_QUANT)
+		pack_matrix_quant(p, buffer, panels_of(w, n) * w->experts, parts, n_parts);
+	else if (kernels_packing(p->kernels) == KERNEL_PACK_CODED)
 		pack_matrix_coded(p, buffer, panels_of(w, n) * w->experts, parts, n_parts);
 	else
 		fill_matrix(p, buffer, parts, n_parts, n);
 	free(parts);
+}
+
+static void pack_vectors(struct packer *p, cl_mem buffer, const struct weight *w, uint32_t n,
+			 uint32_t layer)
+{
+	uint64_t numbers = numbers_of(w, n), cols = 0, at = 0;
+	float *row, *m;
+
+	for (uint32_t i = 0; i < n; i++)
+		cols = MAX(cols, w[i].cols);
+	row = calloc(cols, sizeof(*row));
+	if (!row)
+		err_no_memory(&p->error);
+	m = row ? pack_map_part(p, buffer, 0, KERNEL_LD(numbers) * sizeof(*m), true) : NULL;
+	for (uint32_t i = 0; m && i < n; at += w[i].rows * w[i].cols, i++)
+		fill_vector(p, &w[i], layer, row, m + at);
+	if (m) {
+		memset(m + numbers, 0, (KERNEL_LD(numbers) - numbers) * sizeof(*m));
+		pack_unmap(p, buffer, m);
+	}
+	free(row);
 }
 
 void pack_buffer(struct packer *p, cl_mem buffer, const struct weight *w, uint32_t n,
@@ -329,11 +365,14 @@ void pack_buffer(struct packer *p, cl_mem buffer, const struct weight *w, uint32
 	else if (w->form == PACK_FLOATS)
 		write_parts(p, buffer, &(struct pack_part){w, n, layer, 0, rows_of(w, n), 0, 1}, 1,
 			    false);
+	else if (w->form == PACK_LOOKUP && is_quantised_lookup(p->weights, w))
+		pack_matrix_quant(p, buffer, panels_of(w, 1),
+				  &(struct pack_part){w, 1, layer, 0, w->rows, 0, 1}, 1);
 	else if (w->form == PACK_LOOKUP)
 		fill_lookup(p, buffer, w);
 	else
-		fill_vector(p, buffer, w, layer);
-	p->done += pack_bytes(p->kernels, w, n);
+		pack_vectors(p, buffer, w, n, layer);
+	p->done += pack_bytes(p->kernels, p->weights, w, n, layer);
 	log_progress(&p->progress, clock_now_ns(), (double)p->done / (double)p->all,
 		     "loaded %.2f of %.2f GiB of weights", (double)p->done / GIB,
 		     (double)p->all / GIB);

@@ -48,9 +48,11 @@ struct packer {
  * to one with another buffer. */
 uint32_t pack_sharing(const struct weight *w, uint32_t n);
 
-/* pack_bytes returns the bytes of the buffer that n weights share, pack_may_save how many of those bytes
+/* pack_bytes returns the bytes of the buffer that n weights of a layer share (0: weights outside all layers), whose
+ * types are in `all`. pack_may_save returns how many of those bytes
  * coding (kernels/coded.h) may save at most. */
-uint64_t pack_bytes(const struct kernels *k, const struct weight *w, uint32_t n);
+uint64_t pack_bytes(const struct kernels *k, const struct weights *all, const struct weight *w,
+		    uint32_t n, uint32_t layer);
 uint64_t pack_may_save(const struct kernels *k, const struct weight *w, uint32_t n);
 
 /* Fills the buffer that n weights of a layer share; padding is zero. A weight that is NaN or infinite is an error.

@@ -26,15 +26,27 @@ uint64_t pack_matrix_bytes(const struct kernels *k, uint64_t panels, uint64_t co
 void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 		       const struct pack_part *parts, size_t n_parts);
 
+/* ---- pack_quant.c ---- */
+
+/* Returns the bytes of a matrix in KERNEL_PACK_QUANT that n weights of a layer share. */
+uint64_t pack_quant_bytes(const struct kernels *k, const struct weights *all,
+			  const struct weight *w, uint32_t n, uint32_t layer);
+
+/* Fills such a matrix. Together the parts have all its panels. Errors are kept in p->error. */
+void pack_matrix_quant(struct packer *p, cl_mem buffer, uint64_t panels,
+		       const struct pack_part *parts, size_t n_parts);
+
 /* ---- pack_panels.c ---- */
 
 /* Notes that the tensor of a row has a number that is not finite. */
 void pack_note_not_finite(struct packer *p, const struct weight *w, uint32_t layer, uint32_t expert,
 			  uint64_t row);
 
-/* Reads a row of a weight, as weights_row does. If a number in the row is not finite, notes the tensor. */
+/* Read a row of a weight, or n, as weights_row and weights_rows do. If a number is not finite, they note the tensor. */
 void pack_row(struct packer *p, const struct weight *w, uint32_t layer, uint32_t expert,
 	      uint64_t row, bool bf16, void *out);
+void pack_rows(struct packer *p, const struct weight *w, uint32_t layer, uint32_t expert,
+	       uint64_t row, uint64_t n, bool bf16, void *out, uint64_t ld);
 
 /* The panels of some parts. Threads take them in chunks, in the order of the parts; each thread begins the next chunk
  * when it has ended one. */

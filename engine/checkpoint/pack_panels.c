@@ -1,6 +1,7 @@
 /* Panels of matrices: reads their rows, packs them, and shares them out among threads. */
 #include "engine/checkpoint/pack_internal.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -39,12 +40,21 @@ void pack_note_not_finite(struct packer *p, const struct weight *w, uint32_t lay
 	atomic_store(&p->not_finite, weights_tensor(p->weights, w->role, layer, expert, row));
 }
 
+void pack_rows(struct packer *p, const struct weight *w, uint32_t layer, uint32_t expert,
+	       uint64_t row, uint64_t n, bool bf16, void *out, uint64_t ld)
+{
+	size_t bytes = ld * (bf16 ? 2 : 4);
+
+	weights_rows(p->weights, w->role, layer, expert, row, n, bf16, out, ld);
+	for (uint64_t i = 0; i < n; i++)
+		if (!is_finite((const char *)out + i * bytes, w->cols, bf16))
+			pack_note_not_finite(p, w, layer, expert, row + i);
+}
+
 void pack_row(struct packer *p, const struct weight *w, uint32_t layer, uint32_t expert,
 	      uint64_t row, bool bf16, void *out)
 {
-	weights_row(p->weights, w->role, layer, expert, row, bf16, out);
-	if (!is_finite(out, w->cols, bf16))
-		pack_note_not_finite(p, w, layer, expert, row);
+	pack_rows(p, w, layer, expert, row, 1, bf16, out, 0);
 }
 
 /* ---- one panel ---- */
@@ -89,6 +99,7 @@ static void pack_panel(const void *rows, uint64_t K, bool bf16, enum kernel_pack
 	case KERNEL_PACK_CODED: /* packed like PAIRS here; pack_coded.c codes the panel afterwards */
 	case KERNEL_PACK_PAIRS: pack_elements32(rows, K / 2, out); break;
 	case KERNEL_PACK_FRAGMENTS: pack_fragments(rows, K / 2, out); break;
+	case KERNEL_PACK_QUANT: assert(false); /* not the packing of a plain panel */
 	}
 }
 
@@ -99,11 +110,13 @@ void pack_read_panel(struct packer *p, const struct pack_part *part, uint64_t pa
 	const struct weight *w = part->weights;
 	char *at = rows;
 
-	for (uint64_t before = 0; row < end; row++, at += K * size) {
+	for (uint64_t before = 0, n; row < end; row += n) {
 		while (row - before >= w->rows)
 			before += w++->rows;
-		pack_row(p, w, part->layer, part->expert, row - before, bf16, at);
-		memset(at + w->cols * size, 0, (K - w->cols) * size);
+		n = MIN(end, before + w->rows) - row;
+		pack_rows(p, w, part->layer, part->expert, row - before, n, bf16, at, K);
+		for (uint64_t i = 0; i < n; i++, at += K * size)
+			memset(at + w->cols * size, 0, (K - w->cols) * size);
 	}
 	memset(at, 0, (size_t)((char *)rows + 16 * K * size - at));
 	pack_panel(rows, K, bf16, packing, out);

@@ -10,8 +10,10 @@
 
 struct resolver {
 	const char *path;
-	const char *prefix; /* of the language model */
-	char where[64];	    /* the prefix that find() puts before names */
+	const struct naming *naming;
+	const struct tensor_set *const *sets; /* of the family, by this naming */
+	const char *prefix;		      /* of the language model */
+	char where[64];			      /* the prefix that find() puts before names */
 	const struct model_config *c;
 	const struct weight *table; /* [n_layers][WEIGHT_ROLES], as are sources */
 	struct weight_source *sources;
@@ -23,16 +25,6 @@ struct resolver {
 };
 
 /* ---- one tensor ---- */
-
-static void print_shape(char *out, size_t size, const uint64_t *shape, uint32_t n)
-{
-	size_t at = 0;
-
-	out[0] = 0;
-	for (uint32_t i = 0; i < n && at < size; i++)
-		at += (size_t)snprintf(out + at, size - at, "%s%llu", i ? ", " : "",
-				       (unsigned long long)shape[i]);
-}
 
 static struct weight_source *source_of(struct resolver *r, enum weight_role role, uint32_t layer)
 {
@@ -59,28 +51,62 @@ static struct weight_rows *new_part(struct resolver *r, const struct weight *w, 
 	return &s->parts[s->n_parts++];
 }
 
-/* Checks that t can be read and has the shape of the layout, marks it as used and notes the rows that it holds.
- * `expert`: the number of the expert, if the tensor belongs to one; else 0. */
-static int claim(struct resolver *r, const struct tensor *t, const struct layout *l,
-		 uint32_t expert)
+/* Returns whether the tensor has the shape of the layout. Leading dimensions of 1 do not count, because some writers
+ * leave them out. */
+static bool has_shape(const struct tensor *t, const struct layout *l)
+{
+	for (uint32_t i = 1; i <= MAX(t->n_dims, l->n_dims); i++)
+		if ((i <= t->n_dims ? t->shape[t->n_dims - i] : 1) !=
+		    (i <= l->n_dims ? l->shape[l->n_dims - i] : 1))
+			return false;
+	return true;
+}
+
+/* Checks that t can be read and has the shape of the layout. */
+static int check_plain(struct resolver *r, const struct tensor *t, const struct layout *l)
 {
 	char has[192], wants[192];
-	uint64_t row_bytes;
 
 	if (!t->type->to_float)
-		return err_set(
-			r->e, ENOTSUP,
-			"%s: tensor %s has dtype %s: only BF16, F16 and F32 weights are supported",
-			t->file, t->name, t->type->name);
-	if (t->n_dims != l->n_dims || memcmp(t->shape, l->shape, l->n_dims * sizeof(*l->shape))) {
-		print_shape(has, sizeof(has), t->shape, t->n_dims);
-		print_shape(wants, sizeof(wants), l->shape, l->n_dims);
-		return err_set(r->e, EINVAL,
-			       "%s: tensor %s has shape [%s], config.json makes it [%s]", t->file,
-			       t->name, has, wants);
-	}
-	r->used[t - r->list] = true;
-	row_bytes = stored_bytes(t->type, l->cols);
+		return err_set(r->e, ENOTSUP,
+			       "%s: tensor %s has dtype %s, in which weights are not supported%s",
+			       t->file, t->name, t->type->name,
+			       t->type->bytes == 1 ? " without scales" : "");
+	if (has_shape(t, l))
+		return 0;
+	tensor_print_shape(has, sizeof(has), t->shape, t->n_dims);
+	tensor_print_shape(wants, sizeof(wants), l->shape, l->n_dims);
+	return err_set(r->e, EINVAL, "%s: tensor %s has shape [%s], but [%s] by %s", t->file,
+		       t->name, has, wants, r->naming->config);
+}
+
+/* Opens a quantised weight, which the arena owns. */
+static int open_quantised(struct resolver *r, const struct quantised_format *f, const char *name,
+			  const struct layout *l, const struct quantised **ret)
+{
+	const struct quantised_want want = {
+		.path = r->path,
+		.list = r->list,
+		.n = r->n,
+		.name = name,
+		.experts = l->experts ? l->groups : 0,
+		.rows = l->experts ? l->stride : l->groups * l->stride,
+		.cols = l->cols,
+		.config = &r->c->quantised,
+	};
+	struct quantised *q = arena_alloc(r->arena, sizeof(*q));
+
+	if (!q)
+		return err_set(r->e, ENOMEM, "%s: out of memory for the table of weights", r->path);
+	*ret = q;
+	return quantised_open(f, &want, r->used, q, r->e);
+}
+
+/* Notes the rows that a tensor, or a quantised weight in its place, holds. `expert`: the number of the expert, if the
+ * tensor belongs to one; else 0. */
+static int add_rows(struct resolver *r, const struct tensor *t, const struct quantised *q,
+		    const struct layout *l, uint32_t expert)
+{
 	for (uint32_t i = 0; i < l->n_sections; i++) {
 		const struct layout_section *s = &l->sections[i];
 
@@ -90,52 +116,78 @@ static int claim(struct resolver *r, const struct tensor *t, const struct layout
 			if (!part)
 				return -ENOMEM;
 			*part = (struct weight_rows){
-				.name = t->name,
-				.data = (const uint8_t *)t->data +
-					(k * l->stride + s->first) * row_bytes,
-				.type = t->type,
+				.tensor = t,
+				.quantised = q,
+				.first = k * l->stride + s->first,
 				.start = s->start,
 				.group = s->rows,
 				.stride = l->stride,
+				.pairs = l->pairs,
 			};
 		}
 	}
 	return 0;
 }
 
-/* ---- sets of tensors ---- */
-
-static const struct tensor *find(const struct resolver *r, const struct family_tensor *t,
-				 uint32_t expert)
+/* Returns the format of a weight that may be quantised: of a matrix, not of a vector or a convolution. NULL: it is
+ * plain. */
+static const struct quantised_format *format_of(const struct resolver *r, const char *name,
+						const struct layout *l)
 {
-	char name[TENSOR_NAME_MAX + 1];
-
-	layout_name(t, r->where, expert, name);
-	return tensor_find(r->list, r->n, name);
+	return l->n_dims == 2 || l->experts ? quantised_find(r->list, r->n, name) : NULL;
 }
 
-static int missing(const struct resolver *r, const struct family_tensor *t, uint32_t expert)
+/* Finds the tensor of that name, or the quantised weight in its place, checks it, marks its tensors as used and notes
+ * its rows. */
+static int claim(struct resolver *r, const char *name, const struct layout *l, uint32_t expert)
+{
+	const struct quantised_format *f = format_of(r, name, l);
+	const struct tensor *t = tensor_find(r->list, r->n, name);
+	const struct quantised *q = NULL;
+	int error;
+
+	if (!f && !t)
+		return err_set(r->e, ENOENT, "%s: tensor %s is missing", r->path, name);
+	if (f) {
+		error = open_quantised(r, f, name, l, &q);
+	} else {
+		error = check_plain(r, t, l);
+		r->used[t - r->list] = true;
+	}
+	return error < 0 ? error : add_rows(r, q ? q->codes : t, q, l, expert);
+}
+
+/* ---- sets of tensors ---- */
+
+/* Returns whether the checkpoint has the tensor, or a quantised weight in its place. */
+static bool has(const struct resolver *r, const struct family_tensor *t)
 {
 	char name[TENSOR_NAME_MAX + 1];
 
-	layout_name(t, r->where, expert, name);
+	layout_name(t, r->where, 0, name);
+	return tensor_find(r->list, r->n, name) || quantised_find(r->list, r->n, name);
+}
+
+static int missing(const struct resolver *r, const struct family_tensor *t)
+{
+	char name[TENSOR_NAME_MAX + 1];
+
+	layout_name(t, r->where, 0, name);
 	return err_set(r->e, ENOENT, "%s: tensor %s is missing", r->path, name);
 }
 
 /* Finds a tensor, or one for each expert, and marks it as used. Does nothing if the layer has none of its weights. */
 static int resolve_tensor(struct resolver *r, const struct family_tensor *want, uint32_t layer)
 {
+	char name[TENSOR_NAME_MAX + 1];
 	struct layout l;
 	int error = 0;
 
 	if (!layout_of(want, r->c, r->table, layer, &l))
 		return 0;
 	for (uint32_t i = 0; error == 0 && i < l.n_tensors; i++) {
-		const struct tensor *t = find(r, want, i);
-
-		if (!t)
-			return missing(r, want, i);
-		error = claim(r, t, &l, i);
+		layout_name(want, r->where, i, name);
+		error = claim(r, name, &l, i);
 	}
 	return error;
 }
@@ -153,7 +205,7 @@ static int resolve_set(struct resolver *r, const struct tensor_set *set, uint32_
 static const struct family_tensor *own_tensor(const struct resolver *r, enum weight_role role,
 					      uint32_t layer)
 {
-	for (const struct tensor_set *const *s = r->c->family->sets; *s; s++)
+	for (const struct tensor_set *const *s = r->sets; *s; s++)
 		for (uint32_t i = 0; layout_has_set(*s, r->c, layer) && i < (*s)->n; i++)
 			for (uint32_t k = 0; k <= (*s)->tensors[i].more; k++)
 				if ((*s)->tensors[i].sections[k].role == role)
@@ -165,71 +217,74 @@ static int resolve_layer(struct resolver *r, uint32_t layer)
 {
 	int error = 0;
 
-	snprintf(r->where, sizeof(r->where), "%slayers.%u.", r->prefix, layer);
-	for (const struct tensor_set *const *s = r->c->family->sets; error == 0 && *s; s++) {
+	snprintf(r->where, sizeof(r->where), "%s%s%u.", r->prefix, r->naming->layer, layer);
+	for (const struct tensor_set *const *s = r->sets; error == 0 && *s; s++) {
 		const struct family_tensor *first = &(*s)->tensors[0];
 
 		if (layout_has_set(*s, r->c, layer) &&
-		    !source_of(r, first->sections[0].role, layer)->n_parts && find(r, first, 0))
+		    !source_of(r, first->sections[0].role, layer)->n_parts && has(r, first))
 			error = resolve_set(r, *s, layer);
 	}
 	for (int role = WEIGHT_INPUT_NORM; error == 0 && role < WEIGHT_ROLES; role++)
 		if (r->table[(size_t)layer * WEIGHT_ROLES + role].rows &&
 		    !source_of(r, role, layer)->n_parts)
-			error = missing(r, own_tensor(r, role, layer), 0);
+			error = missing(r, own_tensor(r, role, layer));
 	return error;
 }
 
 /* ---- the whole model ---- */
 
-/* Looks for the head under three prefixes. A head that is tied to the embedding may be missing; if it is there, it must
+/* Looks for the head under its prefixes. A head that is tied to the embedding may be missing; if it is there, it must
  * equal the embedding. */
-static int resolve_lm_head(struct resolver *r, const struct tensor *embed)
+static int resolve_lm_head(struct resolver *r)
 {
-	static const char *const prefixes[] = {"", "language_model.", "model.language_model."};
-	const struct tensor *t = NULL;
+	const struct naming *names = r->naming;
+	char name[TENSOR_NAME_MAX + 1], embed_name[TENSOR_NAME_MAX + 1];
+	const struct weight_rows *head, *embed;
+	bool found = false;
 	struct layout l;
 	int error;
 
-	for (size_t i = 0; !t && i < ARRAY_SIZE(prefixes); i++) {
-		snprintf(r->where, sizeof(r->where), "%s", prefixes[i]);
-		t = find(r, &tensor_lm_head, 0);
+	for (const char *const *p = names->head_prefixes; !found && *p; p++) {
+		snprintf(r->where, sizeof(r->where), "%s", *p);
+		found = has(r, names->lm_head);
 	}
-	if (!t && !r->c->tie_word_embeddings)
-		return err_set(
-			r->e, ENOENT,
-			"%s: tensor lm_head.weight is missing and config.json does not tie it to "
-			"the embedding",
-			r->path);
-	layout_of(&tensor_lm_head, r->c, r->table, 0, &l);
-	error = claim(r, t ? t : embed, &l, 0);
-	if (error == 0 && t && r->c->tie_word_embeddings &&
-	    (t->type != embed->type || memcmp(t->data, embed->data, t->bytes) != 0))
-		return err_set(r->e, EINVAL,
-			       "%s: tensor %s differs from the embedding, but config.json has "
-			       "tie_word_embeddings",
-			       t->file, t->name);
-	return error;
+	if (!found && !r->c->tie_word_embeddings)
+		return err_set(r->e, ENOENT,
+			       "%s: tensor %s is missing and %s does not tie it to the embedding",
+			       r->path, names->lm_head->name, names->config);
+	layout_of(names->lm_head, r->c, r->table, 0, &l);
+	layout_name(names->embed, r->prefix, 0, embed_name);
+	layout_name(names->lm_head, r->where, 0, name);
+	error = claim(r, found ? name : embed_name, &l, 0);
+	if (error < 0 || !found || !r->c->tie_word_embeddings)
+		return error;
+	head = source_of(r, WEIGHT_LM_HEAD, 0)->parts;
+	embed = source_of(r, WEIGHT_EMBED, 0)->parts;
+	if (!head->quantised && !embed->quantised && head->tensor->type == embed->tensor->type &&
+	    !memcmp(head->tensor->data, embed->tensor->data, head->tensor->bytes))
+		return 0;
+	return err_set(r->e, EINVAL,
+		       "%s: tensor %s differs from the embedding, but %s has tie_word_embeddings",
+		       head->tensor->file, head->tensor->name, names->config);
 }
 
 static int resolve_model(struct resolver *r)
 {
-	static const char *const prefixes[] = {"model.language_model.", "language_model.model.",
-					       "model."};
-	const struct tensor *embed = NULL;
+	const struct naming *names = r->naming;
+	bool found = false;
 	int error;
 
-	/* The model's prefix is the one under which there is an embedding. */
-	for (size_t i = 0; !embed && i < ARRAY_SIZE(prefixes); i++) {
-		r->prefix = prefixes[i];
-		snprintf(r->where, sizeof(r->where), "%s", r->prefix);
-		embed = find(r, &tensor_embed, 0);
+	for (const char *const *p = names->prefixes; !found && *p; p++) {
+		r->prefix = *p;
+		snprintf(r->where, sizeof(r->where), "%s", *p);
+		found = has(r, names->embed);
 	}
-	error = resolve_tensor(r, &tensor_embed, 0);
+	error = resolve_tensor(r, names->embed, 0);
 	if (error == 0)
-		error = resolve_tensor(r, &tensor_final_norm, 0);
+		error = resolve_tensor(r, names->final_norm, 0);
 	if (error == 0)
-		error = resolve_lm_head(r, embed);
+		error = resolve_lm_head(r);
 	for (uint32_t i = 0; error == 0 && i < r->c->n_layers; i++)
 		error = resolve_layer(r, i);
 	return error;
@@ -237,54 +292,48 @@ static int resolve_model(struct resolver *r)
 
 /* ---- tensors that the language model does not use ---- */
 
-static bool is_foreign(const char *name)
+static bool is_foreign(const struct resolver *r, const char *name)
 {
-	static const char *const prefixes[] = {
-		"model.visual.", "visual.",    "model.vision_tower.", "vision_tower.",
-		"mtp.",		 "model.mtp.", "language_model.mtp.", "model.language_model.mtp.",
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
-		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
-			return true;
-	return name_ends_in(name, ".rotary_emb.inv_freq"); /* a constant that older files hold */
+	return r->naming->is_foreign(name, r->c);
 }
 
-/* Refuses a checkpoint with names that only quantised ones have: FP8 and NVFP4 scales, GPTQ, AWQ, compressed-tensors,
- * bitsandbytes. It is called before the model's weights are looked for. Such a checkpoint lacks some of them, and an
- * error about a missing weight would say less. */
-static int refuse_quantised(struct resolver *r)
+/* Refuses a checkpoint with names that only methods of quantising have which are not supported. It is called before the
+ * model's weights are looked for. Such a checkpoint lacks some of them, and an error about a missing weight would say
+ * less. */
+static int refuse_unserved(struct resolver *r)
 {
-	static const char *const suffixes[] = {
-		"_scale_inv", "_scale", ".scales", ".qweight",
-		".qzeros",    ".g_idx", "_packed", ".absmax",
-	};
+	for (size_t i = 0; i < r->n; i++) {
+		const struct tensor *t = &r->list[i];
+		const char *method = is_foreign(r, t->name) ? NULL : quantised_unserved(t->name);
 
-	for (size_t i = 0; i < r->n; i++)
-		for (size_t k = 0; k < ARRAY_SIZE(suffixes) && !is_foreign(r->list[i].name); k++)
-			if (name_ends_in(r->list[i].name, suffixes[k]))
-				return err_set(
-					r->e, ENOTSUP,
-					"%s: tensor %s belongs to a quantised checkpoint: only "
-					"BF16, F16 and F32 weights are supported",
-					r->list[i].file, r->list[i].name);
+		if (method)
+			return err_set(
+				r->e, ENOTSUP,
+				"%s: tensor %s belongs to weights that %s has quantised, which "
+				"is not supported",
+				t->file, t->name, method);
+	}
 	return 0;
 }
 
 static int refuse_left_over(struct resolver *r)
 {
 	for (size_t i = 0; i < r->n; i++)
-		if (!r->used[i] && !is_foreign(r->list[i].name))
+		if (!r->used[i] && !is_foreign(r, r->list[i].name) &&
+		    !quantised_ignored(r->list[i].name))
 			return err_set(r->e, EINVAL,
-				       "%s: tensor %s has no place in the model of config.json",
-				       r->list[i].file, r->list[i].name);
+				       "%s: tensor %s has no place in the model of %s",
+				       r->list[i].file, r->list[i].name, r->naming->config);
 	return 0;
 }
 
 int resolve_weights(struct checkpoint *k, const struct model_config *c, const struct weight *table,
 		    struct arena *arena, struct weight_source *sources, struct err *e)
 {
+	bool gguf = checkpoint_names(k) == CHECKPOINT_GGUF;
 	struct resolver r = {.path = checkpoint_path(k),
+			     .naming = gguf ? &naming_gguf : &naming_transformers,
+			     .sets = gguf ? c->family->gguf_sets : c->family->sets,
 			     .c = c,
 			     .table = table,
 			     .arena = arena,
@@ -297,7 +346,7 @@ int resolve_weights(struct checkpoint *k, const struct model_config *c, const st
 	r.used = calloc(r.n ? r.n : 1, sizeof(*r.used));
 	if (!r.used)
 		return err_set(e, ENOMEM, "%s: out of memory", r.path);
-	error = refuse_quantised(&r);
+	error = refuse_unserved(&r);
 	if (error == 0)
 		error = resolve_model(&r);
 	if (error == 0)

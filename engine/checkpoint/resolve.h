@@ -1,24 +1,26 @@
 /* Finds the weights of a model in a checkpoint: the tensors that hold the rows of each, by the names of the family.
  *
- * The vision tower, the multi-token-prediction head and the constants of RoPE (inv_freq, in older files) are ignored.
- * Any other tensor without a use is an error, because a checkpoint with biases, more layers or quantised weights is not
- * a model that this engine computes. */
+ * The vision tower with its projector, the multi-token-prediction head and the constants of RoPE (inv_freq, in older files)
+ * are ignored. So are scales of activations. Any other tensor without a use is an error, because a checkpoint with other
+ * biases or more layers is not a model that this engine computes. Each weight may be quantised, in a format of its own
+ * (quantised/). */
 #pragma once
 
 #include "base/arena.h"
 #include "base/err.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/model_config.h"
-#include "engine/checkpoint/stored_type.h"
+#include "engine/checkpoint/quantised/quantised.h"
 #include "engine/checkpoint/weight.h"
 
-/* A stretch of a weight's rows inside one tensor. The weight's row start + r is at data + bytes of a row * (r / group *
- * stride + r % group). */
+/* A stretch of a weight's rows inside one tensor, or inside one group of tensors if the weight is quantised. The
+ * weight's row start + r is row first + r / group * stride + r % group there. With pairs, rows i and i + pairs of each
+ * 2 pairs rows are neighbours there. */
 struct weight_rows {
-	const char *name; /* of the tensor, borrowed from the checkpoint, as the data are */
-	const uint8_t *data;
-	const struct stored_type *type;
-	uint64_t start, group, stride;
+	const struct tensor
+		*tensor; /* borrowed from the checkpoint; of a quantised weight: its codes */
+	const struct quantised *quantised; /* NULL: the tensor has the numbers */
+	uint64_t first, start, group, stride, pairs;
 };
 
 /* Tells where the rows of one weight of a layer are. A weight of experts has a stretch for each expert. Any other

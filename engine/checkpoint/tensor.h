@@ -19,3 +19,6 @@ struct tensor {
 const struct tensor *tensor_find(const struct tensor *list, size_t n, const char *name);
 
 bool name_ends_in(const char *name, const char *end);
+
+/* Writes the sizes of n dimensions to out [size], separated by commas. */
+void tensor_print_shape(char *out, size_t size, const uint64_t *shape, uint32_t n);

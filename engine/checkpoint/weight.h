@@ -35,6 +35,11 @@ enum weight_role {
 	WEIGHT_SHARED_UP,
 	WEIGHT_SHARED_DOWN,
 	WEIGHT_SHARED_ROUTER, /* the gate that weighs the shared expert */
+	WEIGHT_ATTN_Q_BIAS,
+	WEIGHT_ATTN_K_BIAS,
+	WEIGHT_ATTN_V_BIAS,
+	WEIGHT_MIXER_NORM, /* of the mixer's output, before it is added */
+	WEIGHT_MLP_NORM,   /* of the MLP's output */
 	WEIGHT_ROLES,
 };
 
@@ -44,8 +49,8 @@ enum pack_form {
 	PACK_STACKED, /* a matrix of elements, in panels of 16 rows */
 	/* as PACK_STACKED, but the panels of the weights in the same buffer alternate */
 	PACK_TURNS,
-	PACK_FLOATS,	/* a matrix of floats, whatever the elements are */
-	PACK_LOOKUP,	/* rows of elements, one behind the other */
+	PACK_FLOATS, /* a matrix of floats, whatever the elements are */
+	PACK_LOOKUP, /* rows of elements, one behind the other; if quantised, a matrix like PACK_STACKED */
 	PACK_VECTOR,	/* floats */
 	PACK_ONE_PLUS,	/* floats, 1 + w */
 	PACK_MINUS_EXP, /* floats, -exp(w) */
@@ -67,6 +72,9 @@ struct weight {
 	/* number of experts, each with such a matrix; 1: it belongs to no expert, or to the only one */
 	uint32_t experts;
 	uint32_t layer;
+	/* the number of its type on the device (kernels/quant_types.h), QUANT_PLAIN: elements. Set by weights_open and
+	 * weights_synthetic, for weights with the forms PACK_STACKED, PACK_TURNS and PACK_LOOKUP. */
+	uint32_t quant;
 };
 
 /* The parameters of a synthetic weight: an element is offset + scale * h, rounded to bf16, where h is 16 bits of a hash

@@ -8,13 +8,16 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "engine/checkpoint/recipe.h"
 #include "engine/checkpoint/resolve.h"
 #include "engine/checkpoint/synthetic.h"
+#include "kernels/quant.h"
 
 #define PARTS_MAX ((size_t)1 << 30) /* the most bytes that struct weight_rows may take in all */
 
 struct weights {
 	struct weight *table; /* owned, [n_layers][WEIGHT_ROLES] */
+	size_t n_table;	      /* n_layers * WEIGHT_ROLES */
 	/* owned, [n_layers][WEIGHT_ROLES] too; NULL: weights are synthetic */
 	struct weight_source *sources;
 	const struct checkpoint *checkpoint; /* borrowed; NULL: weights are synthetic */
@@ -38,9 +41,76 @@ static int new_weights(const struct model_config *c, const struct weight *table,
 		return -ENOMEM;
 	}
 	memcpy(w->table, table, n * sizeof(*table));
+	w->n_table = n;
 	w->tied = c->tie_word_embeddings;
 	*ret = w;
 	return 0;
+}
+
+static bool is_matrix(const struct weight *w)
+{
+	return w->form == PACK_STACKED || w->form == PACK_TURNS || w->form == PACK_LOOKUP;
+}
+
+/* Returns the type of a stretch's rows on the device; NULL: they are plain there. */
+static const struct quant_type *type_of(const struct weight_rows *part)
+{
+	return part->quantised ? quantised_type(part->quantised)
+			       : quant_find(part->tensor->type->name);
+}
+
+/* Returns whether panels of 16 rows can have this type: the rows of a panel have one factor, so that tensors with factors
+ * must not share a panel. Each expert has panels of its own. */
+static bool fits_panels(const struct quant_type *t, const struct weight *w,
+			const struct weight_source *s)
+{
+	for (uint32_t k = 1; t->scale == QUANT_UE4M3 && w->experts == 1 && k < s->n_parts; k++)
+		if (s->parts[k].start % 16)
+			return false;
+	return true;
+}
+
+/* Sets the types of all matrices. A matrix whose tensors have different types is plain. */
+static void note_types(struct weights *w)
+{
+	for (size_t i = 0; i < w->n_table; i++) {
+		const struct weight_source *s = &w->sources[i];
+		const struct quant_type *t;
+
+		if (!w->table[i].rows || !is_matrix(&w->table[i]) || !s->n_parts)
+			continue;
+		t = type_of(&s->parts[0]);
+		for (size_t k = 1; t && k < s->n_parts; k++)
+			if (type_of(&s->parts[k]) != t)
+				t = NULL;
+		if (t && !fits_panels(t, &w->table[i], s))
+			t = NULL;
+		w->table[i].quant = t ? t->number : QUANT_PLAIN;
+	}
+}
+
+/* Whether a safetensors file holds rows of a weight as codes with scales. */
+static bool has_codes(const struct weight_source *s)
+{
+	for (uint32_t k = 0; k < s->n_parts; k++)
+		if (s->parts[k].quantised)
+			return true;
+	return false;
+}
+
+void weights_expand(struct weights *w)
+{
+	for (size_t i = 0; w->sources && i < w->n_table; i++)
+		if (has_codes(&w->sources[i]))
+			w->table[i].quant = QUANT_PLAIN;
+}
+
+void weights_count_codes(const struct weights *w, uint32_t *ret_kept, uint32_t *ret_floats)
+{
+	*ret_kept = *ret_floats = 0;
+	for (size_t i = 0; w->sources && i < w->n_table; i++)
+		if (has_codes(&w->sources[i]))
+			++*(w->table[i].quant ? ret_kept : ret_floats);
 }
 
 int weights_open(struct checkpoint *k, const struct model_config *c, const struct weight *table,
@@ -63,18 +133,46 @@ int weights_open(struct checkpoint *k, const struct model_config *c, const struc
 		weights_close(w);
 		return r;
 	}
+	note_types(w);
 	*ret = w;
 	return 0;
 }
 
-int weights_synthetic(uint64_t seed, const struct model_config *c, const struct weight *table,
-		      struct weights **ret)
+int weights_synthetic(uint64_t seed, const char *recipe, const struct model_config *c,
+		      const struct weight *table, struct weights **ret)
 {
 	int r = new_weights(c, table, ret);
 
-	if (r == 0)
-		(*ret)->seed = seed;
-	return r;
+	if (r < 0)
+		return r;
+	(*ret)->seed = seed;
+	for (size_t i = 0; recipe && i < (size_t)c->n_layers * WEIGHT_ROLES; i++) {
+		struct weight *w = &(*ret)->table[i];
+		const struct quant_type *t = NULL;
+
+		if (!w->rows || !is_matrix(w))
+			continue;
+		if (!recipe_type(recipe, w, c->n_layers, &t)) {
+			weights_close(*ret);
+			*ret = NULL;
+			return -EINVAL;
+		}
+		w->quant = t ? t->number : QUANT_PLAIN;
+	}
+	if (c->tie_word_embeddings)
+		(*ret)->table[WEIGHT_EMBED].quant = (*ret)->table[WEIGHT_LM_HEAD].quant;
+	return 0;
+}
+
+uint32_t weights_quant(const struct weights *w)
+{
+	uint32_t mask = 0;
+
+	for (size_t i = 0; i < w->n_table; i++)
+		if (w->table[i].rows && is_matrix(&w->table[i]) &&
+		    (w->table[i].quant || w->table[i].form != PACK_LOOKUP))
+			mask |= 1u << w->table[i].quant;
+	return mask;
 }
 
 void weights_close(struct weights *w)
@@ -110,8 +208,7 @@ bool weights_synthesis(const struct weights *w, enum weight_role role, uint32_t 
 	return true;
 }
 
-/* Returns the stretch that has a row. *row becomes the number of this row in the tensor, counted from the stretch's
- * `data`. */
+/* Returns the stretch that has a row. *row becomes the number of this row in the tensor. */
 static const struct weight_rows *find_rows(const struct weights *w, enum weight_role role,
 					   uint32_t layer, uint32_t expert, uint64_t *row)
 {
@@ -126,38 +223,121 @@ static const struct weight_rows *find_rows(const struct weights *w, enum weight_
 		while (part + 1 < s->parts + s->n_parts && *row >= part[1].start)
 			part++;
 	*row -= part->start;
-	*row = *row / part->group * part->stride + *row % part->group;
+	if (part->pairs)
+		*row = *row / (2 * part->pairs) * (2 * part->pairs) + *row % part->pairs * 2 +
+		       *row / part->pairs % 2;
+	*row = part->first + *row / part->group * part->stride + *row % part->group;
 	return part;
+}
+
+/* Returns how many of n rows from `row` on follow each other in one stretch. */
+static uint64_t run_of(const struct weights *w, enum weight_role role, uint32_t layer,
+		       uint32_t expert, uint64_t row, uint64_t n)
+{
+	uint64_t first = row, next, k;
+	const struct weight_rows *part = find_rows(w, role, layer, expert, &first);
+
+	for (k = 1; k < n; k++) {
+		next = row + k;
+		if (find_rows(w, role, layer, expert, &next) != part || next != first + k)
+			break;
+	}
+	return k;
 }
 
 struct weight_view weights_view(const struct weights *w, enum weight_role role, uint32_t layer,
 				uint32_t expert, uint64_t row)
 {
 	const struct weight_rows *part = find_rows(w, role, layer, expert, &row);
+	const struct tensor *t = part->tensor;
 	uint64_t cols = weights_find(w, role, layer)->cols;
 
-	return (struct weight_view){part->type, part->data + row * stored_bytes(part->type, cols)};
+	assert(!part->quantised);
+	return (struct weight_view){t->type,
+				    (const uint8_t *)t->data + row * stored_bytes(t->type, cols)};
+}
+
+const struct quantised *weights_quantised(const struct weights *w, enum weight_role role,
+					  uint32_t layer, uint32_t expert, uint64_t row,
+					  uint64_t *ret_row)
+{
+	const struct weight_rows *part = find_rows(w, role, layer, expert, &row);
+
+	*ret_row = row;
+	return part->quantised;
+}
+
+bool weights_blocks(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
+		    uint64_t row, uint64_t n, void *out, float *ret_factor)
+{
+	const struct weight *of = weights_find(w, role, layer);
+	const struct quant_type *t = quant_of(of->quant);
+	uint64_t bytes = of->cols / t->block * t->bytes, at, k;
+	bool finite = true;
+	uint8_t *to = out;
+
+	for (; n; n -= k, row += k, to += k * bytes) {
+		const struct quantised *q = weights_quantised(w, role, layer, expert, row, &at);
+
+		k = run_of(w, role, layer, expert, row, n);
+		finite &= quantised_blocks(q, t, at, k, to);
+		*ret_factor = quantised_factor(q, at);
+	}
+	return finite;
 }
 
 const char *weights_tensor(const struct weights *w, enum weight_role role, uint32_t layer,
 			   uint32_t expert, uint64_t row)
 {
-	return find_rows(w, role, layer, expert, &row)->name;
+	return find_rows(w, role, layer, expert, &row)->tensor->name;
+}
+
+void weights_rows(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
+		  uint64_t row, uint64_t n, bool bf16, void *out, uint64_t ld)
+{
+	uint64_t cols = weights_find(w, role, layer)->cols, at, k;
+	size_t bytes = ld * (bf16 ? sizeof(uint16_t) : sizeof(float));
+	const struct quantised *q;
+	struct weight_synthesis s;
+	struct weight_view v;
+	char *to = out;
+
+	if (weights_synthesis(w, role, layer, expert, &s)) {
+		for (; n; n--, to += bytes)
+			synthetic_row(&s, row++, cols, bf16, to);
+		return;
+	}
+	for (; n; n -= k, row += k, to += k * bytes) {
+		k = 1;
+		q = weights_quantised(w, role, layer, expert, row, &at);
+		if (q) {
+			k = run_of(w, role, layer, expert, row, n);
+			quantised_read(q, at, k, bf16, to, ld);
+		} else {
+			v = weights_view(w, role, layer, expert, row);
+			stored_read(v.type, v.data, cols, bf16, to);
+		}
+	}
 }
 
 void weights_row(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
 		 uint64_t row, bool bf16, void *out)
 {
-	uint64_t cols = weights_find(w, role, layer)->cols;
-	struct weight_synthesis s;
-	struct weight_view v;
+	weights_rows(w, role, layer, expert, row, 1, bf16, out, 0);
+}
 
-	if (weights_synthesis(w, role, layer, expert, &s)) {
-		synthetic_row(&s, row, cols, bf16, out);
+/* Tells which bytes of a stretch's tensor have n rows from `row` on. */
+static void span_of(const struct weight_rows *part, uint64_t cols, uint64_t row, uint64_t n,
+		    const void **data, size_t *bytes)
+{
+	const struct tensor *t = part->tensor;
+
+	if (part->quantised) {
+		quantised_span(part->quantised, row, n, data, bytes);
 		return;
 	}
-	v = weights_view(w, role, layer, expert, row);
-	stored_read(v.type, v.data, cols, bf16, out);
+	*data = (const uint8_t *)t->data + row * stored_bytes(t->type, cols);
+	*bytes = n * stored_bytes(t->type, cols);
 }
 
 void weights_forget(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
@@ -168,15 +348,18 @@ void weights_forget(const struct weights *w, enum weight_role role, uint32_t lay
 	while (w->sources && row < end) {
 		uint64_t first = row, last, next;
 		const struct weight_rows *part = find_rows(w, role, layer, expert, &first);
-		size_t bytes = stored_bytes(part->type, cols);
+		const void *data;
+		size_t bytes;
 
-		/* `last` goes up to the last row that is in the same stretch. */
-		for (last = first; ++row < end; last = next) {
+		/* first to last: all rows that are in the same stretch. */
+		for (last = first; ++row < end;) {
 			next = row;
 			if (find_rows(w, role, layer, expert, &next) != part)
 				break;
+			first = MIN(first, next);
+			last = MAX(last, next);
 		}
-		checkpoint_forget(w->checkpoint, part->data + first * bytes,
-				  (last - first + 1) * bytes);
+		span_of(part, cols, first, last - first + 1, &data, &bytes);
+		checkpoint_forget(w->checkpoint, data, bytes);
 	}
 }

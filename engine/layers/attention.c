@@ -1,5 +1,6 @@
-/* Full attention over paged keys and values. Queries and keys are normed and rotated by their positions. In some
- * families each query head also has a gate, which scales its output (kernels/generic/attention.cl). */
+/* Attention over paged keys and values, in two kinds of layers: over all of them, or over a sliding window. Queries and
+ * keys are normed, in most families, and rotated by their positions. In some families each query head also has a gate,
+ * which scales its output, and in some the projections have biases (kernels/generic/attention.cl). */
 #include <string.h>
 
 #include "base/macros.h"
@@ -12,20 +13,29 @@ static void shape(const struct model_config *c, struct kernel_shape *k)
 	k->head_dim = c->head_dim;
 	k->rotary_dim = c->rotary_dim;
 	k->attention_gate = c->attention_gate;
+	k->qk_norm = c->qk_norm;
+	k->qkv_bias = c->qkv_bias;
+	k->score_dim = c->score_dim;
+	k->window = c->n_layers_of[LAYER_SLIDING] ? c->sliding_window : 0;
+	k->ropes = c->sliding_theta > 0 ? 2 : 1;
 }
 
 static void weights(const struct model_config *c, struct layer_weights *ret)
 {
 	uint64_t D = c->hidden_size, hd = c->head_dim, q = c->n_heads * hd, kv = c->n_kv_heads * hd;
-	uint64_t gated = c->attention_gate ? 2 * q : q;
+	uint64_t gated = c->attention_gate ? 2 * q : q, normed = c->qk_norm ? hd : 0;
 	const struct weight all[] = {
 		layer_norm(c, WEIGHT_INPUT_NORM, D, AT_INPUT_NORM),
 		{WEIGHT_ATTN_Q, AT_IN_PROJ, PACK_STACKED, gated, D, .gain = 1},
 		{WEIGHT_ATTN_K, AT_IN_PROJ, PACK_STACKED, kv, D, .gain = 1},
 		{WEIGHT_ATTN_V, AT_IN_PROJ, PACK_STACKED, kv, D, .gain = 1},
 		{WEIGHT_ATTN_O, AT_OUT_PROJ, PACK_STACKED, D, q, .gain = 0.5f},
-		layer_norm(c, WEIGHT_ATTN_Q_NORM, hd, AT_Q_NORM),
-		layer_norm(c, WEIGHT_ATTN_K_NORM, hd, AT_K_NORM),
+		layer_norm(c, WEIGHT_ATTN_Q_NORM, normed, AT_Q_NORM),
+		layer_norm(c, WEIGHT_ATTN_K_NORM, normed, AT_K_NORM),
+		layer_norm(c, WEIGHT_MIXER_NORM, c->out_norms ? D : 0, AT_MIXER_NORM),
+		{WEIGHT_ATTN_Q_BIAS, AT_QKV_BIAS, PACK_VECTOR, c->qkv_bias, gated, .range = 0.125f},
+		{WEIGHT_ATTN_K_BIAS, AT_QKV_BIAS, PACK_VECTOR, c->qkv_bias, kv, .range = 0.125f},
+		{WEIGHT_ATTN_V_BIAS, AT_QKV_BIAS, PACK_VECTOR, c->qkv_bias, kv, .range = 0.125f},
 	};
 
 	layer_weights_set(ret, all, ARRAY_SIZE(all));
@@ -41,7 +51,9 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 
 	ret[0] = (struct layer_scratch){AT_PROJ, "projections",
 					(uint64_t)T * kernels_attention_ld(s) * 4};
-	ret[1] = (struct layer_scratch){AT_MIXED, "mixer outputs", query * (s->bf16 ? 2 : 4)};
+	ret[1] = (struct layer_scratch){AT_MIXED, "mixer outputs",
+					T * kernels_input_ld(s, s->heads * s->head_dim) *
+						(s->bf16 ? 2 : 4)};
 	ret[2] = (struct layer_scratch){AT_Q, "queries", query * 4};
 	ret[3] = (struct layer_scratch){AT_PARTIAL, "attention splits", heads * s->head_dim * 4};
 	ret[4] = (struct layer_scratch){AT_STATS, "attention splits", heads * 2 * 4};
@@ -63,51 +75,74 @@ static uint32_t parts(const struct model_config *c, uint32_t element, uint32_t p
 	return 2;
 }
 
-static void forward(const struct layer_run *r)
+static void forward_kind(const struct layer_run *r, bool sliding)
 {
 	const struct kernel_shape *s = kernels_shape(r->kernels);
 	const struct model_step *t = r->step;
 	const cl_mem *all = r->all, *own = r->own;
 	uint32_t D = KERNEL_LD(s->hidden), ld = kernels_attention_ld(s), T = t->n_tokens;
-	uint32_t width = s->heads * s->head_dim;
 
-	kernel_project(r->kernels, false, all[AT_H], D, own[AT_IN_PROJ], all[AT_PROJ], ld, T,
-		       T - t->n_prefill_tokens, ld, D, NULL, NULL);
+	kernel_project(r->kernels, false, all[AT_H], (uint32_t)kernels_input_ld(s, D),
+		       own[AT_IN_PROJ], all[AT_PROJ], ld, T, T - t->n_prefill_tokens, ld, D, NULL,
+		       NULL);
 	kernel_attention_prepare(r->kernels, all[BUFFER_STEP], t->rows_at, t->token_rows_at,
-				 all[AT_PROJ], own[AT_Q_NORM], own[AT_K_NORM], all[AT_ROPE],
-				 all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES], T);
+				 all[AT_PROJ], own[AT_QKV_BIAS], own[AT_Q_NORM], own[AT_K_NORM],
+				 all[AT_ROPE], all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES], sliding,
+				 T);
 	kernel_attention(r->kernels, all[BUFFER_STEP], t->rows_at, t->tiles_at, all[AT_PROJ],
-			 all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES], all[AT_MIXED], t->n_tiles, T);
+			 all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES], all[AT_MIXED], sliding,
+			 t->n_tiles, T);
 	for (uint32_t i = 0; i < t->n_batches; i++) {
 		const struct split_batch *b = &t->batches[i];
 
 		kernel_attention_decode(r->kernels, all[BUFFER_STEP], t->rows_at, b->splits_at,
 					b->n_splits, b->first_row, b->n_rows, all[AT_PROJ],
 					all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES],
-					all[AT_PARTIAL], all[AT_STATS], all[AT_MIXED]);
+					all[AT_PARTIAL], all[AT_STATS], all[AT_MIXED], sliding);
 	}
-	kernel_project(r->kernels, true, all[AT_MIXED], width, own[AT_OUT_PROJ], all[AT_X], D, T,
-		       T - t->n_prefill_tokens, D, width, all[BUFFER_DUMP], all[AT_PARTIAL]);
+	layer_output(r, s->heads * s->head_dim);
+}
+
+static void forward(const struct layer_run *r)
+{
+	forward_kind(r, false);
+}
+
+static void forward_sliding(const struct layer_run *r)
+{
+	forward_kind(r, true);
+}
+
+static void phases_of_kind(struct phase_list *l, uint32_t layer, bool sliding)
+{
+	const struct kernel_shape *s = l->shape;
+	uint64_t D = KERNEL_LD(s->hidden), blocks = phase_row_blocks(l, l->n_tokens);
+
+	phase_add_product(l, OP_ATTENTION_IN, layer, kernels_attention_ld(s), D, blocks);
+	phase_add(l, sliding ? OP_SLIDING : OP_ATTENTION, layer, s->kv_heads, l->n_tokens, 1);
+	if (l->cut->resident)
+		phase_add(l, OP_ATTENTION_COMBINE, layer, 1, 1, 1);
+	layer_output_phases(l, OP_ATTENTION_OUT, layer, (uint64_t)s->heads * s->head_dim);
 }
 
 static void phases(struct phase_list *l, uint32_t layer)
 {
-	const struct kernel_shape *s = l->shape;
-	uint64_t D = KERNEL_LD(s->hidden), width = (uint64_t)s->heads * s->head_dim;
-	uint64_t blocks = phase_row_blocks(l, l->n_tokens);
+	phases_of_kind(l, layer, false);
+}
 
-	phase_add_product(l, OP_ATTENTION_IN, layer, kernels_attention_ld(s), D, blocks);
-	phase_add(l, OP_ATTENTION, layer, s->kv_heads, l->n_tokens, 1);
-	if (l->cut->resident)
-		phase_add(l, OP_ATTENTION_COMBINE, layer, 1, 1, 1);
-	phase_add_product(l, OP_ATTENTION_OUT, layer, D, width, blocks);
+static void phases_sliding(struct phase_list *l, uint32_t layer)
+{
+	phases_of_kind(l, layer, true);
 }
 
 static const struct phase_order order[] = {
 	{OP_ATTENTION_IN, 1u << AT_H, 1u << AT_PROJ},
 	{OP_ATTENTION, 1u << AT_PROJ | 1u << AT_ROPE | PHASE_OWN,
 	 1u << AT_Q | 1u << AT_MIXED | PHASE_OWN},
-	{OP_ATTENTION_OUT, 1u << AT_MIXED | 1u << AT_X, 1u << AT_X},
+	{OP_SLIDING, 1u << AT_PROJ | 1u << AT_ROPE | PHASE_OWN,
+	 1u << AT_Q | 1u << AT_MIXED | PHASE_OWN},
+	{OP_ATTENTION_OUT, 1u << AT_MIXED | 1u << AT_X, 1u << AT_X | 1u << AT_Y},
+	{OP_ADD_NORM, 1u << AT_X | 1u << AT_Y, 1u << AT_X | 1u << AT_H | 1u << AT_H32},
 	{OP_END, 0, 0},
 };
 
@@ -127,13 +162,19 @@ static double flops(const struct model_config *c, const struct cost_step *s)
 	return 4.0 * c->n_heads * c->head_dim * s->keys;
 }
 
+static double flops_sliding(const struct model_config *c, const struct cost_step *s)
+{
+	return 4.0 * c->n_heads * c->head_dim * s->window_keys;
+}
+
 static bool kernel(const struct model_config *c, const struct cost_step *s,
 		   const struct kernel_timing *l, struct roofline_work *ret)
 {
 	double query = (double)c->n_heads * c->head_dim, kv = (double)c->n_kv_heads * c->head_dim;
 
 	/* The bytes and FLOP are those of all rows of the step, although on a GPU `attention` computes only prompts,
-	 * and attention_split only rows that generate. `tigon bench kernels` has no steps with both. */
+	 * and attention_split only rows that generate. `tigon bench kernels` has no steps with both. Layers with a
+	 * sliding window launch the same kernels with less work, which is left out of account here. */
 	if (!strcmp(l->kernel, "attention") || !strcmp(l->kernel, "attention_split")) {
 		ret->bytes =
 			s->context * 2 * kv * s->element + s->tokens * query * (4 + 4 + s->element);
@@ -158,5 +199,18 @@ const struct layer_ops layer_attention = {
 	.order = order,
 	.resident_order = resident_order,
 	.flops = flops,
+	.kernel = kernel,
+};
+
+const struct layer_ops layer_sliding = {
+	.shape = shape,
+	.weights = weights,
+	.scratch = scratch,
+	.parts = parts,
+	.forward = forward_sliding,
+	.phases = phases_sliding,
+	.order = order,
+	.window = true,
+	.flops = flops_sliding,
 	.kernel = kernel,
 };

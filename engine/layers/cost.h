@@ -10,19 +10,21 @@
 struct cost_step {
 	/* bytes of an element of weights, KV and some activations: 2 (bf16) or 4 */
 	double element;
+	double weight; /* bytes of a weight of a matrix, on average */
 	double tokens, prefill_tokens;
 	double rows, resumed; /* resumed: rows with earlier tokens, which read a state */
 	double prefill_rows, prefill_resumed;
-	double context; /* tokens whose keys and values are read */
-	double keys;	/* pairs of a query and a key that it attends to */
+	double context;			    /* tokens whose keys and values are read */
+	double keys;			    /* pairs of a query and a key that it attends to */
+	double window_context, window_keys; /* the same in a layer with a sliding window */
 };
 
 /* The work of one launch. */
 struct roofline_work {
 	double bytes, flops;
 	/* The products run at the device's peak for products of bf16: their operands are bf16 elements, or the kernel
-	 * splits floats into bf16 numbers (kernel_timing.split). `kernel` of struct layer_ops sets this member for
+	 * rounds floats to bf16 numbers (kernel_timing.tensor). `kernel` of struct layer_ops sets this member for
 	 * elements of either type; roofline_kernel corrects it. */
 	bool elements;
-	bool int8; /* the operands of its products are int8; `bytes` leaves out their scales */
+	bool int8; /* the operands of its products are int8 */
 };

@@ -13,6 +13,7 @@ static void shape(const struct model_config *c, struct kernel_shape *k)
 {
 	k->key_heads = c->n_key_heads;
 	k->value_heads = c->n_value_heads;
+	k->tiled_heads = c->tiled_heads;
 	k->key_dim = c->key_head_dim;
 	k->value_dim = c->value_head_dim;
 	k->conv = c->conv_kernel;
@@ -23,6 +24,11 @@ static void weights(const struct model_config *c, struct layer_weights *ret)
 	uint64_t D = c->hidden_size, Hv = c->n_value_heads, dv = c->value_head_dim;
 	uint64_t key = (uint64_t)c->n_key_heads * c->key_head_dim, value = Hv * dv,
 		 qkv = 2 * key + value;
+	/* if synthetic, -exp(A_log) is about -1 to -16 */
+	const struct weight a_log = {WEIGHT_DELTA_A_LOG,  AT_NEG_A,	  PACK_MINUS_EXP, 1, Hv,
+				     .offset = 1.390625f, .range = 1.375f};
+	const struct weight neg_a = {WEIGHT_DELTA_A_LOG, AT_NEG_A,     PACK_VECTOR, 1, Hv,
+				     .offset = -8.5f,	 .range = 7.5f};
 	const struct weight all[] = {
 		layer_norm(c, WEIGHT_INPUT_NORM, D, AT_INPUT_NORM),
 		{WEIGHT_DELTA_QKV, AT_IN_PROJ, PACK_STACKED, qkv, D, .gain = 1},
@@ -32,14 +38,13 @@ static void weights(const struct model_config *c, struct layer_weights *ret)
 		{WEIGHT_DELTA_OUT, AT_OUT_PROJ, PACK_STACKED, D, value, .gain = 0.5f},
 		/* columns: the oldest input first */
 		{WEIGHT_DELTA_CONV, AT_CONV, PACK_TRANSPOSE, qkv, c->conv_kernel, .gain = 1},
-		/* if synthetic, exp(w) is about 1 to 16 */
-		{WEIGHT_DELTA_A_LOG, AT_NEG_A, PACK_MINUS_EXP, 1, Hv, .offset = 1.390625f,
-		 .range = 1.375f},
+		c->stores_neg_a ? neg_a : a_log,
 		/* if synthetic, softplus(w) is about 0.001 to 0.1 */
 		{WEIGHT_DELTA_DT_BIAS, AT_DT_BIAS, PACK_VECTOR, 1, Hv, .offset = -4.59375f,
 		 .range = 2.328125f},
 		/* this norm multiplies by w, not by 1 + w, in every family */
-		{WEIGHT_DELTA_NORM, AT_NORM, PACK_VECTOR, 1, dv, .offset = 1, .range = 0.125f},
+		{WEIGHT_DELTA_NORM, AT_GATED_NORM, PACK_VECTOR, 1, dv, .offset = 1,
+		 .range = 0.125f},
 	};
 
 	layer_weights_set(ret, all, ARRAY_SIZE(all));
@@ -54,7 +59,8 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 	const uint64_t input = kernels_delta_input_bytes(k);
 	const struct layer_scratch all[] = {
 		{AT_PROJ, "projections", (uint64_t)T * kernels_delta_ld(s) * 4},
-		{AT_MIXED, "mixer outputs", value * (s->bf16 ? 2 : 4)},
+		{AT_MIXED, "mixer outputs",
+		 T * kernels_input_ld(s, s->value_heads * s->value_dim) * (s->bf16 ? 2 : 4)},
 		{BUFFER_Q, "delta q", key * input},
 		{BUFFER_K, "delta k", key * input},
 		{BUFFER_V, "delta v", value * input},
@@ -94,34 +100,32 @@ static void forward(const struct layer_run *r)
 	const struct model_step *t = r->step;
 	const cl_mem *all = r->all, *own = r->own;
 	uint32_t D = KERNEL_LD(s->hidden), ld = kernels_delta_ld(s), T = t->n_tokens;
-	uint32_t width = s->value_heads * s->value_dim;
 
-	kernel_project(r->kernels, false, all[AT_H], D, own[AT_IN_PROJ], all[AT_PROJ], ld, T,
-		       T - t->n_prefill_tokens, ld, D, NULL, NULL);
+	kernel_project(r->kernels, false, all[AT_H], (uint32_t)kernels_input_ld(s, D),
+		       own[AT_IN_PROJ], all[AT_PROJ], ld, T, T - t->n_prefill_tokens, ld, D, NULL,
+		       NULL);
 	kernel_delta_conv(r->kernels, all[BUFFER_STEP], t->rows_at, t->token_rows_at, all[AT_PROJ],
 			  own[AT_CONV], own[AT_NEG_A], own[AT_DT_BIAS], own[AT_RING], all[BUFFER_Q],
 			  all[BUFFER_K], all[BUFFER_V], all[BUFFER_GATES], t->n_prefill_tokens);
 	kernel_delta_prefill(r->kernels, all[BUFFER_STEP], t->rows_at, t->n_prefill_rows,
 			     t->n_prefill_tokens, all[AT_PROJ], all[BUFFER_Q], all[BUFFER_K],
-			     all[BUFFER_V], all[BUFFER_GATES], own[AT_NORM], own[AT_RING],
+			     all[BUFFER_V], all[BUFFER_GATES], own[AT_GATED_NORM], own[AT_RING],
 			     own[AT_STATE], all[BUFFER_CHUNKS], all[AT_MIXED]);
 	kernel_delta_decode(r->kernels, all[BUFFER_STEP], t->rows_at, t->n_prefill_rows,
 			    t->n_rows - t->n_prefill_rows, all[AT_PROJ], own[AT_CONV],
-			    own[AT_NEG_A], own[AT_DT_BIAS], own[AT_NORM], own[AT_RING],
+			    own[AT_NEG_A], own[AT_DT_BIAS], own[AT_GATED_NORM], own[AT_RING],
 			    own[AT_STATE], all[AT_MIXED]);
-	kernel_project(r->kernels, true, all[AT_MIXED], width, own[AT_OUT_PROJ], all[AT_X], D, T,
-		       T - t->n_prefill_tokens, D, width, all[BUFFER_DUMP], all[AT_PARTIAL]);
+	layer_output(r, s->value_heads * s->value_dim);
 }
 
 static void phases(struct phase_list *l, uint32_t layer)
 {
 	const struct kernel_shape *s = l->shape;
-	uint64_t D = KERNEL_LD(s->hidden), width = (uint64_t)s->value_heads * s->value_dim;
-	uint64_t blocks = phase_row_blocks(l, l->n_tokens);
+	uint64_t D = KERNEL_LD(s->hidden), blocks = phase_row_blocks(l, l->n_tokens);
 
 	phase_add_product(l, OP_DELTA_IN, layer, kernels_delta_ld(s), D, blocks);
 	phase_add(l, OP_DELTA, layer, s->value_heads, l->n_tokens, 1);
-	phase_add_product(l, OP_DELTA_OUT, layer, D, width, blocks);
+	layer_output_phases(l, OP_DELTA_OUT, layer, (uint64_t)s->value_heads * s->value_dim);
 }
 
 static const struct phase_order order[] = {

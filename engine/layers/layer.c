@@ -5,6 +5,7 @@ const struct layer_ops *const layer_ops[LAYER_KINDS] = {
 	[LAYER_DELTA] = &layer_delta,
 	[LAYER_MOE] = &layer_moe,
 	[LAYER_DENSE] = &layer_dense,
+	[LAYER_SLIDING] = &layer_sliding,
 };
 
 void layers_shape(const struct model_config *c, struct kernel_shape *k)
@@ -35,4 +36,31 @@ uint64_t layer_part_bytes(const struct model_config *c, uint32_t element, uint32
 			bytes += parts[k].kind == kind ? parts[k].bytes : 0;
 	}
 	return bytes;
+}
+
+void layer_output(const struct layer_run *r, uint32_t width)
+{
+	const struct kernel_shape *s = kernels_shape(r->kernels);
+	const cl_mem *all = r->all, *own = r->own;
+	uint32_t D = KERNEL_LD(s->hidden), T = r->step->n_tokens;
+	uint32_t generating = T - r->step->n_prefill_tokens;
+
+	if (!s->out_norms) {
+		kernel_project(r->kernels, true, all[AT_MIXED],
+			       (uint32_t)kernels_input_ld(s, width), own[AT_OUT_PROJ], all[AT_X], D,
+			       T, generating, D, width, all[BUFFER_DUMP], all[AT_PARTIAL]);
+		return;
+	}
+	kernel_project(r->kernels, false, all[AT_MIXED], (uint32_t)kernels_input_ld(s, width),
+		       own[AT_OUT_PROJ], all[AT_Y], D, T, generating, D, width, NULL, NULL);
+	kernel_add_norm(r->kernels, all[AT_X], all[AT_Y], own[AT_MIXER_NORM], own[AT_POST_NORM],
+			all[AT_H], all[AT_H32], all[BUFFER_DUMP], T);
+}
+
+void layer_output_phases(struct phase_list *l, int op, uint32_t layer, uint64_t width)
+{
+	phase_add_product(l, op, layer, KERNEL_LD(l->shape->hidden), width,
+			  phase_row_blocks(l, l->n_tokens));
+	if (l->shape->out_norms)
+		phase_add(l, OP_ADD_NORM, layer, 1, l->n_tokens, 1);
 }

@@ -11,7 +11,7 @@ static void shape(const struct model_config *c, struct kernel_shape *k)
 		.expert_size = c->expert_size,
 		.shared_size = c->shared_expert_size,
 		.norm_topk = c->norm_topk_prob,
-		.shared_gate = true,
+		.shared_gate = c->shared_expert_size > 0,
 	};
 }
 
@@ -21,6 +21,7 @@ static void weights(const struct model_config *c, struct layer_weights *ret)
 	uint32_t E = c->n_experts;
 	const struct weight all[] = {
 		layer_norm(c, WEIGHT_POST_NORM, D, AT_POST_NORM),
+		layer_norm(c, WEIGHT_MLP_NORM, c->out_norms ? D : 0, AT_MLP_NORM),
 		{WEIGHT_ROUTER, AT_ROUTER, PACK_FLOATS, E, D, .gain = 2},
 		{WEIGHT_SHARED_ROUTER, AT_ROUTER, PACK_FLOATS, S ? 1 : 0, D, .gain = 1},
 		{WEIGHT_EXPERT_GATE, AT_EXPERTS_GATE_UP, PACK_TURNS, I, D, .gain = 1, .experts = E},

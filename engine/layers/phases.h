@@ -1,5 +1,5 @@
 /*
- * The phases of a decode step in one launch (kernels/generic/decode_step.cl), as layers append them to its work list.
+ * The phases of a decode step in one launch (decode_step.cl of kernels/), as layers append them to its work list.
  * A phase is one operation of one layer (a few operations belong to no layer). Its work is cut into columns x rows of
  * *tiles*. (The kernels call tiles parts; the parts of part.h are something else.) A ticket is the work that a
  * work-group takes at once: some tiles of one row. Pure: numbers in, ints out.

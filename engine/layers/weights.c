@@ -69,3 +69,15 @@ struct weight *layers_weights(const struct model_config *c)
 	}
 	return table;
 }
+
+uint64_t layers_parameters(const struct model_config *c)
+{
+	struct weight *table = layers_weights(c);
+	uint64_t n = 0;
+
+	for (size_t i = 0; table && i < (size_t)c->n_layers * WEIGHT_ROLES; i++)
+		if (table[i].role != WEIGHT_LM_HEAD || !c->tie_word_embeddings)
+			n += table[i].rows * table[i].cols * table[i].experts;
+	free(table);
+	return n;
+}

@@ -23,9 +23,13 @@ void layer_weights_set(struct layer_weights *ret, const struct weight *rows, siz
  * model's family does. */
 struct weight layer_norm(const struct model_config *c, enum weight_role role, uint64_t n, int at);
 
-/* Lists the weights outside all layers: embedding, final norm, head. */
+/* Lists the weights outside all layers: embedding, final norm, and as the last one the head. */
 void layer_weights_of_ends(const struct model_config *c, struct layer_weights *ret);
 
 /* Makes the table of all weights, [layer * WEIGHT_ROLES + role], for weights_open and weights_synthetic; the caller
  * frees it. NULL: out of memory. */
 struct weight *layers_weights(const struct model_config *c) MUST_CHECK;
+
+/* Returns the number of a model's parameters: of the elements of the weights in this table, where a head that is tied
+ * to the embedding counts once with it. 0: out of memory. */
+uint64_t layers_parameters(const struct model_config *c);

@@ -3,23 +3,27 @@
  *
  * attention_prepare (one group for each token and head; first the HEADS query heads, then the KV_HEADS KV heads):
  *
- *     q = rope(norm(q, wq)), k = rope(norm(k, wk)), v as it is
+ *     q = rope(norm(q, wq)), k = rope(norm(k, wk)), v as it is; with QKV_BIAS their biases are added first
  *
- *     norm is RMSNorm over HD; rope turns the pairs (j, j + ROT/2) of the first ROT dimensions. q goes to a buffer of
- *     floats; k and v go into their pages, rounded to elem_t. A gate stays where the projection left it.
+ *     norm is RMSNorm over HD, and left out without QK_NORM; rope turns the pairs (j, j + ROT/2) of the first ROT
+ *     dimensions. q goes to a buffer of floats; k and v go into their pages, rounded to elem_t. A gate stays where the
+ *     projection left it.
  *
  * attention (one group for each tile and KV head; a tile is at most TILE_TOKENS consecutive tokens of a row):
  *
- *     out = softmax(q k^T * HD^-1/2, causal) v * sigmoid(gate)       without ATTENTION_GATE the last factor is left out
+ *     out = softmax(q k^T * SCORE_DIM^-1/2, causal) v * sigmoid(gate)
  *
- *     Online softmax over blocks of 64 keys at absolute positions, ascending (Milakov and Gimelshein 2018,
- *     arXiv:1805.02867). The HEADS / KV_HEADS query heads of a KV head share its keys. Keys past a query's own
- *     position weigh exactly 0 and leave the running maximum alone, so a query's bits do not depend on the tile.
+ *     Without ATTENTION_GATE the last factor is left out. Online softmax over blocks of 64 keys at absolute positions,
+ *     ascending (Milakov and Gimelshein 2018, arXiv:1805.02867). The HEADS / KV_HEADS query heads of a KV head share
+ *     its keys. Keys past a query's own position, and those before its window, weigh exactly 0 and leave the running
+ *     maximum alone, so a query's bits do not depend on the tile. Blocks before the window of the tile's first query
+ *     are not read.
  *
  *     step        the step table (kernels/step.h): rows at rows_at, token rows at token_rows_at, tiles at tiles_at; in
  *     proj        [T, ATTENTION_LD] float (attention.clh); in
- *     wq, wk      [HD] float, the norms' weights as they are multiplied; in
- *     rope        [T, ROT] float: cos [ROT/2] | sin [ROT/2] (embed.cl); in
+ *     biases      [ATTENTION_LD] float, those of the columns of proj; in, with QKV_BIAS
+ *     wq, wk      [HD] float, the norms' weights as they are multiplied; in, with QK_NORM
+ *     rope        [T, ROPES, ROT] float: cos [ROT/2] | sin [ROT/2] (embed.cl); in
  *     q           [T, HEADS * HD] float; out of attention_prepare, into attention
  *     k_pages     [pages, KV_HEADS, HD, PAGE] elem_t, transposed: 16 keys are one vector for a CPU, neighbouring lanes
  *                 read neighbouring keys on a GPU; written, then read
@@ -28,7 +32,7 @@
  *
  * All sums are in float: a score is one chain over the head's dimensions, an output one chain over the keys.
  * Global size: attention_prepare T x (HEADS + KV_HEADS) groups, attention tiles x KV_HEADS.
- * Options: attention.clh, ROT (rotary dimensions), EPS, TILE_TOKENS, REGISTER_SUMS (gemm_core.clh).
+ * Options: attention.clh, QK_NORM (0 or 1), ROT (rotary dimensions), EPS, TILE_TOKENS, REGISTER_SUMS (gemm_core.clh).
  * Reference: reference_rms_norm, reference_rope, reference_attention.
  */
 #include "attention.clh"
@@ -36,27 +40,33 @@
 /* Prepares one head of token t (head HEADS + g is KV head g). out [HD]: work space. */
 GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const int *step, int rows_at,
 					    int token_rows_at, __global const float *proj,
-					    __global const float *wq, __global const float *wk,
+					    __global const float *biases, __global const float *wq, __global const float *wk,
 					    __global const float *rope, __global float *q,
-					    __global elem_t *k_pages, __global elem_t *v_pages,
+					    __global elem_t *k_pages, __global elem_t *v_pages, uint sliding,
 					    LOCAL float *out, LOCAL float *scratch)
 {
 	bool query = head < HEADS;
 	uint g = query ? 0 : head - HEADS;
-	__global const float *in = proj + t * ATTENTION_LD + (query ? head * QUERY_LD : KEYS_AT + g * HD);
+	const uint column = query ? head * QUERY_LD : KEYS_AT + g * HD;
+	__global const float *in = proj + t * ATTENTION_LD + column;
+	__global const float *angle = ANGLES(rope, t, sliding);
+#if QK_NORM
 	__global const float *w = query ? wq : wk;
-	__global const float *angle = rope + t * ROT;
 	floatv sum = 0;
 	float scale;
 
 	FOR_COLUMNS (c, HD) {
-		floatv v = V_LOAD(in + c);
+		floatv v = BIASED(V_LOAD(in + c), V_LOAD(biases + column + c));
 
 		sum = fma(v, v, sum);
 	}
 	scale = 1.0f / sqrt(group_sum(v_sum(sum), scratch) / HD + EPS);
 	FOR_COLUMNS (c, HD)
-		V_STORE(V_LOAD(in + c) * scale * V_LOAD(w + c), out + c);
+		V_STORE(BIASED(V_LOAD(in + c), V_LOAD(biases + column + c)) * scale * V_LOAD(w + c), out + c);
+#else
+	FOR_COLUMNS (c, HD)
+		V_STORE(BIASED(V_LOAD(in + c), V_LOAD(biases + column + c)), out + c);
+#endif
 	BARRIER();
 	FOR_ITEMS (j, ROT / 2) {
 		float a = out[j], b = out[j + ROT / 2];
@@ -80,7 +90,9 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 		FOR_ITEMS (c, HD)
 			E_STORE(out[c], k + c * PAGE);
 		FOR_COLUMNS (c, HD)
-			EV_STORE(V_LOAD(in + VALUES_AT - KEYS_AT + c), v + c);
+			EV_STORE(BIASED(V_LOAD(in + VALUES_AT - KEYS_AT + c),
+					V_LOAD(biases + VALUES_AT + g * HD + c)),
+				 v + c);
 	}
 }
 
@@ -113,14 +125,15 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step, int rows_at, int tiles_at,
 				    __global const float *proj, __global const float *q,
 				    __global const elem_t *k_pages, __global const elem_t *v_pages,
-				    __global elem_t *out, LOCAL float (*p)[KEYS], LOCAL float *scratch)
+				    __global elem_t *out, uint sliding, LOCAL float (*p)[KEYS],
+				    LOCAL float *scratch)
 {
 	__global const int *tile = step + tiles_at + index * QUERY_TILE_INTS;
 	__global const int *row = step + rows_at + tile[QUERY_TILE_ROW] * ROW_INTS;
 	uint token = (uint)tile[QUERY_TILE_TOKEN], n_queries = (uint)tile[QUERY_TILE_COUNT] * SHARERS;
 	uint position = (uint)row[ROW_START] + token - (uint)row[ROW_TOKEN];
 	uint last = position + (uint)tile[QUERY_TILE_COUNT] - 1;
-	const float scale = 1.0f / sqrt((float)HD);
+	const float scale = 1.0f / sqrt((float)SCORE_DIM);
 	float most[QUERIES], total[QUERIES];
 	floatv acc[QUERIES][HD_STEPS];
 
@@ -130,7 +143,7 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 		for (uint s = 0; s < HD_STEPS; s++)
 			acc[i][s] = 0;
 	}
-	for (uint block = 0; block <= last; block += KEYS) {
+	for (uint block = FIRST_SEEN(position, sliding) / KEYS * KEYS; block <= last; block += KEYS) {
 		ulong page = (ulong)step[row[ROW_PAGES_AT] + block / PAGE];
 		__global const elem_t *k = k_pages + (page * KV_HEADS + g) * HD * PAGE + block % PAGE;
 		__global const elem_t *v = v_pages + ((page * KV_HEADS + g) * PAGE + block % PAGE) * HD;
@@ -180,22 +193,30 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 		for (uint i = 0; i < n_queries; i++) {
 			/* the number, counted from the block's first key, of the last key that the query may see */
 			int visible = (int)(position + i / SHARERS) - (int)block;
+#if WINDOW
+			int from = (int)FIRST_SEEN(position + i / SHARERS, sliding) - (int)block;
+#endif
 			floatv best = -INFINITY, sum = 0;
-			float now, shrink;
+			float now, base, shrink;
 
 			for (uint j = 0; j < KEY_STEPS; j++) {
 				uint c = j * WIDTH + LANE * VEC;
 				intv seen = (int)c + LANE_INDEX <= visible;
+#if WINDOW
+				seen &= (int)c + LANE_INDEX >= from;
+#endif
 				floatv s = seen ? V_LOAD(p[i] + c) : (floatv)-INFINITY;
 
 				V_STORE(s, p[i] + c);
 				best = fmax(best, s);
 			}
 			now = fmax(most[i], group_max(v_max(best), scratch));
-			shrink = exp(most[i] - now);
+			/* A block before the query's window has no key for it, and the maximum is none yet. */
+			base = WINDOW && now == -INFINITY ? 0.0f : now;
+			shrink = exp(most[i] - base);
 			for (uint j = 0; j < KEY_STEPS; j++) {
 				uint c = j * WIDTH + LANE * VEC;
-				floatv w = exp(V_LOAD(p[i] + c) - now);
+				floatv w = exp(V_LOAD(p[i] + c) - base);
 
 				V_STORE(w, p[i] + c);
 				sum += w;
@@ -258,26 +279,28 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 
 				if (ATTENTION_GATE)
 					o *= sigmoid_v(V_LOAD(gate + c));
-				EV_STORE(o, out + (t * HEADS + head) * HD + c);
+				EV_STORE(o, IN_ROW(out, t, HEADS * HD) + head * HD + c);
 			}
 		}
+		in_quantise(IN_ROW(out, t, HEADS * HD), HEADS * HD, head * HD, (head + 1) * HD);
 	}
 }
 
 #ifndef STEP
 __kernel GROUP_SIZE void attention_prepare(__global const int *restrict step, int rows_at,
 					   int token_rows_at, __global const float *restrict proj,
+					   __global const float *restrict biases,
 					   __global const float *restrict wq,
 					   __global const float *restrict wk,
 					   __global const float *restrict rope,
 					   __global float *restrict q, __global elem_t *restrict k_pages,
-					   __global elem_t *restrict v_pages)
+					   __global elem_t *restrict v_pages, uint sliding)
 {
 	LOCAL float out[HD];
 	GROUP_SCRATCH(scratch);
 
-	attention_prepare_group(GROUP_X, GROUP_Y, step, rows_at, token_rows_at, proj, wq, wk, rope, q, k_pages,
-				v_pages, out, scratch);
+	attention_prepare_group(GROUP_X, GROUP_Y, step, rows_at, token_rows_at, proj, biases, wq, wk, rope, q,
+				k_pages, v_pages, sliding, out, scratch);
 }
 
 __kernel GROUP_SIZE void attention(__global const int *restrict step, int rows_at, int tiles_at,
@@ -285,11 +308,12 @@ __kernel GROUP_SIZE void attention(__global const int *restrict step, int rows_a
 				   __global const float *restrict q,
 				   __global const elem_t *restrict k_pages,
 				   __global const elem_t *restrict v_pages,
-				   __global elem_t *restrict out)
+				   __global elem_t *restrict out, uint sliding)
 {
 	LOCAL float p[QUERIES][KEYS];
 	GROUP_SCRATCH(scratch);
 
-	attention_group(GROUP_X, GROUP_Y, step, rows_at, tiles_at, proj, q, k_pages, v_pages, out, p, scratch);
+	attention_group(GROUP_X, GROUP_Y, step, rows_at, tiles_at, proj, q, k_pages, v_pages, out, sliding, p,
+			scratch);
 }
 #endif

@@ -5,13 +5,14 @@
  *
  * attention_split (one group for each split and KV head): from the split's keys, for each query head of the KV head
  *
- *     most = max s, total = sum exp(s - most), partial = sum exp(s - most) v,    s = q k HD^-1/2
+ *     most = max s, total = sum exp(s - most), partial = sum exp(s - most) v,    s = q k SCORE_DIM^-1/2
  *
  * attention_combine (one group for each row and query head): from the row's splits, in the order of their positions
  *
  *     out = sum exp(most - M) partial / sum exp(most - M) total * sigmoid(gate),    M = max most
  *
- *     without ATTENTION_GATE the last factor is left out.
+ *     Without ATTENTION_GATE the last factor is left out. In a layer with a sliding window, splits before the window
+ *     are left out, and in the first one that is not, keys before it weigh nothing.
  *
  *     step        the step table (kernels/step.h): rows at rows_at, a batch of splits at splits_at; the batch's rows
  *                 are those from number first_row on; in
@@ -74,7 +75,7 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 				 LOCAL float *parts)
 {
 	uint key = LANE % KEY_QUADS * 4, part = LANE / KEY_QUADS;
-	const float scale = 1.0f / sqrt((float)HD);
+	const float scale = 1.0f / sqrt((float)SCORE_DIM);
 	float4 s[SHARERS];
 
 #pragma unroll
@@ -145,9 +146,9 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 OF_32(sum_of_32, ADD_)
 OF_32(max_of_32, fmax)
 
-/* Turns scores into weights, 0 where there is no key, and writes most and total of each query to stats [SHARERS, 2]. 32
- * lanes take a query. */
-GROUP_FUNCTION void split_weights(uint keys, LOCAL float *scores, __global float *stats, LOCAL float *scratch)
+/* Turns scores into weights, 0 where there is no key, or one before number `from` of the split, and writes most and
+ * total of each query to stats [SHARERS, 2]. 32 lanes take a query. */
+GROUP_FUNCTION void split_weights(uint from, uint keys, LOCAL float *scores, __global float *stats, LOCAL float *scratch)
 {
 	for (uint i0 = 0; i0 < SHARERS; i0 += LANES / 32) {
 		uint i = i0 + LANE / 32, lane = LANE % 32;
@@ -155,10 +156,11 @@ GROUP_FUNCTION void split_weights(uint keys, LOCAL float *scores, __global float
 		float most = -INFINITY, total = 0;
 
 		for (uint c = lane; c < keys; c += 32)
-			most = fmax(most, own[c]);
+			if (c >= from)
+				most = fmax(most, own[c]);
 		most = max_of_32(most, scratch);
 		for (uint c = lane; c < SPLIT_TOKENS && i < SHARERS; c += 32) {
-			float w = c < keys ? exp(own[c] - most) : 0;
+			float w = c < keys && c >= from ? exp(own[c] - most) : 0;
 
 			own[c] = w;
 			total += w;
@@ -173,8 +175,9 @@ GROUP_FUNCTION void split_weights(uint keys, LOCAL float *scores, __global float
 }
 
 #ifndef SPLIT_PRODUCTS
-/* Writes the weighted sum of the split's values for each query to partial [SHARERS, HD]. Work space: parts. */
-GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, uint keys,
+/* Writes the weighted sum of the split's values for each query to partial [SHARERS, HD]. Values of blocks before key
+ * `from` are not read. Work space: parts. */
+GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, uint from, uint keys,
 				 __global const elem_t *v_pages, LOCAL const float *weights, __global float *partial,
 				 LOCAL float *parts)
 {
@@ -184,7 +187,7 @@ GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, 
 #pragma unroll
 	for (uint i = 0; i < SHARERS; i++)
 		o[i] = 0;
-	for (uint block = 0; block < keys && part < KEY_PARTS; block += BLOCK) {
+	for (uint block = from / BLOCK * BLOCK; block < keys && part < KEY_PARTS; block += BLOCK) {
 		uint at = first + block, n = MIN_(keys - block, (uint)BLOCK);
 		__global const elem_t *v = v_pages + (HEAD_AT(at) * PAGE + at % PAGE) * HD + column;
 
@@ -226,7 +229,7 @@ GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, 
 __kernel GROUP_SIZE void attention_split(__global const int *restrict step, int rows_at, int splits_at,
 					 __global const float *restrict q, __global const elem_t *restrict k_pages,
 					 __global const elem_t *restrict v_pages, __global float *restrict partial,
-					 __global float *restrict stats)
+					 __global float *restrict stats, uint sliding)
 {
 	__local float queries[SHARERS * HD] QUADS_ALIGNED, weights[SHARERS * SPLIT_TOKENS] QUADS_ALIGNED;
 	__local float parts[LANES * 4 * CHUNK] QUADS_ALIGNED, scratch[LANES];
@@ -236,14 +239,17 @@ __kernel GROUP_SIZE void attention_split(__global const int *restrict step, int 
 	__global const int *pages = step + row[ROW_PAGES_AT];
 	uint first = (uint)split[SPLIT_NUMBER] * SPLIT_TOKENS;
 	uint keys = MIN_((uint)row[ROW_START] + 1 - first, (uint)SPLIT_TOKENS);
+	uint seen = FIRST_SEEN((uint)row[ROW_START], sliding), from = seen > first ? seen - first : 0;
 	ulong head = (ulong)slot * HEADS + g * SHARERS; /* the group's first query head in [slots, HEADS] */
 
+	if (from >= SPLIT_TOKENS)
+		return;
 	FOR_ITEMS (i, SHARERS * HD)
 		queries[i] = q[((ulong)row[ROW_TOKEN] * HEADS + g * SHARERS) * HD + i];
 	BARRIER();
 	split_scores(pages, g, first, keys, k_pages, queries, weights, parts);
-	split_weights(keys, weights, stats + 2 * head, scratch);
-	split_values(pages, g, first, keys, v_pages, weights, partial + head * HD, parts);
+	split_weights(from, keys, weights, stats + 2 * head, scratch);
+	split_values(pages, g, first, from, keys, v_pages, weights, partial + head * HD, parts);
 }
 #endif
 
@@ -253,11 +259,11 @@ __kernel GROUP_SIZE void attention_split(__global const int *restrict step, int 
  * split. Work space: factors, totals, scratch [LANES] each. */
 GROUP_FUNCTION void attention_combine_group(uint t, uint start, uint split0, uint head, __global const float *proj,
 					    __global const float *partial, __global const float *stats,
-					    __global elem_t *out, LOCAL float *factors, LOCAL float *totals,
-					    LOCAL float *scratch)
+					    __global elem_t *out, uint sliding, LOCAL float *factors,
+					    LOCAL float *totals, LOCAL float *scratch)
 {
-	uint n = start / SPLIT_TOKENS + 1;
-	ulong at = (ulong)split0 * HEADS + head;
+	uint skipped = FIRST_SEEN(start, sliding) / SPLIT_TOKENS, n = start / SPLIT_TOKENS + 1 - skipped;
+	ulong at = (ulong)(split0 + skipped) * HEADS + head;
 	__global const float *gate = proj + (ulong)t * ATTENTION_LD + head * QUERY_LD + HD;
 	float o[COLUMN_STEPS], most = -INFINITY, total = 0;
 
@@ -297,20 +303,22 @@ GROUP_FUNCTION void attention_combine_group(uint t, uint start, uint split0, uin
 		if (column < HD) {
 			if (ATTENTION_GATE)
 				x *= sigmoid_v(gate[column]);
-			E_STORE(x, out + ((ulong)t * HEADS + head) * HD + column);
+			E_STORE(x, IN_ROW(out, t, HEADS * HD) + head * HD + column);
 		}
 	}
+	in_quantise(IN_ROW(out, t, HEADS * HD), HEADS * HD, head * HD, (head + 1) * HD);
 }
 
 #ifndef STEP
 __kernel GROUP_SIZE void attention_combine(__global const int *restrict step, int rows_at, int first_row,
 					   __global const float *restrict proj, __global const float *restrict partial,
-					   __global const float *restrict stats, __global elem_t *restrict out)
+					   __global const float *restrict stats, __global elem_t *restrict out,
+					   uint sliding)
 {
 	__local float factors[LANES], totals[LANES], scratch[LANES];
 	__global const int *row = step + rows_at + (first_row + (int)GROUP_X) * ROW_INTS;
 
 	attention_combine_group((uint)row[ROW_TOKEN], (uint)row[ROW_START], (uint)row[ROW_SPLITS_AT], GROUP_Y, proj,
-				partial, stats, out, factors, totals, scratch);
+				partial, stats, out, sliding, factors, totals, scratch);
 }
 #endif

@@ -12,8 +12,8 @@
  * same sums (moe_route.cl). So the bits are those of separate launches.
  *
  * A kernel has far fewer arguments than a model has matrices. So buffers are passed as addresses, which address.cl
- * writes once: at[i] is the address of buffer i. The address of a buffer does not change while it lives. OpenCL 1.2 does
- * not promise that; PoCL and NVIDIA's driver keep it.
+ * writes once: at[i] is the address of buffer i. The address of a buffer does not change while it lives. OpenCL 1.2
+ * does not promise that; PoCL and NVIDIA's driver keep it.
  *
  *     step      the step table (kernels/step.h) with the work list at work_at, whose counters are written; in and out
  *     at        [AT_LAYERS + layers * AT_LAYER_COUNT] ulong, device addresses (kernels/step.h)
@@ -57,7 +57,10 @@
 #endif
 
 /* About the number of cache lines of a panel. */
-#if BF16 && PACKING == 3
+#if PACKING == 4
+#define PANEL(w, p, K) QUANT_PANEL_AT(w, p)
+#define PANEL_LINES(K) ((K)*10 / 64)
+#elif BF16 && PACKING == 3
 #define PANEL_LINES(K) ((K)*24 / 64)
 #else
 #define PANEL_LINES(K) ((K)*16 * (uint)sizeof(elem_t) / 64)
@@ -111,7 +114,11 @@ GROUP_FUNCTION void product(const struct part *p, int op, __global const elem_t 
 	uint M = T, N = LD(VOCAB);
 
 	if (op == OP_ATTENTION_OUT || op == OP_DELTA_OUT) {
-		gemm_add_group(p->x, p->y, GLOBAL_AT(elem_t, AT_MIXED), K, W, GLOBAL_AT(float, AT_X), D, T, D, K, 0);
+#if OUT_NORMS
+		gemm_store_group(p->x, p->y, GLOBAL_AT(elem_t, AT_MIXED), IN_LD(K), W, GLOBAL_AT(float, AT_Y), D, T, D, K);
+#else
+		gemm_add_group(p->x, p->y, GLOBAL_AT(elem_t, AT_MIXED), IN_LD(K), W, GLOBAL_AT(float, AT_X), D, T, D, K, 0);
+#endif
 		return;
 	}
 	switch (op) {
@@ -126,7 +133,7 @@ GROUP_FUNCTION void product(const struct part *p, int op, __global const elem_t 
 		to = GLOBAL_AT(float, AT_LOGITS);
 		break;
 	}
-	gemm_store_group(p->x, p->y, GLOBAL_AT(elem_t, AT_H), K, W, to, N, M, N, K);
+	gemm_store_group(p->x, p->y, GLOBAL_AT(elem_t, AT_H), IN_LD(K), W, to, N, M, N, K);
 }
 
 /* Norms row y of the residual stream into row y of h and h32. With row_at >= 0 it norms another row: its number is at
@@ -148,21 +155,21 @@ GROUP_FUNCTION void embed_part(const struct part *p)
 
 #if HEADS
 /* Prepares KV head x of token y and the query heads that share it, then computes their attention. A tile is one
- * token. */
-GROUP_FUNCTION void attention_part(const struct part *p)
+ * token. sliding: the layer has a sliding window (attention.clh). */
+GROUP_FUNCTION void attention_part(const struct part *p, uint sliding)
 {
 	for (uint i = 0; i <= SHARERS; i++) {
 		attention_prepare_group(p->y, i < SHARERS ? p->x * SHARERS + i : HEADS + p->x, p->step,
 					p->work[WORK_ROWS_AT], p->work[WORK_TOKEN_ROWS_AT], GLOBAL_AT(float, AT_PROJ),
-					LAYER_AT(float, AT_Q_NORM), LAYER_AT(float, AT_K_NORM),
+					LAYER_AT(float, AT_QKV_BIAS), LAYER_AT(float, AT_Q_NORM), LAYER_AT(float, AT_K_NORM),
 					GLOBAL_AT(float, AT_ROPE), GLOBAL_AT(float, AT_Q),
-					LAYER_AT(elem_t, AT_K_PAGES), LAYER_AT(elem_t, AT_V_PAGES), p->memory,
-					p->scratch);
+					LAYER_AT(elem_t, AT_K_PAGES), LAYER_AT(elem_t, AT_V_PAGES), sliding,
+					p->memory, p->scratch);
 		BARRIER();
 	}
 	attention_group(p->y, p->x, p->step, p->work[WORK_ROWS_AT], p->work[WORK_TILES_AT], GLOBAL_AT(float, AT_PROJ),
 			GLOBAL_AT(float, AT_Q), LAYER_AT(elem_t, AT_K_PAGES), LAYER_AT(elem_t, AT_V_PAGES),
-			GLOBAL_AT(elem_t, AT_MIXED), (LOCAL float(*)[KEYS])p->memory, p->scratch);
+			GLOBAL_AT(elem_t, AT_MIXED), sliding, (LOCAL float(*)[KEYS])p->memory, p->scratch);
 }
 #endif
 
@@ -171,7 +178,7 @@ GROUP_FUNCTION void delta_part(const struct part *p)
 {
 	delta_decode_group(p->y, p->x, p->step, p->work[WORK_ROWS_AT], 0, GLOBAL_AT(float, AT_PROJ),
 			   LAYER_AT(float, AT_CONV), LAYER_AT(float, AT_NEG_A), LAYER_AT(float, AT_DT_BIAS),
-			   LAYER_AT(float, AT_NORM), LAYER_AT(float, AT_RING), LAYER_AT(float, AT_STATE),
+			   LAYER_AT(float, AT_GATED_NORM), LAYER_AT(float, AT_RING), LAYER_AT(float, AT_STATE),
 			   GLOBAL_AT(elem_t, AT_MIXED), p->memory, p->scratch);
 }
 #endif
@@ -215,12 +222,22 @@ GROUP_FUNCTION void do_part(const struct part *p, int op)
 	switch (op) {
 	case OP_EMBED: embed_part(p); break;
 #if HEADS
-	case OP_ATTENTION: attention_part(p); break;
+#if WINDOW
+	case OP_SLIDING:
+#endif
+	case OP_ATTENTION: attention_part(p, op == OP_SLIDING); break;
 #endif
 #if HK
 	case OP_DELTA: delta_part(p); break;
 #endif
 	case OP_ROUTER: router_part(p); break;
+#if OUT_NORMS
+	case OP_ADD_NORM:
+		add_norm_group(p->y, GLOBAL_AT(float, AT_X), GLOBAL_AT(float, AT_Y), LAYER_AT(float, AT_MIXER_NORM),
+			       LAYER_AT(float, AT_POST_NORM), GLOBAL_AT(elem_t, AT_H), GLOBAL_AT(float, AT_H32), 0,
+			       p->scratch);
+		break;
+#endif
 	case OP_TOPK: topk_part(p, p->y, 1); break;
 	case OP_TOPK_SORT:
 		topk_part(p, 0, (uint)p->work[WORK_TOKENS]);
@@ -238,7 +255,8 @@ GROUP_FUNCTION void do_part(const struct part *p, int op)
 		break;
 	case OP_COMBINE:
 		combine_norm_group(p->y, GLOBAL_AT(float, AT_X), GLOBAL_AT(float, AT_Y), GLOBAL_AT(float, AT_WEIGHTS),
-				   GLOBAL_AT(float, AT_ROUTER_LOGITS), LAYER_AT(float, AT_NEXT_NORM),
+				   GLOBAL_AT(float, AT_ROUTER_LOGITS), LAYER_AT(float, AT_MLP_NORM),
+				   LAYER_AT(float, AT_NEXT_NORM),
 				   GLOBAL_AT(elem_t, AT_H), GLOBAL_AT(float, AT_H32), 0, p->scratch);
 		break;
 	case OP_LAST_NORM: norm(p, p->work[WORK_LOGITS_AT], GLOBAL_AT(float, AT_FINAL_NORM)); break;

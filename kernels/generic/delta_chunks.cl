@@ -57,7 +57,7 @@ __kernel GROUP_SIZE void delta_chunk(__global const int *restrict step, int rows
 	__local float A[C * C_LD] QUADS_ALIGNED, slices[2 * C * HALF_LD] QUADS_ALIGNED, G[C], beta[C];
 	LOCAL float *k_slice = slices, *q_slice = slices + C * HALF_LD;
 	__global const int *rows = step + rows_at + first_row * ROW_INTS;
-	uint h = GROUP_Y, kh = h / REPEAT, chunk = GROUP_X;
+	uint h = GROUP_Y, kh = KEY_HEAD(h), chunk = GROUP_X;
 	uint r = row_of_chunk(rows, (uint)n_rows, &chunk), n;
 	uint r0 = LANE / 16 * ROWS, c0 = LANE % 16 * ROWS;
 	__global float *T = work + ((ulong)GROUP_X * HV + h) * WORK, *P = T + C * C;
@@ -163,7 +163,7 @@ __kernel GROUP_SIZE void delta_scan(__global const int *restrict step, int rows_
 	LOCAL float *k_slice = slices, *q_slice = slices + C * SLICE_LD;
 	__global const int *rows = step + rows_at + first_row * ROW_INTS;
 	__global const int *row = rows + GROUP_X / (HV * BLOCKS_OF_V) * ROW_INTS;
-	uint h = GROUP_X / BLOCKS_OF_V % HV, kh = h / REPEAT, column0 = GROUP_X % BLOCKS_OF_V * BLOCK;
+	uint h = GROUP_X / BLOCKS_OF_V % HV, kh = KEY_HEAD(h), column0 = GROUP_X % BLOCKS_OF_V * BLOCK;
 	uint column = LANE % BLOCK, r0 = LANE / BLOCK * ROWS;
 	uint count = (uint)row[ROW_COUNT], chunk = first_chunk_of_row(rows, row);
 	int src = row[ROW_STATE_SRC], dst = row[ROW_STATE_DST];

@@ -155,5 +155,7 @@ __kernel GROUP_SIZE void delta_norm(__global const float *restrict proj, __globa
 		FOR_TOKENS (j)
 			if (j < n)
 				E_STORE(x[i][j] * sum[j] * norm_w[c] * silu_v(z[i][j]),
-					out + ((ulong)(first + j) * HV + h) * DV + c);
+					IN_ROW(out, first + j, HV * DV) + h * DV + c);
+	for (uint j = 0; j < n; j++)
+		in_quantise(IN_ROW(out, first + j, HV * DV), HV * DV, h * DV, (h + 1) * DV);
 }

@@ -52,7 +52,7 @@ GROUP_FUNCTION void delta_decode_group(uint index, uint h, __global const int *s
 				       LOCAL float *scratch)
 {
 	__global const int *row = step + rows_at + (first_row + (int)index) * ROW_INTS;
-	uint kh = h / REPEAT;
+	uint kh = KEY_HEAD(h);
 	uint t = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START];
 	int src = row[ROW_STATE_SRC], dst = row[ROW_STATE_DST];
 	__global const float *in = proj + (ulong)t * DELTA_LD;
@@ -67,7 +67,7 @@ GROUP_FUNCTION void delta_decode_group(uint index, uint h, __global const int *s
 
 		V_STORE(conv_silu(proj, conv_w, ring, src, t, t, start, cq), q + c);
 		V_STORE(conv_silu(proj, conv_w, ring, src, t, t, start, ck), k + c);
-		if (h % REPEAT == 0) {
+		if (FIRST_OF_KEY(h)) {
 			conv_carry(proj, ring, src, dst, t, start, 1, cq);
 			conv_carry(proj, ring, src, dst, t, start, 1, ck);
 		}
@@ -124,7 +124,7 @@ GROUP_FUNCTION void delta_decode_group(uint index, uint h, __global const int *s
 				V_STORE(sum[s], o + c);
 		}
 	}
-	GATED_NORM(o, in, h, norm_w, out + ((ulong)t * HV + h) * DV, scratch);
+	GATED_NORM(o, in, h, norm_w, IN_ROW(out, t, HV * DV), scratch);
 }
 
 #ifndef STEP

@@ -110,7 +110,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 
 	for (uint pair = get_group_id(0); pair < (uint)n_rows * HV; pair += get_num_groups(0)) {
 		__global const int *row = step + rows_at + (first_row + (int)(pair / HV)) * ROW_INTS;
-		uint h = pair % HV, kh = h / REPEAT;
+		uint h = pair % HV, kh = KEY_HEAD(h);
 		uint t0 = (uint)row[ROW_TOKEN], count = (uint)row[ROW_COUNT];
 		int src = row[ROW_STATE_SRC], dst = row[ROW_STATE_DST];
 		__global float *S = state + ((ulong)dst * HV + h) * DK * DV;
@@ -252,7 +252,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 			BARRIER(); /* the norms go over all columns */
 			for (uint i = 0; i < n; i++)
 				GATED_NORM(O + i * DV, proj + (t + i) * DELTA_LD, h, norm_w,
-					   out + ((t + i) * HV + h) * DV, scratch);
+					   IN_ROW(out, t + i, HV * DV), scratch);
 			/* Snapshots need no barrier: each lane copies the columns that it has written itself. */
 			for (int i = 0; i < row[ROW_SNAPSHOTS]; i++) {
 				uint slot = (uint)row[ROW_SNAPSHOT_SLOT(i)];

@@ -19,10 +19,10 @@
 #define CONV_ITEMS   CEIL_(2 * DK + DV, LANES) /* channels of a lane in the convolution */
 
 /* The channel (delta.clh: a column of proj) of element i of q (DK) | k (DK) | v (DV) for value head h; q and k are
- * those of its key head, h / REPEAT. */
+ * those of its key head. */
 #define CHANNEL(i, h)                                                                              \
-	((i) < DK ? Q_AT + (h) / REPEAT * DK + (i)                                                 \
-		  : (i) < 2 * DK ? K_AT + (h) / REPEAT * DK + (i) - DK : V_AT + (h) * DV + (i) - 2 * DK)
+	((i) < DK ? Q_AT + KEY_HEAD(h) * DK + (i)                                                 \
+		  : (i) < 2 * DK ? K_AT + KEY_HEAD(h) * DK + (i) - DK : V_AT + (h) * DV + (i) - 2 * DK)
 
 /* Adds up, for each column, the numbers of all parts, in the order of the parts, into sum [DV]. x: the numbers of the
  * lane's 4 columns; parts [D_PARTS][DV]: work space. */
@@ -89,8 +89,8 @@ static inline void keep_taps(__global float *ring, int src, int dst, uint start,
 #define TOKEN_SCRATCH_AT (TOKEN_SUM_AT + DV)
 #define TOKEN_FLOATS	 (TOKEN_SCRATCH_AT + LANES)
 
-/* Computes value head h of a row: token t of the step, at position start, which goes from state src to state dst. S: the
- * lane's share of state src, from load_state. x: work space. */
+/* Computes value head h of a row: token t of the step, at position start, which goes from state src to state dst. S:
+ * the lane's share of state src, from load_state. x: work space. */
 GROUP_FUNCTION void delta_token_group(uint t, uint start, int src, int dst, uint h, __global const float *proj,
 				      __global const float *conv_w, __global const float *neg_a,
 				      __global const float *dt_bias, __global const float *norm_w, __global float *ring,
@@ -127,7 +127,7 @@ GROUP_FUNCTION void delta_token_group(uint t, uint start, int src, int dst, uint
 		for (uint i = 0; i < CONV; i++)
 			total = fma(taps[n][i], weights[n][i], total);
 		x[item] = silu_v(total);
-		if (item >= 2 * DK || h % REPEAT == 0)
+		if (item >= 2 * DK || FIRST_OF_KEY(h))
 			keep_taps(ring, src, dst, start, CHANNEL(item, h), taps[n]);
 	}
 	BARRIER();
@@ -161,7 +161,7 @@ GROUP_FUNCTION void delta_token_group(uint t, uint start, int src, int dst, uint
 	}
 	BARRIER(); /* sum has been read */
 	add_parts(y, parts, sum);
-	GATED_NORM(sum, in, h, norm_w, out + ((ulong)t * HV + h) * DV, scratch);
+	GATED_NORM(sum, in, h, norm_w, IN_ROW(out, t, HV * DV), scratch);
 }
 
 #ifndef STEP

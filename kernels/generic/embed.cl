@@ -1,39 +1,121 @@
 /*
  * Begins a step: copies the tokens' embedding rows and computes cosine and sine of their rotary angles.
  *
- *     x[t, :] = table[token_t, :]
- *     rope[t] = cos(p_t f_j) | sin(p_t f_j), j < ROT/2
+ *     x[t, :] = table[token_t, :] * EMBED_SCALE, rounded to elem_t
+ *     rope[t, r] = cos(p_t f_rj) | sin(p_t f_rj), j < ROT/2, r < ROPES
  *
  * The angle is a float product, as the model's reference computes it: at position 2595 another rounding of the angle
  * would already move the result by 1e-4.
  *
  *     step       the step table (kernels/step.h): tokens at tokens_at, positions at positions_at; in
- *     drawn      [draws] int, the ids that the step before drew, -1 where a draw failed, for tokens that name a draw; in
- *     table      [vocabulary, LD(HIDDEN)] elem_t; in
- *     inv_freq   [ROT/2] float, the frequencies f; in
+ *     drawn      the result of the step before (kernels/step.h). Tokens that name a draw are its ids, of which those
+ *                of failed draws are -1; in
+ *     table      [vocabulary, LD(HIDDEN)] elem_t; with QUANT_EMBED panels of quantised weights (kernels/quant.h); in
+ *     inv_freq   [ROPES, ROT/2] float, the frequencies f; in
  *     x          [T, LD(HIDDEN)] float; out
- *     rope       [T, ROT] float; out
+ *     rope       [T, ROPES, ROT] float; out
  *
- * Global size: one group for each token. Options: HIDDEN, ROT. Reference: reference_rope_angles.
+ * Global size: one group for each token. Options: HIDDEN, ROT, ROPES (tables of angles; a model with sliding windows
+ * may have two), EMBED_SCALE (a float; 1: none), QUANT_EMBED. Reference: reference_rope_angles.
  */
 #include "common.clh"
+
+#if BF16
+#define ROUNDED(v) bf16_widen_v(bf16_round_v(v))
+#else
+#define ROUNDED(v) (v)
+#endif
+
+static inline floatv scaled(floatv v)
+{
+	return EMBED_SCALE == 1.0f ? v : ROUNDED(v * EMBED_SCALE);
+}
+
+#if QUANT_EMBED
+#include "quant.clh"
+
+/* Returns number `column` of a vector of 16 columns. On a GPU a lane has its own column alone. */
+#if VEC == 16
+#define EMBED_PICK(v, column) (((float *)&(v))[column])
+#else
+#define EMBED_PICK(v, column) (v)
+#endif
+
+/* Writes row `column` of a panel of a type to x. All columns are decoded, since a token has few rows. */
+INLINED void embed_of_type(__global const uchar *panel, uint column, __global float *x, const uint chunk_k,
+			   const uint low, const uint high, const uint group, const int scale, const int min,
+			   const int offset, const int table)
+{
+	const uint scales_bytes = QUANT_SCALES(chunk_k, group, scale, min);
+	const uint parts = 32 / MIN_(group, 32u);
+	const float factor = *((__global const float *)panel + 1);
+	/* the lanes of a GPU that have this column take the groups in turn */
+	const uint turns = VEC == 16 ? 1 : LANES / 16, first = VEC == 16 ? 0 : LANE / 16;
+
+	if (VEC == 1 && LANE % 16 != column)
+		return;
+	for (uint k = first * 32; k < LD(HIDDEN); k += turns * 32) {
+		__global const uchar *chunk = panel + QUANT_HEADER +
+					      (ulong)(k / chunk_k) * QUANT_CHUNK(chunk_k, low, high, group, scale, min);
+		uintv code[8];
+		floatv super, super_min;
+
+		quant_super(chunk, scale, min, &super, &super_min);
+		quant_codes(chunk + scales_bytes, chunk + scales_bytes + chunk_k * 2 * low, k % chunk_k / 32, low, high, table,
+			    code);
+		for (uint p = 0; p < parts; p++) {
+			floatv m, s = quant_scale(chunk, QUANT_GROUP(k % chunk_k / 32, p, group), super, super_min, factor,
+						  chunk_k / group, scale, min, &m);
+
+			for (uint i = 0; i < 32 / parts; i++) {
+				intv c = AS_INTV(code[(p * (32 / parts) + i) / 4] >> (8 * (i % 4)) & 0xffu) - offset;
+				floatv v = QUANT_FLOATS(c) * s;
+
+				if (min)
+					v -= m;
+				x[k + p * (32 / parts) + i] = EMBED_SCALE * EMBED_PICK(v, column);
+			}
+		}
+	}
+}
+
+GROUP_FUNCTION void embed_row(__global const elem_t *table, ulong id, __global float *x)
+{
+	__global const uchar *panel = QUANT_PANEL_AT(table, id / 16);
+
+#define EMBED_CASE(name, number, c, l, h, g, s, m, o, t)                                                              \
+	case number:                                                                               \
+		if ((QUANT_MASK >> number) & 1)                                                    \
+			embed_of_type(panel, (uint)(id % 16), x, c, l, h, g, s, m, o, t);                     \
+		break;
+	switch (*(__global const uint *)panel) {
+		QUANT_TYPES(EMBED_CASE)
+	}
+}
+#else
+GROUP_FUNCTION void embed_row(__global const elem_t *table, ulong id, __global float *x)
+{
+	FOR_COLUMNS (c, LD(HIDDEN))
+		V_STORE(scaled(EV_LOAD(table + id * LD(HIDDEN) + c)), x + c);
+}
+#endif
 
 GROUP_FUNCTION void embed_group(ulong t, __global const int *step, int tokens_at, int positions_at,
 				__global const int *drawn, __global const elem_t *table,
 				__global const float *inv_freq, __global float *x, __global float *rope)
 {
 	int token = step[tokens_at + t];
-	ulong id = (ulong)(token < 0 ? MAX_(drawn[-1 - token], 0) : token);
+	ulong id = (ulong)(token < 0 ? MAX_(drawn[RESULT_IDS - 1 - token], 0) : token);
 	float position = (float)step[positions_at + t];
 
-	FOR_COLUMNS (c, LD(HIDDEN))
-		V_STORE(EV_LOAD(table + id * LD(HIDDEN) + c), x + t * LD(HIDDEN) + c);
-	FOR_ITEMS (j, ROT / 2) {
-		float angle = position * inv_freq[j];
+	embed_row(table, id, x + t * LD(HIDDEN));
+	for (uint r = 0; r < ROPES; r++)
+		FOR_ITEMS (j, ROT / 2) {
+			float angle = position * inv_freq[r * (ROT / 2) + j];
 
-		rope[t * ROT + j] = cos(angle);
-		rope[t * ROT + ROT / 2 + j] = sin(angle);
-	}
+			rope[(t * ROPES + r) * ROT + j] = cos(angle);
+			rope[(t * ROPES + r) * ROT + ROT / 2 + j] = sin(angle);
+		}
 }
 
 #ifndef STEP

@@ -1,26 +1,29 @@
 /*
  * The matrix products of an MLP, over rows that are sorted by expert (moe_route.cl).
  *
- *     moe_gate_up   act = silu(h G) * (h U)      rows are gathered from h; the panels of gate G and up U alternate
- *     moe_down      y = act D                    rows are scattered to their token's slots
+ *     moe_gate_up   act = f(h G) * (h U), f of activation.clh. Rows are gathered from h; the panels of gate G and up U
+ *                   alternate
+ *     moe_down      y = act D. Rows are scattered to their token's slots
  *
- * A task is (expert, first row, count); expert EXPERTS is the shared one, which every token takes. A token has TOPK + 1
- * slots, one for each expert that it takes, the last for the shared one. A row is a token and a slot, as a number in
- * `rows`: token * (TOPK + 1) + slot.
+ * A task is (expert, first row, count); expert EXPERTS is the shared one, which every token takes. A token has TOPK +
+ * SHARED slots, one for each expert that it takes, the last for the shared one, if there is one (SHARED 1). A row is a
+ * token and a slot, as a number in `rows`: token * (TOPK + SHARED) + slot.
  *
- *     h         [T, LD(HIDDEN)] elem_t; in
+ *     h         [T, IN_LD(HIDDEN)] elem_t (input.clh); in
  *     experts   [EXPERTS] matrices of weights, shared: one; packed as in gemm.cl: gate_up [2 LD(EXPERT_SIZE), HIDDEN],
  *               down [HIDDEN, EXPERT_SIZE], the shared expert's with SHARED_SIZE; in
- *     tasks     [TASK_AT(n)] int, rows [T * (TOPK + 1)] int (kernels/step.h, moe_route.cl); in
- *     act       [T * (TOPK + 1), ACT_LD] elem_t; out of moe_gate_up, into moe_down
- *     y         [T * (TOPK + 1), LD(HIDDEN)] float; out
+ *     tasks     [TASK_AT(n)] int, rows [T * (TOPK + SHARED)] int (kernels/step.h, moe_route.cl); in
+ *     act       [T * (TOPK + SHARED), ACT_LD] elem_t, inputs of EXPERT_SIZE and SHARED_SIZE columns; out of
+ *               moe_gate_up, into moe_down
+ *     y         [T * (TOPK + SHARED), LD(HIDDEN)] float; out
  *
  * Each sum is one chain of fused additions in float (two chains with some cuts of the x86 variant), in the order of
  * gemm_core.clh. Global size: groups of NPG * LANES * VEC columns x the largest number of tasks possible; groups past
  * the last task return.
- * Options: gemm.clh, EXPERTS, TOPK, HIDDEN, EXPERT_SIZE, SHARED_SIZE, ACT_LD. Reference: reference_gate_up,
- * reference_gemm.
+ * Options: gemm.clh, activation.clh, EXPERTS, TOPK, SHARED, HIDDEN, EXPERT_SIZE, SHARED_SIZE, ACT_LD. Reference:
+ * reference_gate_up, reference_gemm.
  */
+#include "activation.clh"
 #include "gemm.clh"
 
 /* Reads task i of the list that moe_sort wrote. Past the list's end *count becomes 0. */
@@ -50,12 +53,14 @@ GROUP_FUNCTION void moe_gate_up_group(uint gx, uint gy, __global const elem_t *h
 	first_panel = expert < EXPERTS ? expert * 2 * (LD(EXPERT_SIZE) / 16) : 0;
 	if (COLUMN(0) - LANE * VEC >= N)
 		return;
-#define A_GATHER(r)   (h + (ulong)(rows[r] / (TOPK + 1)) * K)
+#define A_GATHER(r)   IN_ROW(h, rows[r] / (TOPK + SHARED), K)
 #define W_GATE_UP(j)  panel(W, first_panel, COLUMN((j) / 2), N, K, 2, (j)&1)
 #define STORE_ACT(r, j, acc)                                                                       \
 	if (((j)&1) == 0 && COLUMN((j) / 2) < N)                                                   \
-	EV_STORE(silu_v((acc)[0]) * (acc)[1], act + (ulong)(r)*ACT_LD + COLUMN((j) / 2))
+	EV_STORE(activation_v((acc)[0]) * (acc)[1], act + (ulong)(r)*ACT_LD + COLUMN((j) / 2))
 	ALL_ROWS(first, first + count, 2 * BLOCKS(N), A_GATHER, W_GATE_UP, STORE_ACT)
+	for (uint r = first; INT8 && r < first + count; r++)
+		in_quantise(act + (ulong)r * ACT_LD, N, gx * NPG * WIDTH, MIN_(N, (gx + 1) * NPG * WIDTH));
 }
 
 GROUP_FUNCTION void moe_down_group(uint gx, uint gy, __global const elem_t *act, __global const elem_t *experts,

@@ -5,22 +5,22 @@
  * the smaller index first. Their weights are p, with NORM_TOPK divided by the sum of the TOPK weights.
  *
  * moe_sort: a choice here is one of the TOPK experts of a token. A stable counting sort orders the T * TOPK choices by
- * expert; the T rows of the shared expert follow. A dense MLP (EXPERTS = 0) has the rows of the shared expert alone.
- * The order is a function of the choices alone.
+ * expert; the T rows of the shared expert follow, if there is one (SHARED 1). A dense MLP (EXPERTS 0) has the rows of
+ * the shared expert alone. The order is a function of the choices alone.
  *
  * On a GPU moe_topk computes the place of each expert, which is the number of experts that come before it. moe_sort has
  * a group for each expert there. The group counts the choices of all experts and sorts the choices of its own expert.
  *
- *     router    [T, LD(EXPERTS + 1)] float, logits; column EXPERTS is the shared expert's gate; in
+ *     router    [T, LD(EXPERTS + SHARED)] float, logits; column EXPERTS is the shared expert's gate; in
  *     experts   [T, TOPK] int; out of moe_topk, into moe_sort
  *     weights   [T, TOPK] float; out
- *     rows      [T * (TOPK + 1)] int: token * (TOPK + 1) + slot, sorted by (expert, token, slot); slot is the number of
- *               the choice, TOPK for the shared expert; out
+ *     rows      [T * (TOPK + SHARED)] int: token * (TOPK + SHARED) + slot, sorted by (expert, token, slot); slot is the
+ *               number of the choice, TOPK for the shared expert; out
  *     tasks     [TASK_AT(n)] int (kernels/step.h): n, then n tasks of at most TASK_ROWS rows each; out
  *
  * The softmax is in float, lane by lane (common.clh). Global size: moe_topk one group for each token; moe_sort one
- * group, on a GPU one for each expert and one for the shared expert. Options: HIDDEN, EXPERTS, TOPK, NORM_TOPK.
- * Reference: reference_moe_topk, reference_moe_sort.
+ * group, on a GPU one for each expert and one more. Options: HIDDEN, EXPERTS, TOPK, SHARED, NORM_TOPK, WARP_TOPK
+ * (1: moe_topk is that of nvidia/moe_route.cl). Reference: reference_moe_topk, reference_moe_sort.
  */
 #include "common.clh"
 #include "quads.clh"
@@ -36,7 +36,7 @@
 GROUP_FUNCTION void moe_router_group(uint gx, ulong t, __global const float *h32, __global const float *W,
 				     __global float *router)
 {
-	const uint N = LD(EXPERTS + 1), K = LD(HIDDEN);
+	const uint N = LD(EXPERTS + SHARED), K = LD(HIDDEN);
 	__global const float *a = h32 + t * K, *w[ROUTER_BLOCKS];
 	floatv acc[ROUTER_BLOCKS];
 	uint first = gx * ROUTER_BLOCKS * WIDTH + LANE * VEC;
@@ -64,7 +64,7 @@ GROUP_FUNCTION void moe_router_group(uint gx, ulong t, __global const float *h32
 GROUP_FUNCTION void moe_topk_group(ulong t, __global const float *router, __global int *experts,
 				   __global float *weights, LOCAL float *p, LOCAL float *scratch)
 {
-	__global const float *in = router + t * LD(EXPERTS + 1);
+	__global const float *in = router + t * LD(EXPERTS + SHARED);
 	float most = -INFINITY, sum = 0, kept = 0;
 
 	FOR_ITEMS (e, EXPERTS)
@@ -137,7 +137,7 @@ static inline uint moe_tasks(uint expert, uint first, uint count, uint n_tasks, 
 	return n_tasks;
 }
 
-#define CHOICE_ROW(i) ((int)((i) / TOPK * (TOPK + 1) + (i) % TOPK))
+#define CHOICE_ROW(i) ((int)((i) / TOPK * (TOPK + SHARED) + (i) % TOPK))
 
 #if LANES == 1
 /* Sorts all rows and writes all tasks. next [EXPERTS]: work space, the place of each expert's next row. */
@@ -163,9 +163,12 @@ GROUP_FUNCTION void moe_sort_group(__global const int *experts, uint T, __global
 	for (uint i = 0; i < n; i++)
 		rows[next[experts[i]]++] = CHOICE_ROW(i);
 #endif
+#if SHARED
 	for (uint t = 0; t < T; t++)
 		rows[T * TOPK + t] = (int)(t * (TOPK + 1) + TOPK);
-	tasks[0] = (int)moe_tasks(EXPERTS, T * TOPK, T, n_tasks, tasks);
+	n_tasks = moe_tasks(EXPERTS, T * TOPK, T, n_tasks, tasks);
+#endif
+	tasks[0] = (int)n_tasks;
 }
 #else
 /* Returns the sum of x over the lanes before this one. *ret_all is the sum over all lanes. */
@@ -206,8 +209,9 @@ static inline uint choices_of(__global const int *experts, uint q, uint n, uint 
 	return bits;
 }
 
-/* Sorts the rows of expert `own` (EXPERTS: the shared one) and writes its tasks. The shared expert's group writes the
- * number of all tasks, tasks[0], too. Work space: count [EXPERTS], scratch [LANES]. */
+/* Sorts the rows of expert `own` (EXPERTS: the shared one) and writes its tasks. The group of number EXPERTS writes the
+ * number of all tasks, tasks[0], too, whether there is a shared expert or not. Work space: count [EXPERTS], scratch
+ * [LANES]. */
 GROUP_FUNCTION void moe_sort_group(uint own, __global const int *experts, uint T, __global int *rows, __global int *tasks,
 				   volatile LOCAL uint *count, LOCAL uint *scratch)
 {
@@ -235,10 +239,12 @@ GROUP_FUNCTION void moe_sort_group(uint own, __global const int *experts, uint T
 	sum_before(before, scratch, &first);
 	sum_before(tasks_before, scratch, &n_tasks);
 	if (own == EXPERTS) {
+#if SHARED
 		FOR_ITEMS (t, T)
 			rows[n + t] = (int)(t * (TOPK + 1) + TOPK);
+#endif
 		if (LANE == 0)
-			tasks[0] = (int)moe_tasks(EXPERTS, n, T, n_tasks, tasks);
+			tasks[0] = (int)moe_tasks(EXPERTS, n, SHARED ? T : 0, n_tasks, tasks);
 		return;
 	}
 #if EXPERTS > 0
@@ -260,9 +266,6 @@ GROUP_FUNCTION void moe_sort_group(uint own, __global const int *experts, uint T
 #endif
 
 #ifndef STEP
-#ifndef WARP_TOPK
-#define WARP_TOPK 0 /* nvidia/moe_route.cl has a moe_topk of its own */
-#endif
 #if EXPERTS > 0 && !WARP_TOPK
 __kernel GROUP_SIZE void moe_topk(__global const float *restrict router, __global int *restrict experts,
 				  __global float *restrict weights)

@@ -6,7 +6,7 @@
  *     C       [M, ldc] float; out
  *     M rows; N columns and K terms, padded to multiples of 16
  *
- * K is cut into parts of PART terms; the last part may be shorter. A part of an element is one chain of fused
+ * K is cut into parts of ROUTER_PART terms; the last part may be shorter. A part of an element is one chain of fused
  * additions, k ascending, and the element is the sum of its parts, in ascending order. So all kernels give the same
  * bits:
  *
@@ -20,9 +20,8 @@
  * `first` on x CEIL(M / FEW_ROWS). Options: common.clh, LANES 256. Reference: reference_gemm.
  */
 #include "common.clh"
+#include "kernels/chains.h"
 #include "quads.clh"
-
-#define PART 128
 
 #define COLUMNS	64
 #define STEP_K	32
@@ -68,13 +67,13 @@ GROUP_FUNCTION void add_part(float *part, uint rows, __global const float *A, ui
 #pragma unroll
 	for (uint i = 0; i < rows; i++)
 		part[i] = 0;
-	if (first + PART > K) {
+	if (first + ROUTER_PART > K) {
 		for (uint k = first; k < K; k += 4)
 			add_terms(part, rows, A, lda, w, k);
 		return;
 	}
 #pragma unroll 4
-	for (uint k = 0; k < PART; k += 4) /* the number of rounds is a constant: the compiler can load ahead */
+	for (uint k = 0; k < ROUTER_PART; k += 4) /* the number of rounds is a constant: the compiler can load ahead */
 		add_terms(part, rows, A, lda, w, first + k);
 }
 
@@ -83,13 +82,14 @@ __kernel GROUP_SIZE void router_few(__global const float *restrict A, uint lda, 
 {
 	__local float parts[FEW_ROWS * SIDE * 16];
 	uint row0 = GROUP_Y * FEW_ROWS, rows = MIN_(M - row0, (uint)FEW_ROWS);
-	uint panel = first + GROUP_X, column = LANE % 16, own = LANE / 16; /* own: the lane's part, and the row whose parts it adds up */
+	uint panel = first + GROUP_X, column = LANE % 16;
+	uint own = LANE / 16; /* the lane's part, and the row whose parts it adds up */
 	__global const float *w = W + (ulong)panel * K * 16 + column;
 	float part[FEW_ROWS] = {0}, sum = 0;
 
 	A += (ulong)row0 * lda;
-	for (uint k0 = 0; k0 < K; k0 += SIDE * PART) {
-		uint own_k = k0 + own * PART, n = MIN_(CEIL_(K - k0, PART), (uint)SIDE);
+	for (uint k0 = 0; k0 < K; k0 += SIDE * ROUTER_PART) {
+		uint own_k = k0 + own * ROUTER_PART, n = MIN_(CEIL_(K - k0, ROUTER_PART), (uint)SIDE);
 
 		if (rows == FEW_ROWS)
 			add_part(part, FEW_ROWS, A, lda, w, own_k, K);

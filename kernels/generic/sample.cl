@@ -12,7 +12,8 @@
  * of the step has an influence. Temperature 0 is the argmax, ties going to the smaller id.
  *
  * First sample_blocks reads the row of logits, by blocks (vocabulary.clh), in many groups. Then sample draws, in one
- * group, from the numbers kept of each block:
+ * group, from the numbers kept of each block. On a CPU, where a row's blocks are one group's work, sample reads them
+ * itself, which saves a launch:
  *
  *     nothing cut   the blocks' sums choose a block, and its logits, read again, choose the token
  *     top_k         all kept tokens are in the blocks whose best logit is at or above the top_k-th largest of the
@@ -33,10 +34,11 @@
  *     step      the step table (kernels/step.h): draws at draws_at, scores at scores_at. For seat_reset the table of a
  *               seat reset at resets_at; in
  *     logits    [rows, LD(VOCAB)] float; in. Draw i reads row DRAW_LOGITS, score i row i
- *     work      [draws or scores, SAMPLE_FLOATS] float, scratch (kernels/sample.h)
+ *     work      [draws, SAMPLE_FLOATS] or [scores, SCORE_FLOATS] float, scratch (kernels/sample.h)
  *     counts    [seats, VOCAB] uint, bit 31: in the prompt, the rest: times generated; in and out
- *     result    ids [draws] int, -1 where a logit is NaN or infinity or all are -infinity; reports and scores'
- *               results at their offsets (kernels/step.h); out
+ *     alone     1: no sample_blocks ran before; in, on a CPU alone
+ *     result    int; at RESULT_IDS ids [draws], -1 where a logit is NaN or infinity or all are -infinity; reports and
+ *               scores' results at their offsets (kernels/step.h); out
  *
  * Sums are in float, in an order on which the other draws and the number of groups have no influence. Global size:
  * sample_blocks and score_blocks draws (scores) x parts, where a part is a group's share of the blocks; a block's
@@ -448,44 +450,51 @@ static inline struct drawing drawing_of(__global int *step, int draws_at, __glob
 	return r;
 }
 
+/* Writes the numbers of the blocks that this group has of its draw. scratch: [LANES] */
+GROUP_FUNCTION void read_blocks(__global const int *step, const struct drawing *r, LOCAL float *scratch)
+{
+	__global const int *d = r->d;
+
+	if (WORTH(r->view.banned != 0))
+		mark_banned(step + d[DRAW_BANNED_AT], d[DRAW_BANNED_COUNT],
+			    d[DRAW_MASK_AT] != DRAW_MASK_NONE ? step + d[DRAW_MASK_AT] : 0, r->banned);
+	FOR_PART_BLOCKS (b) {
+		float best = block_best(&r->view, b, scratch), sum;
+
+		r->best[b] = best;
+		if (WORTH(r->sum != 0)) {
+			sum = block_sum(&r->view, b, best, r->cuts.inverse, scratch);
+			if (r->sum)
+				r->sum[b] = sum;
+		}
+		if (WORTH(r->raw_best != r->best)) {
+			best = block_best(&r->raw, b, scratch);
+			if (r->raw_best != r->best)
+				r->raw_best[b] = best;
+		}
+		if (WORTH(r->raw_sum != r->sum)) {
+			sum = block_sum(&r->raw, b, best, 1.0f, scratch);
+			if (r->raw_sum != r->sum)
+				r->raw_sum[b] = sum;
+		}
+	}
+	if (PART == 0) {
+		pad_list(r->best, r->sum);
+		pad_list(r->raw_best, r->raw_sum);
+	}
+}
+
 __kernel GROUP_SIZE void sample_blocks(__global int *step, int draws_at, __global const float *restrict logits,
 				       __global float *work, __global const uint *restrict counts)
 {
 	const struct drawing r = drawing_of(step, draws_at, logits, work, counts);
-	__global const int *d = r.d;
 	LOCAL float scratch[LANES];
 
-	if (WORTH(r.view.banned != 0))
-		mark_banned(step + d[DRAW_BANNED_AT], d[DRAW_BANNED_COUNT],
-			    d[DRAW_MASK_AT] != DRAW_MASK_NONE ? step + d[DRAW_MASK_AT] : 0, r.banned);
-	FOR_PART_BLOCKS (b) {
-		float best = block_best(&r.view, b, scratch), sum;
-
-		r.best[b] = best;
-		if (WORTH(r.sum != 0)) {
-			sum = block_sum(&r.view, b, best, r.cuts.inverse, scratch);
-			if (r.sum)
-				r.sum[b] = sum;
-		}
-		if (WORTH(r.raw_best != r.best)) {
-			best = block_best(&r.raw, b, scratch);
-			if (r.raw_best != r.best)
-				r.raw_best[b] = best;
-		}
-		if (WORTH(r.raw_sum != r.sum)) {
-			sum = block_sum(&r.raw, b, best, 1.0f, scratch);
-			if (r.raw_sum != r.sum)
-				r.raw_sum[b] = sum;
-		}
-	}
-	if (PART == 0) {
-		pad_list(r.best, r.sum);
-		pad_list(r.raw_best, r.raw_sum);
-	}
+	read_blocks(step, &r, scratch);
 }
 
 __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const float *restrict logits,
-				__global float *work, __global uint *counts, __global int *restrict result)
+				__global float *work, __global uint *counts, __global int *restrict result, uint alone)
 {
 	const struct drawing r = drawing_of(step, draws_at, logits, work, counts);
 	__global int *d = r.d;
@@ -495,6 +504,10 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	LOCAL float scratch[GROUP_FLOATS] __attribute__((aligned(16)));
 	GROUP_INT_SCRATCH(ids);
 
+#if LANES == 1
+	if (alone)
+		read_blocks(step, &r, scratch);
+#endif
 	block = best_block(r.best, &most, scratch, ids);
 	finite = fabs(most) <= FLT_MAX;
 	if (WORTH(r.warm)) {
@@ -514,7 +527,7 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	id = MAX_(id, 0); /* if the draw failed, any id will do for the counts and the report */
 	BARRIER();	  /* every lane has read the counts */
 	if (LANE == 0) {
-		result[GROUP_X] = finite ? id : -1;
+		result[RESULT_IDS + GROUP_X] = finite ? id : -1;
 		if (d[DRAW_SEAT] >= 0)
 			counts[(ulong)d[DRAW_SEAT] * VOCAB + (uint)id]++;
 	}
@@ -541,7 +554,7 @@ __kernel GROUP_SIZE void score_blocks(__global const int *restrict step, int sco
 				      __global const float *restrict logits, __global float *work)
 {
 	__global const int *s = step + scores_at + GROUP_X * SCORE_INTS;
-	__global float *w = work + (ulong)GROUP_X * SAMPLE_FLOATS(VOCAB);
+	__global float *w = work + (ulong)GROUP_X * SCORE_FLOATS(VOCAB);
 	__global float *best = w + SAMPLE_BEST(VOCAB), *sum = w + SAMPLE_SUM(VOCAB);
 	const struct view v = view_of(logits + (ulong)GROUP_X * LD(VOCAB), VOCAB);
 	int id = s[SCORE_TOKEN];
@@ -564,7 +577,7 @@ __kernel GROUP_SIZE void score(__global const int *restrict step, int scores_at,
 	__global const int *s = step + scores_at + GROUP_X * SCORE_INTS;
 	__global int *out = result + s[SCORE_RESULT_AT];
 	__global const float *x = logits + (ulong)GROUP_X * LD(VOCAB);
-	__global float *w = work + (ulong)GROUP_X * SAMPLE_FLOATS(VOCAB);
+	__global float *w = work + (ulong)GROUP_X * SCORE_FLOATS(VOCAB);
 	float rank = 0;
 	LOCAL float scratch[GROUP_FLOATS] __attribute__((aligned(16)));
 	GROUP_INT_SCRATCH(ids);
@@ -590,7 +603,6 @@ __kernel GROUP_SIZE void seat_reset(__global const int *restrict step, int reset
 	FOR_ITEMS (i, r[RESET_PROMPT_COUNT])
 		seen[step[r[RESET_PROMPT_AT] + i]] = IN_PROMPT; /* lanes with the same token write the same number */
 	BARRIER();
-	if (LANE == 0)
-		for (int i = 0; i < r[RESET_GENERATED_COUNT]; i++)
-			seen[step[r[RESET_GENERATED_AT] + i]]++;
+	FOR_ITEMS (i, r[RESET_GENERATED_COUNT])
+		atomic_inc((volatile __global uint *)&seen[step[r[RESET_GENERATED_AT] + i]]);
 }

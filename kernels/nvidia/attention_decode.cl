@@ -15,8 +15,8 @@
  * additions depends on HD alone. The sums of quarters 0 and 2, and of 1 and 3, are added first; those of the first
  * block of keys before the second one's.
  *
- * If elements are floats, HD is no multiple of 64 or a KV head has more than 8 query heads, the generic functions are
- * used. LANES 256. Reference: reference_attention.
+ * If elements are floats, HD is no multiple of 64 or more than 256, or a KV head has more than 8 query heads, the
+ * generic functions are used. LANES 256. Reference: reference_attention.
  */
 #include "attention.clh"
 #if BF16 && HD % 64 == 0 && HD <= 256 && SHARERS <= 8
@@ -116,7 +116,7 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 {
 	const uint block = LANE / 32 % 2 * KEY_BLOCK, quarter = LANE / 64, at = first + block;
 	const uint row = block + LANE % 32 / 4 * 8, term = quarter * QUARTER_DIMS + LANE % 4 * 4;
-	const float scale = 1.0f / sqrt((float)HD);
+	const float scale = 1.0f / sqrt((float)SCORE_DIM);
 	float acc[4][4];
 
 	clear(acc);
@@ -155,7 +155,7 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 }
 
 /* As in generic/attention_decode.cl; work space: SHARERS * HD floats of parts. */
-GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, uint keys,
+GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, uint from, uint keys,
 				 __global const elem_t *v_pages, LOCAL const float *weights, __global float *partial,
 				 LOCAL float *parts)
 {
@@ -164,7 +164,7 @@ GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, 
 	float acc[4][4];
 
 	clear(acc);
-	if (side < 2 && block < keys) {
+	if (side < 2 && block < keys && block + KEY_BLOCK > from) {
 		const uint last = MIN_(keys - block, (uint)KEY_BLOCK) - 1; /* weights of the keys past it are 0 */
 		__global const elem_t *v =
 			v_pages + (((ulong)pages[at / PAGE] * KV_HEADS + g) * PAGE + at % PAGE) * HD + row;

@@ -4,7 +4,8 @@
  * A group takes a tile of at most TILE_TOKENS tokens for one KV head. SHARERS query heads share a KV head, so a tile
  * has at most TILE_TOKENS * SHARERS queries, and these are at most FLASH_QUERIES. A warp has 16 queries. The group
  * walks the keys in blocks of 32 at absolute positions, ascending, with online softmax (Dao 2023, arXiv:2307.08691).
- * Keys past a query's own position weigh exactly 0, so a query's bits do not depend on the tile.
+ * Keys past a query's own position, and before its window, weigh exactly 0, so a query's bits do not depend on the
+ * tile.
  *
  * Both products are by mma.sync m16n8k16, with sums in float; attention_wide.cl includes this file and has them by
  * wgmma, which gives the same bits (tensor.clh says why). Queries and softmax weights are rounded to bf16, as in other
@@ -50,12 +51,11 @@
 #ifndef WRITTEN
 #define WRITTEN()
 #endif
-#define MMA(d, a, b0, b1) MMA_BF16(d, (a)[0], (a)[1], (a)[2], (a)[3], b0, b1)
 
 __kernel __attribute__((reqd_work_group_size(FLASH_LANES, 1, 1))) void
 attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __global const float *restrict proj,
 		__global const float *restrict q, __global const elem_t *restrict k_pages,
-		__global const elem_t *restrict v_pages, __global elem_t *restrict out)
+		__global const elem_t *restrict v_pages, __global elem_t *restrict out, uint sliding)
 {
 	__local uint4 memory_[2 * KEY_BYTES / 16] __attribute__((aligned(1024)));
 	const uint memory = (uint)(ulong)memory_, lane = THREAD % 32, g = (uint)get_group_id(1);
@@ -64,8 +64,9 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 	const uint token = (uint)tile[QUERY_TILE_TOKEN], n = (uint)tile[QUERY_TILE_COUNT] * SHARERS;
 	const uint position = (uint)row[ROW_START] + token - (uint)row[ROW_TOKEN];
 	const uint last = position + (uint)tile[QUERY_TILE_COUNT] - 1;
+	const uint begin = FIRST_SEEN(position, sliding) / KEYS * KEYS; /* the first block */
 	/* the scores are divided by ln 2, since 2^x is one instruction */
-	const float scale = 1.4426950408889634f / sqrt((float)HD);
+	const float scale = 1.4426950408889634f / sqrt((float)SCORE_DIM);
 	/* The lane has two queries: rows lane / 4 and lane / 4 + 8 of its warp. query: the number in the tile; head:
 	 * the row of q and out, both [T * HEADS, HD]; own: the position of the token. In place of queries past the
 	 * tile's last one, the last one is computed again, and not stored. */
@@ -86,9 +87,9 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 		v_pages + (PAGE_OF(b) * PAGE + (b) % PAGE + i_ / CHUNKS) * HD + i_ % CHUNKS * 8,    \
 		(b) + i_ / CHUNKS <= last ? 16 : 0)
 
-	LOAD_KEYS(0);
+	LOAD_KEYS(begin);
 	COPY_END();
-	LOAD_VALUES(0);
+	LOAD_VALUES(begin);
 	COPY_END();
 #pragma unroll
 	for (uint i = 0; i < 2; i++) {
@@ -108,8 +109,8 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 #pragma unroll
 	for (uint i = 0; i < CHUNKS; i++)
 		o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
-	for (uint b = 0; b <= last; b += KEYS) {
-		float s[KEYS / 8][4], best[2] = {-INFINITY, -INFINITY}, shrink[2];
+	for (uint b = begin; b <= last; b += KEYS) {
+		float s[KEYS / 8][4], best[2] = {-INFINITY, -INFINITY}, base[2], shrink[2];
 		uint p[KEYS / 16][4];
 		uint next = MIN_(b + KEYS, last / KEYS * KEYS);
 
@@ -129,8 +130,8 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 				uint m[4];
 
 				LOAD_MATRICES(".trans", m, memory + KEY_CHUNK(k * 16 + lane % 16, j * 2 + lane / 16));
-				MMA(s[2 * j], queries[k], m[0], m[1]);
-				MMA(s[2 * j + 1], queries[k], m[2], m[3]);
+				MMA_ARRAY(s[2 * j], queries[k], m[0], m[1]);
+				MMA_ARRAY(s[2 * j + 1], queries[k], m[2], m[3]);
 			}
 #endif
 		barrier(CLK_LOCAL_MEM_FENCE); /* no warp needs the keys any more */
@@ -143,8 +144,12 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 		for (uint j = 0; j < KEYS / 8; j++)
 #pragma unroll
 			for (uint e = 0; e < 4; e++) {
-				bool seen = b + j * 8 + lane % 4 * 2 + e % 2 <= own[e / 2];
+				const uint key = b + j * 8 + lane % 4 * 2 + e % 2;
+				bool seen = key <= own[e / 2];
 
+#if WINDOW
+				seen = seen && key >= FIRST_SEEN(own[e / 2], sliding);
+#endif
 				s[j][e] = seen ? s[j][e] * scale : -INFINITY;
 				best[e / 2] = fmax(best[e / 2], s[j][e]);
 			}
@@ -152,7 +157,9 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 		for (uint i = 0; i < 2; i++) {
 			best[i] = max_other(best[i], 1);
 			best[i] = fmax(most[i], max_other(best[i], 2));
-			shrink[i] = native_exp2(most[i] - best[i]);
+			/* A block before the query's window has no key for it, and the maximum is none yet. */
+			base[i] = WINDOW && best[i] == -INFINITY ? 0.0f : best[i];
+			shrink[i] = native_exp2(most[i] - base[i]);
 			most[i] = best[i];
 			total[i] *= shrink[i];
 		}
@@ -160,7 +167,7 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 		for (uint j = 0; j < KEYS / 8; j++)
 #pragma unroll
 			for (uint e = 0; e < 4; e++) {
-				s[j][e] = native_exp2(s[j][e] - most[e / 2]);
+				s[j][e] = native_exp2(s[j][e] - base[e / 2]);
 				total[e / 2] += s[j][e];
 			}
 #pragma unroll
@@ -188,8 +195,8 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 				uint m[4];
 
 				LOAD_MATRICES(".trans", m, memory + VALUE_CHUNK(j * 16 + lane % 16, c * 2 + lane / 16));
-				MMA(o[2 * c], p[j], m[0], m[1]);
-				MMA(o[2 * c + 1], p[j], m[2], m[3]);
+				MMA_ARRAY(o[2 * c], p[j], m[0], m[1]);
+				MMA_ARRAY(o[2 * c + 1], p[j], m[2], m[3]);
 			}
 #endif
 		barrier(CLK_LOCAL_MEM_FENCE); /* no warp needs the values any more */

@@ -38,10 +38,7 @@
 			 : QUADS_(a), "l"(terms)                                                   \
 			 : "memory")
 #define WGMMA_VALUES(d, a, terms)                                                                  \
-	__asm__ volatile("//@wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "                \
-			 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                 \
-			 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "      \
-			 "{%32,%33,%34,%35}, %36, 1, 1, 1, 1;"                                     \
+	__asm__ volatile(WGMMA_64_TERMS_TEXT                                                       \
 			 : TILES_4_(d), TILES_4_((d) + 4)                                          \
 			 : QUADS_(a), "l"(terms)                                                   \
 			 : "memory")

@@ -1,16 +1,19 @@
 /* A whole decode step except the draws in one launch, on an NVIDIA GPU, for up to ROWS rows of one token each.
  *
- * There is a group for each multiprocessor, and all of them run at the same time. They go through the phases of the work
- * list (kernels/step.h; engine/decode_work.c) together: a group does its share of a phase, which follows from its number
- * alone, counts itself as done, and waits until all groups are done. Meanwhile its first weights of the next phase are on
- * their way into registers.
+ * There is a group for each multiprocessor, and all of them run at the same time. They go through the phases of the
+ * work list (kernels/step.h; engine/decode_work.c) together: a group does its share of a phase, which follows from its
+ * number alone, counts itself as done, and waits until all groups are done. Meanwhile its first weights of the next
+ * phase are on their way into registers.
  *
  * Every group norms all rows for itself, and chooses the experts of all rows for itself. So all groups do this work,
  * but it is not a phase of its own, at whose end they would wait for each other. The bits are those of separate
  * launches: an operation is done by the functions of its kernel, or adds in the same order.
  *
- * The code is longer than the instruction cache, and a phase is short: so a loop is unrolled only where its loads have to
- * be under way together.
+ * It has no phases for layers with a sliding window, and none for norms of outputs (kernels/set.c says which shapes it
+ * takes).
+ *
+ * The code is longer than the instruction cache, and a phase is short: so a loop is unrolled only where its loads have
+ * to be under way together.
  *
  * The parts of this program; each uses only those before it:
  *
@@ -27,13 +30,17 @@
  *     step_prefetch.clh   data that is asked for in the L2 cache before its phase
  *     step_barrier.clh    the wait of all groups for each other between two phases
  *
- *     step      the step table (kernels/step.h) with the work list at work_at; its counter WORK_DONE is written; in, out
+ *     step      the step table (kernels/step.h) with the work list at work_at; its counter WORK_DONE is written;
+ *               in and out
  *     at        [AT_LAYERS + layers * AT_LAYER_COUNT] ulong, device addresses (kernels/step.h); in
  *
  * Local size: GROUP_LANES. Global size: no more groups than run at the same time. Options: those of the included files,
  * and of moe_route.cl and norm.cl; LANES 256; elements are bf16. Reference: separate launches, bit by bit
  * (tests/test_invariance.c). */
 #if BF16
+#if WINDOW || OUT_NORMS
+#error "there are no phases for such layers"
+#endif
 #include "step_group.clh"
 #include "step_warp.clh"
 #include "step_norm.clh"
@@ -116,7 +123,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_LANES, 1, 1))) void decode_st
 		if (!wait_for(p, done, target, phase + PHASE_INTS))
 			break;
 	}
-	for (uint i = THREAD; i < (uint)work[WORK_LOGITS] * LD(VOCAB); i += GROUP_LANES)
-		GLOBAL_AT(float, AT_LOGITS)[i] = NAN;
+	if (THREAD == 0)
+		GLOBAL_AT(int, AT_RESULT)[RESULT_GIVEN_UP] = 1;
 }
 #endif

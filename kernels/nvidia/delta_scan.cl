@@ -24,9 +24,9 @@
 #define SCAN_COLUMNS (SCAN_WARPS * 16)
 
 #ifndef BY_ROWS
-/* d[32] += a B, where B has 64 columns and 16 terms, of step k. BY_ROWS: the columns are rows of the tile; BY_TERMS: the
- * terms are. WRITTEN stands before the barrier behind which tiles that this lane wrote are read. Results are read behind
- * PRODUCTS_END and PRODUCTS_READ. */
+/* d[32] += a B, where B has 64 columns and 16 terms, of step k. BY_ROWS: the columns are rows of the tile; BY_TERMS:
+ * the terms are. WRITTEN stands before the barrier behind which tiles that this lane wrote are read. Results are read
+ * behind PRODUCTS_END and PRODUCTS_READ. */
 #define WRITTEN()
 #define PRODUCTS_BEGIN()
 #define PRODUCTS_END()
@@ -44,8 +44,6 @@
 #define BY_TERMS(d, a, tile, k) PRODUCTS_(LOAD_TERMS, d, a, tile, k)
 #endif
 
-/* Asks for a line of 128 bytes in the L2 cache. */
-#define ASK_FOR(at) __asm__ volatile("prefetch.global.L2 [%0];" ::"l"(at))
 /* Waits for all warps of the group. */
 #define MEET() __asm__ volatile("bar.sync 1, %0;" ::"n"(SCAN_LANES) : "memory")
 
@@ -74,7 +72,7 @@ GROUP_FUNCTION void bring_tiles(uint memory, __global const uint4 *own, uint chu
 		MEET();
 		if (i % 2 == 0 && i / 2 + 3 < chunks) /* not all of work is in the L2 cache */
 			for (uint line = lane; line < 2 * K_QUADS / 8; line += 32)
-				ASK_FOR(own + (ulong)(i / 2 + 3) * CHUNK_QUADS + line * 8);
+				PREFETCH(own + (ulong)(i / 2 + 3) * CHUNK_QUADS + line * 8);
 		BRING(i + 2);
 	}
 }
@@ -172,7 +170,7 @@ delta_scan_tensor(__global const int *restrict step, int rows_at, int first_row,
 			LOAD_U();
 		/* U of the chunk after the next one; `values` begins at the lane's place */
 		if (chunk + 2 < chunks && lane < TOKEN_STEPS * 4)
-			ASK_FOR(values + CHUNK_QUADS + lane * 7);
+			PREFETCH(values + CHUNK_QUADS + lane * 7);
 		PRODUCTS_END();
 		FOR_PARTS (d)
 			PRODUCTS_READ(S[d]);

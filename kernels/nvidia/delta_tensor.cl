@@ -2,8 +2,8 @@
  * The steps of delta_tensor.clh that compute all chunks at once, delta_chunk_tensor and delta_out_tensor, and
  * delta_conv_tensor, which is delta_conv (generic/delta_conv.cl) with q, k and v rounded to bf16.
  *
- *     step, proj, conv_w, neg_a, dt_bias, gates, ring, first_row, n_rows, n_tokens   as in generic/delta_conv_gpu.cl and
- *              generic/delta_chunks.cl
+ *     step, proj, conv_w, neg_a, dt_bias, gates, ring, first_row, n_rows, n_tokens   as in generic/delta_conv_gpu.cl
+ *              and generic/delta_chunks.cl
  *     qs, ks   [T, HK * DK] bf16; out of delta_conv_tensor, into delta_chunk_tensor
  *     vs       [T, HV * DV] bf16; the same
  *     work     as in delta_tensor.clh; out of delta_chunk_tensor, into delta_out_tensor
@@ -12,8 +12,8 @@
  *
  * delta_out_tensor also keeps the inputs that the convolution needs next, for the row and its snapshots.
  *
- * Groups: of delta_conv_tensor a warp for each head of q, k or v and 8 tokens, LANES / 32 warps a group; of the others n
- * x HV, where n is at least the number of chunks. Options: delta_tensor.clh. Reference: reference_delta_step.
+ * Groups: of delta_conv_tensor a warp for each head of q, k or v and 8 tokens, LANES / 32 warps a group; of the others
+ * n x HV, where n is at least the number of chunks. Options: delta_tensor.clh. Reference: reference_delta_step.
  */
 #include "delta_tensor.clh"
 
@@ -119,8 +119,8 @@ __kernel GROUP_SIZE void delta_conv_tensor(__global const int *restrict step, in
 
 /* ---- delta_chunk_tensor ---- */
 
-/* Starts this lane's copies of C rows of `columns` elements, `stride` apart, as tiles of 64 columns each. Rows from n on
- * become zeros. */
+/* Starts this lane's copies of C rows of `columns` elements, `stride` apart, as tiles of 64 columns each. Rows from n
+ * on become zeros. */
 GROUP_FUNCTION void copy_rows(uint to, __global const ushort *from, uint stride, uint columns, uint n)
 {
 	FOR_ITEMS (i, C * columns / 8) {
@@ -160,8 +160,9 @@ static inline float quick_exp(float x)
 	return r;
 }
 
-/* Warps 0 to 3 compute K K^T, and A from it. Warps 4 to 7 compute Q K^T, and P. A warp has 16 rows. Then all eight warps
- * compute T, W and U. The value heads of a key head compute K K^T and Q K^T each for itself, which is the least part. */
+/* Warps 0 to 3 compute K K^T, and A from it. Warps 4 to 7 compute Q K^T, and P. A warp has 16 rows. Then all eight
+ * warps compute T, W and U. The value heads of a key head compute K K^T and Q K^T each for itself, which is the least
+ * part. */
 __kernel GROUP_SIZE void delta_chunk_tensor(__global const int *restrict step, int rows_at, int first_row, int n_rows,
 					    __global const ushort *restrict qs, __global const ushort *restrict ks,
 					    __global const ushort *restrict vs, __global const float *restrict gates,
@@ -172,7 +173,7 @@ __kernel GROUP_SIZE void delta_chunk_tensor(__global const int *restrict step, i
 	__local float A[C * C_LD] __attribute__((aligned(1024))); /* Q is here before A, and V after it */
 	__local float G[C] QUADS_ALIGNED, beta[C] QUADS_ALIGNED, grown[C] QUADS_ALIGNED; /* grown: beta e^G */
 	__global const int *rows = step + rows_at + first_row * ROW_INTS;
-	const uint h = GROUP_Y, kh = h / REPEAT, warp = LANE / 32 % 4, half_ = LANE / 128, lane = LANE % 32;
+	const uint h = GROUP_Y, kh = KEY_HEAD(h), warp = LANE / 32 % 4, half_ = LANE / 128, lane = LANE % 32;
 	const uint keys = (uint)(ulong)keys_, inverse = (uint)(ulong)inverse_, many = (uint)(ulong)A;
 	const uint first = lane % 4 * 2, row = warp * 16 + lane / 4; /* the lane's first column, and its first row */
 	const bool of_q = half_;
@@ -199,7 +200,7 @@ __kernel GROUP_SIZE void delta_chunk_tensor(__global const int *restrict step, i
 		uint4 x;
 
 		LOAD_OPERAND(LOAD_ROWS, x, (of_q ? many : keys) + s / 4 * TILE_BYTES, warp, s % 4);
-		if (of_q && h % REPEAT == 0)
+		if (of_q && FIRST_OF_KEY(h))
 			KEY_WORK(GROUP_X, kh)[(s * TOKEN_STEPS + warp) * 32 + lane] = x;
 #pragma unroll
 		for (uint i = 0; i < TOKEN_TILES / 2; i++)
@@ -346,8 +347,8 @@ __kernel GROUP_SIZE void delta_chunk_tensor(__global const int *restrict step, i
 #define OUT_QUADS MAX_(QP_QUADS, C * O_LD / 4)
 
 /* A warp computes 16 columns of O^T at a time, of all tokens. Q and P are the other operands: an A operand is two B
- * operands, those of its first eight tokens, and of its last eight. Then a warp has 8 tokens of O, and a lane four columns
- * of them. */
+ * operands, those of its first eight tokens, and of its last eight. Then a warp has 8 tokens of O, and a lane four
+ * columns of them. */
 __kernel GROUP_SIZE void delta_out_tensor(__global const int *restrict step, int rows_at, int first_row, int n_rows,
 					  __global const float *restrict proj, __global const uint4 *restrict work,
 					  __global const float *restrict norm_w, __global float *ring,
@@ -368,7 +369,7 @@ __kernel GROUP_SIZE void delta_out_tensor(__global const int *restrict step, int
 	if (r == (uint)n_rows)
 		return;
 	FOR_ITEMS (i, K_QUADS)
-		COPY_16(memory + i * 16, KEY_WORK(GROUP_X, h / REPEAT) + i);
+		COPY_16(memory + i * 16, KEY_WORK(GROUP_X, KEY_HEAD(h)) + i);
 	FOR_ITEMS (i, QP_QUADS - K_QUADS)
 		COPY_16(memory + (K_QUADS + i) * 16, own + OF_P + i);
 	COPY_END();

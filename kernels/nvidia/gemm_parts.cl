@@ -2,8 +2,8 @@
  * The products of rows that generate with their mixer's projections, on tensor cores: C = A W, or C += A W, with the
  * chains cut into parts (tensor.clh).
  *
- * Arguments: as in generic/gemm.cl; `first`: the rows from there on are computed, M is the number of all rows. Local size,
- * global size (for M - first rows) and options as in nvidia/gemm.cl. Reference: reference_gemm.
+ * Arguments: as in generic/gemm.cl; `first`: the rows from there on are computed, M is the number of all rows. Local
+ * size, global size (for M - first rows) and options as in nvidia/gemm.cl. Reference: reference_gemm.
  */
 #include "tensor.clh"
 

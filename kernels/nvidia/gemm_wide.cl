@@ -6,7 +6,7 @@
  *     gemm_wide_parts  the same for rows that generate, from row `first` on, with the chain cut into parts
  *     gemm_split       the parts of A W for these rows, each by a group of its own, for matrices of few columns
  *     gemm_sum_parts   C += the sum of the parts of gemm_split, in the order of gemm_wide_parts
- *     gate_up_wide     act = silu(h G) * (h U)
+ *     gate_up_wide     act = f(h G) * (h U), f of activation.clh
  *     down_wide        y = act D: the chain of terms from k0 on; the chain from 0 on is stored, the others are added
  *
  * Arguments: as in gemm.cl (without dump) and moe_gemm.cl; k0 a multiple of CHAIN_TERMS; all K multiples of 128; parts
@@ -14,15 +14,16 @@
  * columns x 128 rows; gemm_wide_parts of 128 columns x 64 rows; gemm_split such tiles x parts; gemm_sum_parts
  * CEIL(N / (4 * WIDE_LANES)) x rows from `first` on; gate_up_wide and down_wide groups of 128 packed columns (in
  * gate_up_wide 64 of G and 64 of U, whose panels alternate) x the largest number of tasks possible.
- * Options: HIDDEN, EXPERTS, TOPK, EXPERT_SIZE, SHARED_SIZE, ACT_LD. Reference: reference_gemm, reference_gate_up.
+ * Options: activation.clh, HIDDEN, EXPERTS, TOPK, SHARED, EXPERT_SIZE, SHARED_SIZE, ACT_LD. Reference: reference_gemm,
+ * reference_gate_up.
  */
 #include "common.clh"
+#include "activation.clh"
 #include "copy.clh"
+#include "kernels/chains.h"
 #include "warp.clh"
 #include "wgmma.clh"
 
-#define CHAIN_TERMS 2048 /* tensor.clh */
-#define PART_TERMS  256	 /* tensor.clh */
 #define THREAD	    ((uint)get_local_id(0))
 #define WIDE_LANES  256
 #define WIDE_GROUP  __attribute__((reqd_work_group_size(WIDE_LANES, 1, 1)))
@@ -32,16 +33,6 @@
 #define WIDE_BYTES  (WIDE_STAGES * WIDE_TOKENS * WGMMA_ROW_BYTES)
 /* Neighbouring groups take so many tiles of the same rows, so that they find weights and tokens in the L2 cache. */
 #define BAND	    8
-
-GROUP_FUNCTION uint4 load_once(__global const elem_t *p)
-{
-	uint4 v;
-
-	__asm__ volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-			 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-			 : "l"(p));
-	return v;
-}
 
 #define PARTS 0
 #define CORE  wide_32
@@ -267,7 +258,7 @@ __kernel WIDE_GROUP void gate_up_wide(__global const elem_t *restrict h, __globa
 
 	if ((uint)get_group_id(0) * 64 >= N)
 		return;
-#define A_GATHER(t) (h + (ulong)(rows[first + (t)] / (TOPK + 1)) * K)
+#define A_GATHER(t) (h + (ulong)(rows[first + (t)] / (TOPK + SHARED)) * K)
 /* One warp has a gate panel, the next one the up panel beside it. Lanes of the same number in these two warps have the
  * same tokens and columns. The first warp stores the first half of the tokens, the second warp the other half. A lane
  * exchanges tokens with the one that has the next column, so that each stores two columns of every other token. */
@@ -295,7 +286,7 @@ __kernel WIDE_GROUP void gate_up_wide(__global const elem_t *restrict h, __globa
 				float gate_ = gate[(i_ + j_) * 32];                                \
                                                                                                    \
 				gate_ = second_ ? gate_ : d[i_ + j_];                              \
-				act_[j_] = silu_v(gate_) * up[(second_ * (NT / 4) + i_ + j_) * 32]; \
+				act_[j_] = activation_v(gate_) * up[(second_ * (NT / 4) + i_ + j_) * 32]; \
 			}                                                                          \
 			next_ = other_lane(odd_ ? act_[0] : act_[1], 4);                           \
 			two_ = odd_ ? bf16_round(next_) | (uint)bf16_round(act_[1]) << 16          \

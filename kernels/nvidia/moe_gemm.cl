@@ -6,6 +6,7 @@
 #if !BF16
 #include "generic/moe_gemm.cl"
 #else
+#include "activation.clh"
 #include "tensor.clh"
 
 /* The number of the group's task. The last tasks begin first: they are the shared expert's, which has a row for every
@@ -13,14 +14,14 @@
 #define LAST_FIRST(tasks) ((uint)(tasks)[0] - 1 - (uint)get_group_id(1))
 
 /* Computes one tile of moe_gate_up: rows r .. r + n - 1. A sum of moe_gate_up is one chain (tensor.clh), whatever K is,
- * because silu needs the whole sum. */
+ * because the activation needs the whole sum. */
 #define GATE_UP_TILE(chain, NT, r, n)                                                              \
 	{                                                                                          \
 		uint a_[NT];                                                                       \
 		float acc_[NT][4];                                                                 \
                                                                                                    \
 		_Pragma("unroll") for (uint t_ = 0; t_ < NT; t_++)                                 \
-			a_[t_] = (uint)rows[(r) + MIN_(t_ * 8 + lane / 4, (n)-1)] / (TOPK + 1) * K; \
+			a_[t_] = (uint)rows[(r) + MIN_(t_ * 8 + lane / 4, (n)-1)] / (TOPK + SHARED) * K; \
 		chain(acc_, h, a_, w, K);                                                           \
 		if (THREAD >= 32)                                                                  \
 			_Pragma("unroll") for (uint i_ = 0; i_ < NT * 4; i_++)                     \
@@ -32,7 +33,7 @@
 				uint row_ = i_ / 4 * 8 + lane % 4 * 2 + i_ % 2;                    \
                                                                                                    \
 				if (row_ < (n))                                                    \
-					E_STORE(silu_v(acc_[i_ / 4][i_ % 4]) * up[i_ * 32 + lane], \
+					E_STORE(activation_v(acc_[i_ / 4][i_ % 4]) * up[i_ * 32 + lane], \
 						act + (ulong)((r) + row_) * ACT_LD + c0 + lane / 4 + i_ % 4 / 2 * 8); \
 			}                                                                          \
 		barrier(CLK_LOCAL_MEM_FENCE);                                                      \

@@ -1,8 +1,8 @@
 /*
  * generic/moe_route.cl with the experts of a token chosen by one warp, which needs no barrier. The bits are the same.
- * Local size of moe_topk: 32, if the shape is one of warp_choice.clh (WARP_TOPK). Reference: reference_moe_topk.
+ * Local size of moe_topk: 32, if the shape is one of warp_choice.clh. Then WARP_TOPK is 1. Reference:
+ * reference_moe_topk.
  */
-#define WARP_TOPK (EXPERTS > 0 && EXPERTS <= 512 && TOPK <= 32)
 #include "generic/moe_route.cl"
 
 #if WARP_TOPK
@@ -17,7 +17,7 @@ __kernel __attribute__((reqd_work_group_size(32, 1, 1))) void moe_topk(__global 
 	uint expert;
 	float weight;
 
-	warp_choice(router + t * LD(EXPERTS + 1), lane, &expert, &weight);
+	warp_choice(router + t * LD(EXPERTS + SHARED), lane, &expert, &weight);
 	if (lane < TOPK) {
 		experts[t * TOPK + lane] = (int)expert;
 		weights[t * TOPK + lane] = weight;

@@ -7,6 +7,7 @@
  *     peak_dp4a   ACCUMULATORS dp4a of a lane, each 4 products of int8
  */
 #include "generic/peak.cl"
+#include "mma.clh"
 
 #define MMA_CHAINS 8
 
@@ -21,10 +22,7 @@ __kernel GROUP_SIZE void peak_dot(__global float *restrict out, float x, uint ro
 	for (uint r = 0; r < rounds; r++)
 #pragma unroll
 		for (uint i = 0; i < MMA_CHAINS; i++)
-			__asm__ volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-					 "{%0,%1,%2,%3}, {%4,%4,%4,%4}, {%5,%5}, {%0,%1,%2,%3};"
-					 : "+f"(acc[i][0]), "+f"(acc[i][1]), "+f"(acc[i][2]), "+f"(acc[i][3])
-					 : "r"(a), "r"(b));
+			MMA_BF16(acc[i], a, a, a, a, b, b);
 #pragma unroll
 	for (uint i = 0; i < MMA_CHAINS; i++)
 		sum += acc[i][0] + acc[i][1] + acc[i][2] + acc[i][3];

@@ -1,7 +1,7 @@
 /*
  * Probe (kernels/probe.h): a body of DOT_INT8 (generic/dot_int8.clh).
  *
- *     out[c] = in[c] / 256 + sum over the bytes i of a word  a.bi w.bi,   a = in[c / 16], w = in[128 + c],   c < 128
+ *     out[c] = in[c] / 256 + sum over the bytes i of a word  w.bi a.bi,   w = in[128 + c], a = in[c / 16],   c < 128
  *
  * Options: those of common.clh, INT8_DOT.
  */
@@ -14,7 +14,7 @@ __kernel GROUP_SIZE void probe(__global const uint *in, __global uint *out)
 	{
 		intv sum = AS_INTV(V_LOAD(in + c) >> 8);
 
-		DOT_INT8(sum, in[c / 16], V_LOAD(in + 128 + c));
+		DOT_INT8(sum, V_LOAD(in + 128 + c), in[c / 16]);
 		V_STORE(AS_UINTV(sum), out + c);
 	}
 }

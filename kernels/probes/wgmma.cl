@@ -61,7 +61,7 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void probe(__global co
 			uint2 b = (uint2)(tokens[WGMMA_CHUNK(row, 2 * k) / 4 + lane % 4],
 					  tokens[WGMMA_CHUNK(row, 2 * k + 1) / 4 + lane % 4]);
 
-			MMA(acc[t], weights[k], b);
+			MMA_PAIRS(acc[t], weights[k], b);
 		}
 #pragma unroll
 	for (uint i = 0; i < 16; i++)

@@ -34,6 +34,10 @@ int anthropic_error(const struct err *e, struct buf *out)
 	if (e->code == PROBLEM_CONTEXT_LENGTH)
 		buf_puts(out, "prompt is too long: ");
 	writer_escaped(out, e->text, strlen(e->text));
-	buf_puts(out, "\"}}");
+	buf_putc(out, '"');
+	if (e->code == PROBLEM_UNSUPPORTED && strcmp(e->param, "thread") == 0)
+		buf_puts(out, ",\"details\":{\"error_code\":\"thread_unsupported_request\","
+			      "\"unsupported\":[\"thread\"]}");
+	buf_puts(out, "}}");
 	return status;
 }

@@ -7,5 +7,7 @@
 #include "base/err.h"
 
 /* Appends {"type":"error","error":{"type","message"}} and returns the status. A prompt that does not fit gets a message
- * that begins with "prompt is too long: ", by which agents know that they have to shorten it. */
+ * that begins with "prompt is too long: ", by which agents know that they have to shorten it. The parameter `thread`,
+ * if it is not supported, gets the details by which the SDK's tool loop knows that it has to send the whole
+ * conversation each time (anthropic-python, src/anthropic/lib/threads/). */
 int anthropic_error(const struct err *e, struct buf *out);

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/problem.h"
 #include "protocol/openai/fields.h"
+#include "protocol/word.h"
 
 #define TEXT_MAX ((size_t)1 << 30)
 
@@ -141,7 +142,7 @@ static int add_block(struct making *m, const json_t *block, const char *where,
 		     const struct kinds *kinds, struct err *e)
 {
 	const json_t *type = field_get(block, "type");
-	const char *name = json_string_value(type);
+	const char *name = word_of(type);
 	char path[ERR_PARAM_MAX];
 
 	if (!json_is_object(block))
@@ -243,7 +244,7 @@ static int one_message(json_t *list, const json_t *message, size_t index, json_t
 		       struct err *e)
 {
 	const json_t *role = field_get(message, "role");
-	const char *name = json_string_value(role);
+	const char *name = word_of(role);
 	struct making m = {.list = list};
 	char where[ERR_PARAM_MAX];
 	int r;

@@ -7,6 +7,7 @@
 #include "protocol/anthropic/messages.h"
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
+#include "protocol/word.h"
 
 /* Members that mean the same in a body of chat. */
 static const char *const taken[] = {
@@ -42,7 +43,14 @@ static const char *const taken[] = {
 };
 
 /* Parameters of this API that would change the answer and are not supported, unless they ask for nothing. */
-static const char *const refused[] = {"container", "mcp_servers"};
+static const struct refused_field refused[] = {
+	{"compaction", "the server writes no summary of a conversation"},
+	{"container", "the server runs no programs of its clients"},
+	{"mcp_servers", "the server calls no other servers"},
+	{"thread",
+	 "a conversation that the server would hold; the tool loops of the SDKs then send it "
+	 "whole each time"},
+};
 
 static int set(json_t *object, const char *name, json_t *value, struct err *e)
 {
@@ -65,7 +73,7 @@ static int add_tool(const json_t *tool, size_t index, json_t *list, struct err *
 		return field_wrong(e, where, "", tool, "an object with name and input_schema");
 	field_path(where, "tools[%zu].", index);
 	r = field_string(tool, where, "type", &type, e);
-	if (r == 0 && type && strcmp(json_string_value(type), "custom"))
+	if (r == 0 && type && !field_is(type, "custom"))
 		return field_wrong(e, where, "type", type,
 				   "\"custom\": this server has no tools of its own");
 	if (r == 0)
@@ -154,7 +162,7 @@ static int add_tool_choice(const json_t *body, json_t *chat, struct err *e)
 	if (r < 0)
 		return r;
 	type = field_get(choice, "type");
-	name = json_string_value(type);
+	name = word_of(type);
 	for (size_t i = 0; name && i < ARRAY_SIZE(choices); i++) {
 		if (strcmp(name, choices[i].type))
 			continue;
@@ -172,7 +180,7 @@ static int add_thinking(const json_t *body, json_t *chat, struct err *e)
 {
 	const json_t *thinking = field_get(body, "thinking"), *type = field_get(thinking, "type");
 	static const char *const types[] = {"disabled", "enabled", "adaptive", "between_tools"};
-	const char *name = json_string_value(type);
+	const char *name = word_of(type);
 	int64_t budget = 0;
 	size_t i = 0;
 	int r;
@@ -194,7 +202,8 @@ static int add_thinking(const json_t *body, json_t *chat, struct err *e)
 static int add_effort(const json_t *config, json_t *chat, struct err *e)
 {
 	const json_t *effort = NULL;
-	int r = field_string(config, "output_config.", "effort", &effort, e);
+	bool thinks;
+	int r = chat_effort(config, "output_config.", "effort", &effort, &thinks, e);
 
 	if (r < 0 || !effort)
 		return r;
@@ -203,13 +212,10 @@ static int add_effort(const json_t *config, json_t *chat, struct err *e)
 	return r < 0 ? r : set(chat, "reasoning_effort", (json_t *)effort, e);
 }
 
-/* Makes response_format of a format that an answer is to have. */
-static int add_format(const json_t *object, const char *where, const char *name, json_t *chat,
-		      struct err *e)
+/* Checks a format that an answer is to have. */
+static int check_format(const json_t *object, const char *where, const char *name, struct err *e)
 {
-	const json_t *format = field_get(object, name);
-	json_t *schema = field_get(format, "schema");
-	const char *type = json_string_value(field_get(format, "type"));
+	const json_t *format = field_get(object, name), *schema = field_get(format, "schema");
 	char path[ERR_PARAM_MAX];
 
 	if (!format)
@@ -217,26 +223,29 @@ static int add_format(const json_t *object, const char *where, const char *name,
 	field_path(path, "%s%s.", where, name);
 	if (!json_is_object(format))
 		return field_wrong(e, where, name, format, "an object with type and schema");
-	if (!type || strcmp(type, "json_schema"))
+	if (!field_is(field_get(format, "type"), "json_schema"))
 		return field_wrong(e, path, "type", field_get(format, "type"), "\"json_schema\"");
 	if (!schema)
 		return field_wrong(e, path, "schema", NULL, "a JSON schema");
-	return field_set_new(chat, "response_format",
-			     json_pack("{s:s, s:{s:s, s:O}}", "type", "json_schema", "json_schema",
-				       "name", "output", "schema", schema),
-			     e);
+	return 0;
 }
 
+/* The members with formats stay as they are, so that errors name them (request_kind.formats). */
 static int add_output(const json_t *body, json_t *chat, struct err *e)
 {
-	const json_t *config = field_get(body, "output_config");
-	int r = add_format(body, "", "output_format", chat, e);
+	json_t *config = field_get(body, "output_config"),
+	       *format = field_get(body, "output_format");
+	int r = check_format(body, "", "output_format", e);
 
+	if (r == 0 && format)
+		r = set(chat, "output_format", format, e);
 	if (r < 0 || !config)
 		return r;
 	if (!json_is_object(config))
 		return field_wrong(e, "", "output_config", config, "an object");
-	r = add_format(config, "output_config.", "format", chat, e);
+	r = check_format(config, "output_config.", "format", e);
+	if (r == 0)
+		r = set(chat, "output_config", config, e);
 	return r < 0 ? r : add_effort(config, chat, e);
 }
 
@@ -268,16 +277,41 @@ static int check_metadata(const json_t *body, struct err *e)
 	return field_string(metadata, "metadata.", "user_id", &user, e);
 }
 
+/* Refuses edits that ask for a summary of the conversation. Those of other types only clear what is old; none of them
+ * is made, and the answer says so. */
+static int check_edits(const json_t *body, struct err *e)
+{
+	static const char compact[] = "compact_";
+	const json_t *management = field_get(body, "context_management"),
+		     *edits = field_get(management, "edits");
+
+	if (management && !json_is_object(management))
+		return field_wrong(e, "", "context_management", management, "an object");
+	if (edits && !json_is_array(edits))
+		return field_wrong(e, "context_management.", "edits", edits, "an array");
+	for (size_t i = 0; i < json_array_size(edits); i++) {
+		const char *type =
+			json_string_value(json_object_get(json_array_get(edits, i), "type"));
+		char path[ERR_PARAM_MAX];
+
+		if (!type || strncmp(type, compact, strlen(compact)) != 0)
+			continue;
+		field_path(path, "context_management.edits[%zu]", i);
+		return err_param(e, PROBLEM_UNSUPPORTED, path,
+				 "%s: %.40s is not supported by this server, which writes no "
+				 "summary of a conversation",
+				 path, type);
+	}
+	return 0;
+}
+
 static int check_refused(const json_t *body, struct err *e)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
-		const json_t *v = field_get(body, refused[i]);
+	int r = fields_refuse(body, "", refused, ARRAY_SIZE(refused), e);
 
-		if (v && !field_asks_nothing(v))
-			return err_param(e, PROBLEM_UNSUPPORTED, refused[i],
-					 "%s is not supported by this server", refused[i]);
-	}
-	return check_metadata(body, e);
+	if (r == 0)
+		r = check_metadata(body, e);
+	return r < 0 ? r : check_edits(body, e);
 }
 
 /* Makes the members of a chat's body. */
@@ -332,6 +366,8 @@ static int parse(const json_t *body, const struct pace *pace, const struct opena
 	static const struct request_kind kind = {
 		.source = "messages",
 		.stop = "stop_sequences",
+		.one_call = "tool_choice.disable_parallel_tool_use",
+		.formats = {{NULL, "output_format"}, {"output_config", "format"}},
 		.logprobs = no_logprobs,
 		.prompts = chat_prompt,
 	};
@@ -354,10 +390,11 @@ static int parse(const json_t *body, const struct pace *pace, const struct opena
 	/* max_tokens 0 asks for the prompt alone, which is in the cache then. */
 	if (field_get(body, "max_tokens") && !request.max_tokens) {
 		request.prompt_only = true;
-		request.max_tokens = 1;
 		request.min_tokens = 0;
 	}
 	request.clamp = true;
+	request.wants_edits = json_array_size(
+		json_object_get(json_object_get(body, "context_management"), "edits"));
 	request.include_usage = request.continuous_usage = request.stream;
 	*ret = request;
 	return 0;

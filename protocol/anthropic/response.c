@@ -56,6 +56,14 @@ static void write_usage(const struct openai_usage *u, struct buf *out)
 		   u->reasoning_tokens);
 }
 
+/* Writes that no edit of context_management was made, if the request asks for any: a client then knows that its
+ * conversation was read whole. */
+static void write_edits(const struct openai_head *h, struct buf *out)
+{
+	if (h->wants_edits)
+		buf_puts(out, ",\"context_management\":{\"applied_edits\":[]}");
+}
+
 /* {"id":…,"type":"message","role":"assistant","model":…,"content":[ */
 static void write_head(const struct openai_head *h, struct buf *out)
 {
@@ -323,6 +331,7 @@ static bool write_message(struct openai_output *o, struct buf *out)
 	write_stop(stop_reason(d), d->stop, out);
 	buf_putc(out, ',');
 	write_usage(&o->usage, out);
+	write_edits(o->head, out);
 	buf_putc(out, '}');
 	return true;
 }
@@ -362,6 +371,7 @@ void anthropic_stream_end(const struct openai_head *h, const struct openai_usage
 	write_stop(h->blocks->stop_reason, h->blocks->stop, out);
 	buf_puts(out, "},");
 	write_usage(u, out);
+	write_edits(h, out);
 	end_event(out);
 	begin_event("message_stop", out);
 	end_event(out);

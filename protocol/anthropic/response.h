@@ -20,7 +20,8 @@
  * "max_tokens", "model_context_window_exceeded" if there was no room for as many tokens, or "end_turn". A thinking
  * block's signature is the message's id: clients drop thinking without a signature, and this server needs none when the
  * block comes back. `usage` counts the prompt's tokens that were cached as cache_read_input_tokens and all others as
- * input_tokens. cache_creation_input_tokens is 0, because the cache keeps every prompt by itself. */
+ * input_tokens. cache_creation_input_tokens is 0, because the cache keeps every prompt by itself. context_management
+ * says that no edit was made, in message_delta and in a whole message; it is left out if the request asks for none. */
 #pragma once
 
 #include "protocol/openai/response.h"

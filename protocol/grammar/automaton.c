@@ -292,7 +292,8 @@ static void call(struct automaton *a, const struct grammar_node *node, uint32_t 
 		visit(a, node->b, frame);
 }
 
-/* Looks at the nodes in pending. fresh: their frame was made in this step, so that a return from it was done by `call`. */
+/* Looks at the nodes in pending. fresh: their frame was made in this step, so that a return from it was done by
+ * `call`. */
 static void close_items(struct automaton *a, bool fresh)
 {
 	const struct grammar *g = a->g;
@@ -328,7 +329,8 @@ static void close_items(struct automaton *a, bool fresh)
 	}
 }
 
-/* Enters each rule that was called, in the order of their numbers: when a rule's turn comes, all its calls are known. */
+/* Enters each rule that was called, in the order of their numbers: when a rule's turn comes, all its calls are
+ * known. */
 static void enter_rules(struct automaton *a)
 {
 	for (uint32_t w = 0; w < CEIL_DIV(a->g->n_rules, 64u); w++) {
@@ -545,10 +547,10 @@ static void copy_states(const struct automaton *a, struct automaton *b, uint32_t
 	b->work += a->work + a->n_frames + b->n_items + b->n_returns;
 }
 
-int automaton_forget(struct automaton *a, uint32_t *states, uint32_t n)
+/* Makes a copy whose memory is counted nowhere. */
+static int copy(const struct automaton *a, uint32_t *states, uint32_t n, struct automaton **ret)
 {
 	uint32_t *frames = calloc(a->n_frames, sizeof(*frames));
-	struct account *account = a->account;
 	struct automaton *b = NULL;
 	int r = frames ? automaton_new(a->g, a->max_bytes, NULL, &b) : -ENOMEM;
 
@@ -557,19 +559,47 @@ int automaton_forget(struct automaton *a, uint32_t *states, uint32_t n)
 		r = b->failed;
 	}
 	free(frames);
-	if (r < 0) {
+	if (r < 0)
 		automaton_free(b);
+	else
+		*ret = b;
+	return r;
+}
+
+/* Counts the memory of an automaton that is counted nowhere. */
+static void count_in(struct automaton *a, struct account *account)
+{
+	a->account = account;
+	if (!account)
+		return;
+	a->counted = bytes_of(a);
+	account_add(account, a->counted);
+}
+
+int automaton_copy(const struct automaton *a, struct account *account, uint32_t *states, uint32_t n,
+		   struct automaton **ret)
+{
+	int r = copy(a, states, n, ret);
+
+	if (r == 0)
+		count_in(*ret, account);
+	return r;
+}
+
+int automaton_forget(struct automaton *a, uint32_t *states, uint32_t n)
+{
+	struct account *account = a->account;
+	struct automaton *b;
+	int r = copy(a, states, n, &b);
+
+	if (r < 0) {
 		fail(a, r);
 		return r;
 	}
 	release(a);
 	*a = *b;
 	free(b);
-	a->account = account;
-	if (account) {
-		a->counted = bytes_of(a);
-		account_add(account, a->counted);
-	}
+	count_in(a, account);
 	return 0;
 }
 

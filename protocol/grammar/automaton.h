@@ -45,10 +45,16 @@ int automaton_new(const struct grammar *g, size_t max_bytes, struct account *acc
 		  struct automaton **ret) MUST_CHECK;
 void automaton_free(struct automaton *a);
 
-/* Makes the automaton forget all states but the start and those of states[n], whose numbers change: states[] gets the new
- * ones. It is as before a failure then. Masks that were made of it (token_mask.h) must be freed before. The memory of
- * these states is counted in the account in any case, also beyond its bounds. -ENOMEM; -ENOBUFS: they alone need more
- * than max_bytes. On failure states[] is undefined, and the automaton fails from now on. */
+/* Makes a *new* automaton of the same grammar that has no states of a but the start and states[n], whose numbers
+ * change: states[] gets those of the new one, which has not failed. Memory: as automaton_forget, in this account.
+ * -ENOMEM, -ENOBUFS: as there, but a stays as it is. */
+int automaton_copy(const struct automaton *a, struct account *account, uint32_t *states, uint32_t n,
+		   struct automaton **ret) MUST_CHECK;
+
+/* Makes the automaton forget all states but the start and those of states[n], whose numbers change: states[] gets the
+ * new ones. It is as before a failure then. Masks that were made of it (token_mask.h) must be freed before. The memory
+ * of these states is counted in the account in any case, also beyond its bounds. -ENOMEM; -ENOBUFS: they alone need
+ * more than max_bytes. On failure states[] is undefined, and the automaton fails from now on. */
 int automaton_forget(struct automaton *a, uint32_t *states, uint32_t n) MUST_CHECK;
 
 /* Returns the state after a byte. AUTOMATON_DEAD: the byte cannot come here, or the automaton has failed. */
@@ -60,8 +66,8 @@ uint32_t automaton_read(struct automaton *a, uint32_t state, const void *text, s
 /* Returns whether the text may end in this state. */
 bool automaton_may_end(const struct automaton *a, uint32_t state);
 
-/* Returns 0, or why the automaton has failed: -ENOMEM, -ENOBUFS, -ENOSPC or -EDQUOT, with a sentence. A failed automaton
- * stays so. */
+/* Returns 0, or why the automaton has failed: -ENOMEM, -ENOBUFS, -ENOSPC or -EDQUOT, with a sentence. A failed
+ * automaton stays so. */
 int automaton_failed(const struct automaton *a, struct err *e) MUST_CHECK;
 
 /* Returns the number of states so far, all numbers of states being smaller, and the work so far, in items. */

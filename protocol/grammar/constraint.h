@@ -22,9 +22,9 @@ int constraint_choice(const struct constraint_text *texts, size_t n, struct gram
 		      struct err *e) MUST_CHECK;
 
 /* A grammar in GBNF, the language of llama.cpp: rules NAME ::= ... with "texts", [classes], [^classes], a dot for any
- * code point, names, groups, | and the quantifiers * + ? {n} {n,} {,m} {n,m}. Comments begin with #. A rule ends with its
- * line, but groups and the lines after | and ::= go on, as does a line that begins with |. Texts and classes know the
- * escapes \n \r \t \\ \" \[ \] \- \^ \/ \xHH \uHHHH \UHHHHHHHH. The answer is a text of the rule `root`. */
+ * code point, names, groups, | and the quantifiers * + ? {n} {n,} {,m} {n,m}. Comments begin with #. A rule ends with
+ * its line, but groups and the lines after | and ::= go on, as does a line that begins with |. Texts and classes know
+ * the escapes \n \r \t \\ \" \[ \] \- \^ \/ \xHH \uHHHH \UHHHHHHHH. The answer is a text of the rule `root`. */
 int constraint_gbnf(const char *text, size_t len, struct grammar **ret, struct err *e) MUST_CHECK;
 
 /* All of the answer matches a regular expression; regex.h says which expressions are known. */
@@ -42,6 +42,7 @@ int constraint_json_object(struct grammar **ret, struct err *e) MUST_CHECK;
  *                         stand last, and their names have no escapes that JSON can do without
  *   patternProperties     stand behind properties; a name matches one pattern only
  *   prefixItems           if `items` is absent, the array has no elements behind them
+ *   items                 may be a list, with additionalItems: as prefixItems with items, which older drafts write so
  *   unevaluatedItems,     annotations of anyOf count for the branch that was chosen, those of contains do not count
  *   unevaluatedProperties
  *   uniqueItems           each constant of an enum at most once, in the order of the enum

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/mix.h"
 
 enum { NAME_MAX_BYTES = 60, PACE = 1024 /* expressions between two questions */ };
 static const size_t texts_max = (size_t)64 << 20;
@@ -230,10 +231,20 @@ int grammar_build(struct grammar_builder *b, uint32_t root, struct grammar **ret
 	return r;
 }
 
+struct grammar *grammar_share(struct grammar *g)
+{
+	g->shares++;
+	return g;
+}
+
 void grammar_free(struct grammar *g)
 {
 	if (!g)
 		return;
+	if (g->shares) {
+		g->shares--;
+		return;
+	}
 	free(g->nodes);
 	free(g->edges);
 	free(g->rules);
@@ -249,4 +260,49 @@ size_t grammar_bytes(const struct grammar *g)
 {
 	return sizeof(*g) + g->nodes_cap * sizeof(*g->nodes) + g->edges_cap * sizeof(*g->edges) +
 	       g->rules_cap * sizeof(*g->rules);
+}
+
+/* Not memcmp: between the members of an edge or a rule are bytes without a value. */
+static bool equal_edges(const struct grammar_edge *a, const struct grammar_edge *b, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (a[i].lo != b[i].lo || a[i].hi != b[i].hi || a[i].next != b[i].next)
+			return false;
+	return true;
+}
+
+static bool equal_rules(const struct grammar_rule *a, const struct grammar_rule *b, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (a[i].entry != b[i].entry || a[i].nullable != b[i].nullable)
+			return false;
+	return true;
+}
+
+bool grammar_equal(const struct grammar *a, const struct grammar *b)
+{
+	if (a->n_nodes != b->n_nodes || a->n_edges != b->n_edges || a->n_rules != b->n_rules ||
+	    a->root != b->root)
+		return false;
+	for (uint32_t i = 0; i < a->n_nodes; i++)
+		if (a->nodes[i].kind != b->nodes[i].kind || a->nodes[i].a != b->nodes[i].a ||
+		    a->nodes[i].b != b->nodes[i].b)
+			return false;
+	return equal_edges(a->edges, b->edges, a->n_edges) &&
+	       equal_rules(a->rules, b->rules, a->n_rules);
+}
+
+uint64_t grammar_hash(const struct grammar *g)
+{
+	uint64_t h = mix_add(mix_add(g->n_nodes, g->n_rules), g->root);
+
+	for (uint32_t i = 0; i < g->n_nodes; i++)
+		h = mix_add(mix_add(h, (uint64_t)g->nodes[i].kind << 32 | g->nodes[i].a),
+			    g->nodes[i].b);
+	for (uint32_t i = 0; i < g->n_edges; i++)
+		h = mix_add(h, (uint64_t)g->edges[i].lo << 40 | (uint64_t)g->edges[i].hi << 32 |
+				       g->edges[i].next);
+	for (uint32_t i = 0; i < g->n_rules; i++)
+		h = mix_add(h, (uint64_t)g->rules[i].nullable << 32 | g->rules[i].entry);
+	return h;
 }

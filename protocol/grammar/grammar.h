@@ -106,7 +106,16 @@ uint32_t grammar_call(struct grammar_builder *b, uint32_t rule);
  * defined, or there is no finite text. -E2BIG: a limit. -ENOMEM. */
 int grammar_build(struct grammar_builder *b, uint32_t root, struct grammar **ret,
 		  struct err *e) MUST_CHECK;
+
+/* A grammar has one reference when it is built. grammar_share adds one and returns g; grammar_free takes one away, and
+ * frees the grammar with the last. All that have references belong to one thread at a time. */
+struct grammar *grammar_share(struct grammar *g);
 void grammar_free(struct grammar *g);
+
+/* Returns whether two grammars are written alike, so that their automata have the same states. Then their hashes are
+ * equal. */
+bool grammar_equal(const struct grammar *a, const struct grammar *b);
+uint64_t grammar_hash(const struct grammar *g);
 
 /* Returns the number of nodes: a measure of size. */
 uint32_t grammar_size(const struct grammar *g);

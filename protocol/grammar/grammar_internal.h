@@ -34,6 +34,7 @@ struct grammar {
 	struct grammar_rule *rules;
 	uint32_t n_nodes, n_edges, n_rules, root;
 	uint32_t nodes_cap, edges_cap, rules_cap;
+	uint32_t shares; /* references beside the first */
 	/* Bytes that no edge tells apart are of one class. */
 	uint8_t class_of[256];
 	uint8_t of_class[256]; /* by class: one of its bytes */

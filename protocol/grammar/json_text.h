@@ -1,10 +1,10 @@
 /* JSON as expressions of a grammar: how values are written.
  *
- * Between the parts of arrays and objects there may be nothing, one space, or a line's end with up to 32 spaces or tabs.
- * This is less than JSON allows, so a model cannot write blanks without end; nothing is before or behind the whole
- * value. Numbers have at most 15 digits before the point, 6 behind it and 2 in the exponent, so that every reader gets
- * the same value, which is finite. Strings have the escapes of JSON; two \u escapes make a code point above 0xffff, and
- * half a code point is not written. */
+ * Between the parts of arrays and objects there may be nothing, one space, or a line's end with up to 32 spaces or
+ * tabs. This is less than JSON allows, so a model cannot write blanks without end; nothing is before or behind the
+ * whole value. Numbers have at most 15 digits before the point, 6 behind it and 2 in the exponent, so that every reader
+ * gets the same value, which is finite. Strings have the escapes of JSON; two \u escapes make a code point above
+ * 0xffff, and half a code point is not written. */
 #pragma once
 
 #include <jansson.h>

@@ -146,6 +146,11 @@ uint32_t schema_count(struct schemas *s, const json_t *schema, const char *name,
 json_t *schema_list(struct schemas *s, const json_t *schema, const char *name);
 json_t *schema_map(struct schemas *s, const json_t *schema, const char *name);
 
+/* Returns the list of the schemas of an array's first elements, and the schema of those behind them; NULL: absent. A
+ * list as `items` is prefixItems, and additionalItems beside it is items, as in the drafts before 2020-12. */
+json_t *schema_prefix(struct schemas *s, const json_t *schema);
+json_t *schema_behind(const json_t *schema);
+
 /* ---- schema_names.c ---- */
 
 /* Finds the names of all schemas. */
@@ -257,8 +262,8 @@ uint32_t schema_object(struct schemas *s, const struct schema_case *c);
  * the expression has all of them. */
 uint32_t schema_string_inside(struct schemas *s, const struct schema_case *c, bool *ret_any);
 
-/* The regular expression of a format; NULL: it is not known. */
-const char *schema_format(const char *name);
+/* The regular expression of a format, a value of the keyword; NULL: it is not known. */
+const char *schema_format(const json_t *format);
 
 /* Reads the bounds of numbers in units of 1 / scale. False: there are none. */
 bool schema_bounds(struct schemas *s, const struct schema_case *c, double scale, int64_t *lo,

@@ -32,7 +32,8 @@ static bool evaluated(struct schemas *s, const struct array *a, const struct sch
 
 		if (!schema_reaches(node, to))
 			continue;
-		if (get(a, k, "items") || i < json_array_size(get(a, k, "prefixItems")) ||
+		if (schema_behind(node->schema) ||
+		    i < json_array_size(schema_prefix(s, node->schema)) ||
 		    (node != to && get(a, k, "unevaluatedItems")))
 			return true;
 	}
@@ -44,7 +45,8 @@ static void element_schemas(struct schemas *s, const struct array *a, uint32_t i
 			    struct schema_set *set)
 {
 	for (size_t k = 0; k < a->c->n && schema_works(s, 1); k++) {
-		json_t *prefix = get(a, k, "prefixItems"), *items = get(a, k, "items");
+		const json_t *schema = a->c->nodes[k]->schema;
+		json_t *prefix = schema_prefix(s, schema), *items = schema_behind(schema);
 		json_t *rest = get(a, k, "unevaluatedItems");
 
 		if (i < json_array_size(prefix))
@@ -73,16 +75,14 @@ static void read_array(struct schemas *s, struct array *a)
 
 	for (size_t k = 0; k < a->c->n; k++) {
 		const json_t *schema = a->c->nodes[k]->schema;
-		const json_t *prefix = schema_list(s, schema, "prefixItems");
+		const json_t *prefix = schema_prefix(s, schema);
 		json_t *contains = get(a, k, "contains");
 		const json_t *unique = get(a, k, "uniqueItems");
 
 		a->min = MAX(a->min, schema_count(s, schema, "minItems", 0));
 		a->max = MIN(a->max, schema_count(s, schema, "maxItems", GRAMMAR_NO_LIMIT));
 		a->prefix = MAX(a->prefix, (uint32_t)json_array_size(prefix));
-		items = items || get(a, k, "items") || get(a, k, "unevaluatedItems") || contains;
-		if (json_is_array(get(a, k, "items")))
-			schema_unsupported(s, "items", " as a list");
+		items = items || schema_behind(schema) || get(a, k, "unevaluatedItems") || contains;
 		if (unique && !json_is_boolean(unique))
 			schema_wrong(s, "uniqueItems", "a boolean");
 		if (!contains)

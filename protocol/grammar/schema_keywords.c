@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "protocol/grammar/schema.h"
+#include "protocol/word.h"
 
 static const struct {
 	const char *name;
@@ -43,6 +44,7 @@ static const struct {
 	{"dependentSchemas", T_OBJECT, HOLDS_MAP},
 	{"unevaluatedProperties", T_OBJECT, HOLDS_SCHEMA},
 	{"items", T_ARRAY, HOLDS_SCHEMA},
+	{"additionalItems", T_ARRAY, HOLDS_SCHEMA},
 	{"prefixItems", T_ARRAY, HOLDS_LIST},
 	{"minItems", T_ARRAY, HOLDS_NONE},
 	{"maxItems", T_ARRAY, HOLDS_NONE},
@@ -77,6 +79,8 @@ static const struct {
 	{"contentEncoding", ANNOTATION, HOLDS_NONE},
 	{"contentMediaType", ANNOTATION, HOLDS_NONE},
 	{"contentSchema", ANNOTATION, HOLDS_NONE},
+	/* Of OpenAPI: it names the member that tells the schemas of oneOf apart, and decides nothing. */
+	{"discriminator", ANNOTATION, HOLDS_NONE},
 };
 
 /* Returns the row of a keyword, or ARRAY_SIZE(keywords). */
@@ -136,7 +140,7 @@ enum schema_holds schema_holds(const char *keyword)
 
 static unsigned type_bits(struct schemas *s, const json_t *type)
 {
-	const char *name = json_string_value(type);
+	const char *name = word_of(type);
 
 	for (size_t i = 0; name && i < ARRAY_SIZE(type_names); i++) {
 		if (!strcmp(name, type_names[i].name))
@@ -205,4 +209,22 @@ json_t *schema_map(struct schemas *s, const json_t *schema, const char *name)
 	if (v && !json_is_object(v))
 		schema_wrong(s, name, "an object");
 	return s->r ? NULL : v;
+}
+
+json_t *schema_prefix(struct schemas *s, const json_t *schema)
+{
+	json_t *items = json_object_get(schema, "items");
+
+	if (!json_is_array(items))
+		return schema_list(s, schema, "prefixItems");
+	if (json_object_get(schema, "prefixItems"))
+		schema_unsupported(s, "items", " as a list beside prefixItems");
+	return s->r ? NULL : items;
+}
+
+json_t *schema_behind(const json_t *schema)
+{
+	json_t *items = json_object_get(schema, "items");
+
+	return json_is_array(items) ? json_object_get(schema, "additionalItems") : items;
 }

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/mix.h"
 #include "protocol/grammar/schema.h"
+#include "protocol/word.h"
 
 enum { URI_MAX = 4096, SCHEMAS_MAX = 1 << 19 };
 
@@ -162,14 +163,14 @@ static void set_name(struct schemas *s, const char *uri, json_t *schema)
 static void set_anchor(struct schemas *s, const char *base, json_t *schema, const char *keyword)
 {
 	const json_t *anchor = json_object_get(schema, keyword);
-	const char *name = json_string_value(anchor);
+	const char *name = word_of(anchor);
 	size_t n = strlen(base) + json_string_length(anchor) + 2;
 	char *uri;
 
 	if (!anchor || s->r)
 		return;
 	if (!name) {
-		schema_wrong(s, keyword, "a string");
+		schema_wrong(s, keyword, "a string without a NUL");
 		return;
 	}
 	uri = arena_array(&s->arena, n, 1);
@@ -196,8 +197,8 @@ static void walk(struct schemas *s, json_t *schema, const char *base)
 
 	if (!schema_works(s, 1) || !json_is_object(schema))
 		return;
-	if (id && !json_is_string(id))
-		schema_wrong(s, "$id", "a string");
+	if (id && !word_of(id))
+		schema_wrong(s, "$id", "a string without a NUL");
 	if (id && !s->r) {
 		base = resolve(s, base, json_string_value(id));
 		if (!base)
@@ -219,7 +220,8 @@ static void walk(struct schemas *s, json_t *schema, const char *base)
 
 		if (holds == HOLDS_SCHEMA)
 			walk(s, value, base);
-		if (holds == HOLDS_LIST)
+		/* A schema may be a list: `items` may. */
+		if (holds == HOLDS_LIST || holds == HOLDS_SCHEMA)
 			json_array_foreach(value, i, part) walk(s, part, base);
 		if (holds == HOLDS_MAP)
 			json_object_foreach(value, name, part) walk(s, part, base);
@@ -287,12 +289,12 @@ static json_t *pointed(struct schemas *s, json_t *from, const char *pointer)
 static json_t *find_target(struct schemas *s, const json_t *schema, const char *keyword,
 			   const char *base)
 {
-	const char *ref = json_string_value(json_object_get(schema, keyword)), *fragment;
+	const char *ref = word_of(json_object_get(schema, keyword)), *fragment;
 	json_t *resource, *target;
 	char *uri, *document;
 
 	if (!ref) {
-		schema_wrong(s, keyword, "a string");
+		schema_wrong(s, keyword, "a string without a NUL");
 		return NULL;
 	}
 	uri = resolve(s, base, ref);
@@ -320,7 +322,7 @@ static json_t *find_target(struct schemas *s, const json_t *schema, const char *
 	if (target && !strcmp(keyword, "$dynamicRef") && fragment && fragment[1] != '/') {
 		const json_t *anchor = json_object_get(target, "$dynamicAnchor");
 
-		if (json_is_string(anchor) && !strcmp(json_string_value(anchor), fragment + 1) &&
+		if (anchor && !strcmp(json_string_value(anchor), fragment + 1) &&
 		    json_integer_value(json_object_get(s->dynamic, fragment + 1)) > 1)
 			schema_unsupported(s, keyword, " to an anchor that several schemas have");
 	}

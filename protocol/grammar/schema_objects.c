@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "protocol/grammar/regex.h"
 #include "protocol/grammar/schema.h"
+#include "protocol/word.h"
 
 enum {
 	PROPERTIES_MAX = 2000,
@@ -86,7 +87,7 @@ static void require(struct schemas *s, struct object *o, const json_t *list)
 			return;
 		}
 		/* Names are texts that end with a zero byte here. */
-		if (strlen(json_string_value(name)) != json_string_length(name)) {
+		if (!word_of(name)) {
 			schema_unsupported(s, "required", " with a name that has a zero byte");
 			return;
 		}

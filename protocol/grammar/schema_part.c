@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/grammar/regex.h"
 #include "protocol/grammar/schema.h"
 
 int schema_part_new(struct grammar_builder *b, const json_t *root, struct schemas **ret,
@@ -47,7 +48,7 @@ uint32_t schema_part_others(struct schemas *s, const json_t *schema)
 struct raw {
 	const struct schema_set *set;
 	struct parts p;
-	uint32_t any;
+	uint32_t any, longest;
 };
 
 /* Code points that neither JSON nor a text between tags has to escape. */
@@ -115,7 +116,7 @@ static void add_strings(struct schemas *s, struct raw *x, const struct schema_ca
 	if (min > max)
 		return;
 	if (max != GRAMMAR_NO_LIMIT)
-		max = MIN(max, MAX(min, (uint32_t)SCHEMA_LENGTH_MAX));
+		max = MIN(max, MAX(min, x->longest));
 	parts_add(&x->p, min || max != GRAMMAR_NO_LIMIT ? plain(s, min, max) : x->any);
 }
 
@@ -142,10 +143,12 @@ static bool add_case(struct schemas *s, const struct schema_case *c, void *arg)
 	return schema_works(s, 1);
 }
 
-uint32_t schema_part_raw(struct schemas *s, const json_t *schema, uint32_t any)
+uint32_t schema_part_raw(struct schemas *s, const json_t *schema, uint32_t any, uint32_t longest)
 {
 	struct schema_set set = {0};
-	struct raw x = {.set = &set, .any = any};
+	struct raw x = {.set = &set,
+			.any = any,
+			.longest = MIN(longest, (uint32_t)SCHEMA_LENGTH_MAX)};
 	json_t *list;
 	uint32_t all;
 
@@ -163,6 +166,28 @@ uint32_t schema_part_raw(struct schemas *s, const json_t *schema, uint32_t any)
 	all = schema_choice(s, &x.p);
 	free(set.v);
 	return all;
+}
+
+uint32_t schema_part_without(struct schemas *s, uint32_t x, const char *pattern)
+{
+	struct regex_lengths lengths;
+	struct language *l = NULL;
+	uint32_t y = 0;
+
+	if (!s->r)
+		s->r = regex_expression(s->b, pattern, strlen(pattern),
+					(struct regex_form){.most = true}, &y, &lengths, s->e);
+	if (!s->r)
+		s->r = language_new(s->b, x, &l, s->e);
+	if (!s->r)
+		schema_works(s, language_work(l));
+	schema_keep_texts(s, &l, y, true);
+	return schema_texts(s, l);
+}
+
+bool schema_part_accepts(struct schemas *s, const json_t *schema, const json_t *value)
+{
+	return schema_valid(s, (json_t *)schema, value) == YES && !s->r;
 }
 
 int schema_part_end(struct schemas *s)

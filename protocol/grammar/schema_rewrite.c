@@ -5,6 +5,7 @@
 
 #include "base/mix.h"
 #include "protocol/grammar/schema.h"
+#include "protocol/word.h"
 
 enum {
 	BRANCHES_MAX = 100, /* of oneOf: they are compared with each other */
@@ -64,12 +65,6 @@ static void add(struct schemas *s, json_t *list, json_t *schema)
 	schema_works(s, 16);
 }
 
-/* Returns whether a value can be the name of a property here: a string without a zero byte. */
-static bool is_name(const json_t *v)
-{
-	return json_is_string(v) && strlen(json_string_value(v)) == json_string_length(v);
-}
-
 /* Returns whether a value of multipleOf is a whole number. */
 static bool is_step(const json_t *v)
 {
@@ -86,7 +81,7 @@ json_t *schema_not(const json_t *schema, const char *keyword)
 	if (!strcmp(keyword, "multipleOf") && !is_step(value))
 		return NULL;
 	if (!strcmp(keyword, "required") &&
-	    (json_array_size(value) != 1 || !is_name(json_array_get(value, 0))))
+	    (json_array_size(value) != 1 || !word_of(json_array_get(value, 0))))
 		return NULL;
 	return value;
 }
@@ -118,16 +113,27 @@ static void add_element(struct schemas *s, json_t *list, size_t n, json_t *schem
 		      (json_int_t)n + 1));
 }
 
-/* Adds schemas for the values that the keyword `name` of a schema does not accept. */
-static void add_opposite(struct schemas *s, json_t *list, json_t *schema, const char *name,
-			 json_t *value)
+/* Each function below adds schemas for the values that a keyword of a schema does not accept: `value` is the keyword's
+ * value. */
+typedef void add_opposite(struct schemas *s, json_t *list, json_t *schema, const char *name,
+			  json_t *value);
+
+static void not_bound(struct schemas *s, json_t *list, json_t *schema, const char *name,
+		      json_t *value)
 {
-	static const struct {
-		const char *name, *type, *other;
-	} bounds[] = {{"minimum", "number", "exclusiveMaximum"},
-		      {"maximum", "number", "exclusiveMinimum"},
-		      {"exclusiveMinimum", "number", "maximum"},
-		      {"exclusiveMaximum", "number", "minimum"}};
+	static const char *const others[][2] = {{"minimum", "exclusiveMaximum"},
+						{"maximum", "exclusiveMinimum"},
+						{"exclusiveMinimum", "maximum"},
+						{"exclusiveMaximum", "minimum"}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (!strcmp(name, others[i][0]))
+			add_bound(s, list, "number", others[i][1], json_incref(value));
+}
+
+static void not_count(struct schemas *s, json_t *list, json_t *schema, const char *name,
+		      json_t *value)
+{
 	static const struct {
 		const char *name, *type, *other;
 		int step;
@@ -137,15 +143,8 @@ static void add_opposite(struct schemas *s, json_t *list, json_t *schema, const 
 		      {"maxItems", "array", "minItems", 1},
 		      {"minProperties", "object", "maxProperties", -1},
 		      {"maxProperties", "object", "minProperties", 1}};
-	const char *key;
-	json_t *part, *all;
-	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(bounds); i++) {
-		if (!strcmp(name, bounds[i].name))
-			add_bound(s, list, bounds[i].type, bounds[i].other, json_incref(value));
-	}
-	for (i = 0; i < ARRAY_SIZE(counts); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(counts); i++) {
 		json_int_t n;
 
 		if (strcmp(name, counts[i].name) != 0)
@@ -154,103 +153,217 @@ static void add_opposite(struct schemas *s, json_t *list, json_t *schema, const 
 		if (n >= 0)
 			add_bound(s, list, counts[i].type, counts[i].other, json_integer(n));
 	}
-	if (!strcmp(name, "type") || !strcmp(name, "const") || !strcmp(name, "enum")) {
-		add(s, list, json_pack("{s:{s:O}}", "not", name, value));
-	} else if (!strcmp(name, "pattern")) {
-		add(s, list, json_pack("{s:{s:O}}", "not", "pattern", value));
-	} else if (!strcmp(name, "required")) {
-		json_array_foreach(value, i, part)
-		{
-			if (is_name(part))
-				add(s, list, json_pack("{s:{s:[O]}}", "not", "required", part));
-			else
-				schema_lose(s, "not");
-		}
-	} else if (!strcmp(name, "properties")) {
-		json_object_foreach(value, key, part)
-			add(s, list,
-			    json_pack("{s:s,s:{s:O},s:[s]}", "type", "object", "properties", key,
-				      schema_complement(s, part), "required", key));
-	} else if (!strcmp(name, "prefixItems")) {
-		json_array_foreach(value, i, part) add_element(s, list, i, part);
-	} else if (!strcmp(name, "items")) {
-		add_element(s, list, json_array_size(json_object_get(schema, "prefixItems")),
-			    value);
-	} else if (!strcmp(name, "contains")) {
-		uint32_t min = schema_count(s, schema, "minContains", 1);
-		uint32_t max = schema_count(s, schema, "maxContains", GRAMMAR_NO_LIMIT);
+}
 
-		if (min == 1)
-			add(s, list,
-			    json_pack("{s:s,s:O}", "type", "array", "items",
-				      schema_complement(s, value)));
-		else if (min)
-			add(s, list,
-			    json_pack("{s:s,s:O,s:i,s:I}", "type", "array", "contains", value,
-				      "minContains", 0, "maxContains", (json_int_t)min - 1));
-		if (max != GRAMMAR_NO_LIMIT)
-			add(s, list,
-			    json_pack("{s:s,s:O,s:I}", "type", "array", "contains", value,
-				      "minContains", (json_int_t)max + 1));
-	} else if (!strcmp(name, "dependentRequired")) {
-		json_object_foreach(value, key, all)
-		{
-			json_array_foreach(all, i, part)
-			{
-				if (is_name(part))
-					add(s, list,
-					    json_pack("{s:s,s:[s],s:{s:[O]}}", "type", "object",
-						      "required", key, "not", "required", part));
-				else
-					schema_lose(s, "not");
-			}
-		}
-	} else if (!strcmp(name, "dependentSchemas")) {
-		json_object_foreach(value, key, part)
-			add(s, list,
-			    json_pack("{s:s,s:[s],s:O}", "type", "object", "required", key, "not",
-				      part));
-	} else if (!strcmp(name, "multipleOf")) {
-		if (is_step(value))
-			add(s, list, json_pack("{s:{s:O}}", "not", "multipleOf", value));
+/* The complement is left to the type (schema_not). */
+static void not_itself(struct schemas *s, json_t *list, json_t *schema, const char *name,
+		       json_t *value)
+{
+	add(s, list, json_pack("{s:{s:O}}", "not", name, value));
+}
+
+static void not_multiple(struct schemas *s, json_t *list, json_t *schema, const char *name,
+			 json_t *value)
+{
+	if (is_step(value))
+		not_itself(s, list, schema, name, value);
+	else
+		schema_lose(s, "not");
+}
+
+static void not_required(struct schemas *s, json_t *list, json_t *schema, const char *name,
+			 json_t *value)
+{
+	json_t *part;
+	size_t i;
+
+	json_array_foreach(value, i, part)
+	{
+		if (word_of(part))
+			add(s, list, json_pack("{s:{s:[O]}}", "not", "required", part));
 		else
 			schema_lose(s, "not");
-	} else if (!strcmp(name, "allOf")) {
-		json_array_foreach(value, i, part)
-			add(s, list, json_incref(schema_complement(s, part)));
-	} else if (!strcmp(name, "anyOf") || !strcmp(name, "oneOf")) {
-		all = json_array();
-		json_array_foreach(value, i, part)
-			add(s, all, json_incref(schema_complement(s, part)));
-		add(s, list, json_pack("{s:o}", "allOf", all));
-		if (!strcmp(name, "oneOf"))
-			schema_lose(s, "not");
-	} else if (!strcmp(name, "not")) {
-		add(s, list, json_incref(value));
-	} else if (!strcmp(name, "$ref") || !strcmp(name, "$dynamicRef")) {
-		part = schema_target(s, schema, name);
-		if (part)
-			add(s, list, json_incref(schema_complement(s, part)));
-	} else if (!strcmp(name, "if")) {
-		part = json_object_get(schema, "then");
-		if (part)
-			add(s, list,
-			    json_pack("{s:[O,O]}", "allOf", value, schema_complement(s, part)));
-		part = json_object_get(schema, "else");
-		if (part)
-			add(s, list,
-			    json_pack("{s:[O,O]}", "allOf", schema_complement(s, value),
-				      schema_complement(s, part)));
-	} else if (!strcmp(name, "additionalProperties") || !strcmp(name, "patternProperties") ||
-		   !strcmp(name, "propertyNames") || !strcmp(name, "uniqueItems") ||
-		   !strcmp(name, "unevaluatedProperties") || !strcmp(name, "unevaluatedItems") ||
-		   !strcmp(name, "format")) {
-		schema_lose(s, "not");
 	}
 }
 
+static void not_properties(struct schemas *s, json_t *list, json_t *schema, const char *name,
+			   json_t *value)
+{
+	const char *key;
+	json_t *part;
+
+	json_object_foreach(value, key, part)
+		add(s, list,
+		    json_pack("{s:s,s:{s:O},s:[s]}", "type", "object", "properties", key,
+			      schema_complement(s, part), "required", key));
+}
+
+static void not_items(struct schemas *s, json_t *list, json_t *schema, const char *name,
+		      json_t *value)
+{
+	json_t *part;
+	size_t i;
+
+	if (!strcmp(name, "prefixItems") || (!strcmp(name, "items") && json_is_array(value))) {
+		json_array_foreach(value, i, part) add_element(s, list, i, part);
+		return;
+	}
+	/* Beside other items than a list additionalItems says nothing. */
+	if (!strcmp(name, "items") || json_is_array(json_object_get(schema, "items")))
+		add_element(s, list, json_array_size(schema_prefix(s, schema)), value);
+}
+
+static void not_contains(struct schemas *s, json_t *list, json_t *schema, const char *name,
+			 json_t *value)
+{
+	uint32_t min = schema_count(s, schema, "minContains", 1);
+	uint32_t max = schema_count(s, schema, "maxContains", GRAMMAR_NO_LIMIT);
+
+	if (min == 1)
+		add(s, list,
+		    json_pack("{s:s,s:O}", "type", "array", "items", schema_complement(s, value)));
+	else if (min)
+		add(s, list,
+		    json_pack("{s:s,s:O,s:i,s:I}", "type", "array", "contains", value,
+			      "minContains", 0, "maxContains", (json_int_t)min - 1));
+	if (max != GRAMMAR_NO_LIMIT)
+		add(s, list,
+		    json_pack("{s:s,s:O,s:I}", "type", "array", "contains", value, "minContains",
+			      (json_int_t)max + 1));
+}
+
+static void not_dependent_required(struct schemas *s, json_t *list, json_t *schema,
+				   const char *name, json_t *value)
+{
+	const char *key;
+	json_t *part, *all;
+	size_t i;
+
+	json_object_foreach(value, key, all)
+	{
+		json_array_foreach(all, i, part)
+		{
+			if (word_of(part))
+				add(s, list,
+				    json_pack("{s:s,s:[s],s:{s:[O]}}", "type", "object", "required",
+					      key, "not", "required", part));
+			else
+				schema_lose(s, "not");
+		}
+	}
+}
+
+static void not_dependent_schemas(struct schemas *s, json_t *list, json_t *schema, const char *name,
+				  json_t *value)
+{
+	const char *key;
+	json_t *part;
+
+	json_object_foreach(value, key, part)
+		add(s, list,
+		    json_pack("{s:s,s:[s],s:O}", "type", "object", "required", key, "not", part));
+}
+
+static void not_all(struct schemas *s, json_t *list, json_t *schema, const char *name,
+		    json_t *value)
+{
+	json_t *part;
+	size_t i;
+
+	json_array_foreach(value, i, part) add(s, list, json_incref(schema_complement(s, part)));
+}
+
+/* A value that two branches of oneOf accept is missing. */
+static void not_any(struct schemas *s, json_t *list, json_t *schema, const char *name,
+		    json_t *value)
+{
+	json_t *all = json_array();
+
+	not_all(s, all, schema, name, value);
+	add(s, list, json_pack("{s:o}", "allOf", all));
+	if (!strcmp(name, "oneOf"))
+		schema_lose(s, "not");
+}
+
+static void not_not(struct schemas *s, json_t *list, json_t *schema, const char *name,
+		    json_t *value)
+{
+	add(s, list, json_incref(value));
+}
+
+static void not_reference(struct schemas *s, json_t *list, json_t *schema, const char *name,
+			  json_t *value)
+{
+	json_t *target = schema_target(s, schema, name);
+
+	if (target)
+		add(s, list, json_incref(schema_complement(s, target)));
+}
+
+static void not_if(struct schemas *s, json_t *list, json_t *schema, const char *name, json_t *value)
+{
+	json_t *then = json_object_get(schema, "then"), *other = json_object_get(schema, "else");
+
+	if (then)
+		add(s, list, json_pack("{s:[O,O]}", "allOf", value, schema_complement(s, then)));
+	if (other)
+		add(s, list,
+		    json_pack("{s:[O,O]}", "allOf", schema_complement(s, value),
+			      schema_complement(s, other)));
+}
+
+/* No schema says it: its values are missing. */
+static void lose(struct schemas *s, json_t *list, json_t *schema, const char *name, json_t *value)
+{
+	schema_lose(s, "not");
+}
+
+/* Keywords that are not here accept every value by themselves. */
+static const struct {
+	const char *name;
+	add_opposite *add;
+} opposites[] = {
+	{"type", not_itself},
+	{"const", not_itself},
+	{"enum", not_itself},
+	{"pattern", not_itself},
+	{"minimum", not_bound},
+	{"maximum", not_bound},
+	{"exclusiveMinimum", not_bound},
+	{"exclusiveMaximum", not_bound},
+	{"multipleOf", not_multiple},
+	{"minLength", not_count},
+	{"maxLength", not_count},
+	{"minItems", not_count},
+	{"maxItems", not_count},
+	{"minProperties", not_count},
+	{"maxProperties", not_count},
+	{"required", not_required},
+	{"properties", not_properties},
+	{"dependentRequired", not_dependent_required},
+	{"dependentSchemas", not_dependent_schemas},
+	{"prefixItems", not_items},
+	{"items", not_items},
+	{"additionalItems", not_items},
+	{"contains", not_contains},
+	{"allOf", not_all},
+	{"anyOf", not_any},
+	{"oneOf", not_any},
+	{"not", not_not},
+	{"if", not_if},
+	{"$ref", not_reference},
+	{"$dynamicRef", not_reference},
+	{"additionalProperties", lose},
+	{"patternProperties", lose},
+	{"propertyNames", lose},
+	{"unevaluatedProperties", lose},
+	{"uniqueItems", lose},
+	{"unevaluatedItems", lose},
+	{"format", lose},
+};
+
 /* Returns the branches of a complement. */
-static json_t *opposites(struct schemas *s, json_t *schema)
+static json_t *complement_branches(struct schemas *s, json_t *schema)
 {
 	json_t *list = schema_keep(s, json_array()), *value;
 	const char *name;
@@ -260,9 +373,9 @@ static json_t *opposites(struct schemas *s, json_t *schema)
 	schema_check(s, schema);
 	json_object_foreach(schema, name, value)
 	{
-		if (s->r)
-			break;
-		add_opposite(s, list, schema, name, value);
+		for (size_t i = 0; i < ARRAY_SIZE(opposites) && !s->r; i++)
+			if (!strcmp(name, opposites[i].name))
+				opposites[i].add(s, list, schema, name, value);
 	}
 	return list;
 }
@@ -361,7 +474,7 @@ json_t *schema_branches(struct schemas *s, json_t *schema, const char *keyword)
 	 * end. */
 	if (!strcmp(keyword, "not")) {
 		list = made_before(s, value, "not");
-		return list ? list : remember(s, value, "not", opposites(s, value));
+		return list ? list : remember(s, value, "not", complement_branches(s, value));
 	}
 	list = made_before(s, schema, keyword);
 	if (list)

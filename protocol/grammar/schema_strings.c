@@ -7,6 +7,7 @@
 #include "protocol/grammar/code_points.h"
 #include "protocol/grammar/regex.h"
 #include "protocol/grammar/schema.h"
+#include "protocol/word.h"
 
 #define YEAR   "[1-9]\\d{3}"
 #define DAY_30 "(?:0[1-9]|[12]\\d|30)"
@@ -23,8 +24,14 @@
 #define OCTET "(?:\\d|[1-9]\\d|1\\d\\d|2[0-4]\\d|25[0-5])"
 #define GROUP "[0-9a-fA-F]{1,4}"
 #define PATH  "(?:/[A-Za-z0-9._~-]*)*(?:\\?[A-Za-z0-9._~=&-]*)?"
-#define URI   "https?://" HOST "(?::\\d{1,4})?" PATH
-#define TOKEN "(?:/[A-Za-z0-9._-]*)*"
+#define SITE  "https?://" HOST "(?::\\d{1,4})?"
+#define URI   SITE PATH
+/* At most 953 characters, beside maxLength. */
+#define SHORT_URI SITE "(?:/[A-Za-z0-9._~-]{0,60}){0,8}(?:\\?[A-Za-z0-9._~=&-]{0,200})?"
+#define TOKEN	  "(?:/[A-Za-z0-9._-]*)*"
+
+/* Of a format that says what a text is for, and not which texts it may be. */
+static const char any_text[] = "[\\s\\S]*";
 
 static const struct {
 	const char *name, *pattern;
@@ -49,11 +56,19 @@ static const struct {
 	{"json-pointer", TOKEN},
 	{"relative-json-pointer", "(?:0|[1-9]\\d{0,3})(?:#|" TOKEN ")"},
 	{"regex", "[A-Za-z0-9 _,:;=@-]*"},
+	/* Those below are pydantic's, and OpenAPI's. */
+	{"base64", "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"},
+	{"base64url", "(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2}==|[A-Za-z0-9_-]{3}=)?"},
+	{"binary", any_text},
+	{"password", any_text},
+	{"path", any_text},
 };
 
-const char *schema_format(const char *name)
+const char *schema_format(const json_t *format)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(formats); i++) {
+	const char *name = word_of(format);
+
+	for (size_t i = 0; name && i < ARRAY_SIZE(formats); i++) {
 		if (!strcmp(name, formats[i].name))
 			return formats[i].pattern;
 	}
@@ -151,8 +166,8 @@ static void take_schema(struct schemas *s, struct strings *t, const json_t *sche
 	t->max = MIN(t->max, schema_count(s, schema, "maxLength", GRAMMAR_NO_LIMIT));
 	if ((pattern && !json_is_string(pattern)) || (not &&!json_is_string(not )))
 		schema_wrong(s, "pattern", "a string");
-	if (format && !json_is_string(format))
-		schema_wrong(s, "format", "a string");
+	if (format && !word_of(format))
+		schema_wrong(s, "format", "a string without a NUL");
 	if (s->r)
 		return;
 	if (pattern) {
@@ -163,17 +178,17 @@ static void take_schema(struct schemas *s, struct strings *t, const json_t *sche
 					  .escape_less = s->text.escape_less},
 		      false);
 	}
-	if (format) {
+	expression = format ? schema_format(format) : NULL;
+	if (format && !expression && !s->r)
+		s->r = err_set(s->e, PROBLEM_UNSUPPORTED,
+			       "the format \"%.60s\" of a JSON schema is not supported",
+			       json_string_value(format));
+	if (expression && expression != any_text) {
 		t->keyword = "format";
-		expression = schema_format(json_string_value(format));
-		if (expression)
-			match(s, t, expression, strlen(expression),
-			      (struct regex_form){.json = true, .escape_less = s->text.escape_less},
-			      false);
-		else if (!s->r)
-			s->r = err_set(s->e, PROBLEM_UNSUPPORTED,
-				       "the format \"%.60s\" of a JSON schema is not supported",
-				       json_string_value(format));
+		if (t->max != GRAMMAR_NO_LIMIT && !strcmp(expression, URI))
+			expression = SHORT_URI;
+		match(s, t, expression, strlen(expression),
+		      (struct regex_form){.json = true, .escape_less = s->text.escape_less}, false);
 	}
 	if (not )
 		match(s, t, json_string_value(not ), json_string_length(not ),

@@ -269,8 +269,7 @@ static enum verdict string_valid(struct schemas *s, json_t *schema, const json_t
 		/* A format may be an annotation, or more than its expression. */
 		struct matcher *m = NULL;
 
-		expression =
-			json_is_string(format) ? schema_format(json_string_value(format)) : NULL;
+		expression = schema_format(format);
 		if (expression)
 			m = matcher_of(s, expression, strlen(expression), false);
 		if (!m || !reads(s, m->automata[0], text, len))
@@ -281,8 +280,7 @@ static enum verdict string_valid(struct schemas *s, json_t *schema, const json_t
 
 static enum verdict array_valid(struct schemas *s, json_t *schema, const json_t *v, unsigned depth)
 {
-	json_t *prefix = schema_list(s, schema, "prefixItems"),
-	       *items = json_object_get(schema, "items");
+	json_t *prefix = schema_prefix(s, schema), *items = schema_behind(schema);
 	json_t *contains = json_object_get(schema, "contains"), *element;
 	size_t n = json_array_size(v), i, k;
 	bool unique = json_is_true(json_object_get(schema, "uniqueItems"));
@@ -292,10 +290,6 @@ static enum verdict array_valid(struct schemas *s, json_t *schema, const json_t 
 	if (n < schema_count(s, schema, "minItems", 0) ||
 	    n > schema_count(s, schema, "maxItems", GRAMMAR_NO_LIMIT))
 		return NO;
-	if (json_is_array(items)) {
-		schema_unsupported(s, "items", " as a list");
-		return NO;
-	}
 	json_array_foreach(v, i, element)
 	{
 		json_t *own = i < json_array_size(prefix) ? json_array_get(prefix, i) : items;

@@ -19,8 +19,9 @@ enum {
 /* A trie in the order of its bytes: the nodes below node i are i + 1 to end - 1. */
 struct trie_node {
 	uint32_t end;
-	int32_t token;	/* -1: none ends here */
-	uint16_t depth; /* of the node, from 1 */
+	int32_t token;	      /* -1: none ends here */
+	uint16_t depth : 15;  /* of the node, from 1 */
+	uint16_t several : 1; /* several tokens end here: `same` has the others */
 	uint8_t byte;
 	uint8_t chars; /* the most code points of a token at the node or below it */
 };
@@ -35,10 +36,8 @@ struct token_trie {
 	uint32_t *
 		slices; /* [SLICES + 1][words]: the plain tokens with up to so many code points; owned */
 	int32_t *same;	  /* [n]: another token with the same bytes; -1: none; owned */
-	uint32_t *starts; /* [n + 1]: where a token's bytes begin; owned */
-	uint8_t *bytes;	  /* owned */
 	int32_t *ends, n; /* ends: owned */
-	size_t n_ends, words, bytes_cap;
+	size_t n_ends, words;
 };
 
 struct sorted {
@@ -82,6 +81,7 @@ static int fill(struct token_trie *t, struct trie *to, const struct sorted *v, s
 
 	for (size_t i = 0; i < n; i++) {
 		uint8_t chars = plain_chars(v[i].bytes, v[i].len);
+		struct trie_node *end;
 		uint32_t common = 0;
 
 		if ((chars != OTHER) != plain)
@@ -101,8 +101,10 @@ static int fill(struct token_trie *t, struct trie *to, const struct sorted *v, s
 		}
 		for (uint32_t k = 1; k <= depth; k++)
 			to->nodes[path[k]].chars = MAX(to->nodes[path[k]].chars, chars);
-		t->same[v[i].id] = to->nodes[path[depth]].token;
-		to->nodes[path[depth]].token = v[i].id;
+		end = &to->nodes[path[depth]];
+		end->several = end->token >= 0;
+		t->same[v[i].id] = end->token;
+		end->token = v[i].id;
 		for (uint32_t k = chars; k <= SLICES; k++)
 			t->slices[k * t->words + (uint32_t)v[i].id / 32] |= UINT32_C(1)
 									    << v[i].id % 32;
@@ -113,37 +115,26 @@ static int fill(struct token_trie *t, struct trie *to, const struct sorted *v, s
 	return 0;
 }
 
-/* Copies the tokens' bytes, and lists those that have any. */
-static int take_tokens(struct token_trie *t, const struct token_source *source, struct sorted *v,
-		       size_t *ret)
+/* Lists the tokens that have bytes. Returns their number. */
+static size_t take_tokens(struct token_trie *t, const struct token_source *source, struct sorted *v)
 {
-	size_t n = 0, used = 0;
+	size_t n = 0;
 
 	for (int32_t id = 0; id < source->n; id++) {
 		size_t len = 0;
 		const char *bytes = source->bytes(source->arg, id, &len);
 
-		t->starts[id] = (uint32_t)used;
 		t->same[id] = -1;
-		if (!bytes || !len || len > TOKEN_BYTES_MAX)
-			continue;
-		if (used + len > UINT32_MAX || !array_grow(t->bytes, t->bytes_cap, used + len))
-			return -ENOMEM;
-		memcpy(t->bytes + used, bytes, len);
-		v[n++] = (struct sorted){.len = (uint32_t)len, .id = id};
-		used += len;
+		if (bytes && len && len <= TOKEN_BYTES_MAX)
+			v[n++] = (struct sorted){(const uint8_t *)bytes, (uint32_t)len, id};
 	}
-	t->starts[source->n] = (uint32_t)used;
-	for (size_t i = 0; i < n; i++)
-		v[i].bytes = t->bytes + t->starts[v[i].id];
-	*ret = n;
-	return 0;
+	return n;
 }
 
 int token_trie_new(const struct token_source *source, struct token_trie **ret)
 {
 	struct token_trie *t = calloc(1, sizeof(*t));
-	size_t room = (size_t)source->n + 1, n = 0;
+	size_t room = (size_t)source->n + 1, n;
 	struct sorted *v = calloc(room, sizeof(*v));
 	int r = -ENOMEM;
 
@@ -153,10 +144,10 @@ int token_trie_new(const struct token_source *source, struct token_trie **ret)
 	t->words = CEIL_DIV(room, (size_t)32);
 	t->slices = calloc((SLICES + 1) * t->words, sizeof(*t->slices));
 	t->same = calloc(room, sizeof(*t->same));
-	t->starts = calloc(room, sizeof(*t->starts));
 	t->ends = calloc(source->n_ends + 1, sizeof(*t->ends));
-	if (!t->slices || !t->same || !t->starts || !t->ends || take_tokens(t, source, v, &n) < 0)
+	if (!t->slices || !t->same || !t->ends)
 		goto out;
+	n = take_tokens(t, source, v);
 	for (size_t i = 0; i < source->n_ends; i++)
 		t->ends[i] = source->ends[i];
 	t->n_ends = source->n_ends;
@@ -180,8 +171,6 @@ void token_trie_free(struct token_trie *t)
 	free(t->other.nodes);
 	free(t->slices);
 	free(t->same);
-	free(t->starts);
-	free(t->bytes);
 	free(t->ends);
 	free(t);
 }
@@ -194,8 +183,7 @@ size_t token_trie_words(const struct token_trie *t)
 size_t token_trie_bytes(const struct token_trie *t)
 {
 	return sizeof(*t) + (t->plain.cap + (size_t)t->other.cap) * sizeof(*t->plain.nodes) +
-	       ((SLICES + 1) * t->words + 2 * ((size_t)t->n + 1) + t->n_ends) * sizeof(uint32_t) +
-	       t->bytes_cap;
+	       ((SLICES + 1) * t->words + (size_t)t->n + 1 + t->n_ends + 1) * sizeof(uint32_t);
 }
 
 /* ---- masks ---- */
@@ -203,8 +191,6 @@ size_t token_trie_bytes(const struct token_trie *t)
 struct kept {
 	uint32_t *bits; /* [words]; owned */
 	uint32_t state; /* AUTOMATON_DEAD: none */
-	uint32_t n;
-	int32_t only;
 };
 
 struct token_masks {
@@ -381,17 +367,36 @@ static void follow_char(struct automaton *a, const struct states *from, uint64_t
 	}
 }
 
-/* Returns a number of plain code points, up to SLICES, any of which may follow after `state`; there may be more. */
-static uint32_t plain_depth(struct automaton *a, uint32_t state, uint64_t most)
+/* Returns whether no plain code point may follow after any of the states. */
+static bool plain_ends(struct automaton *a, const struct states *at, uint64_t most)
+{
+	for (uint32_t i = 0; i < at->n; i++) {
+		for (unsigned c = 0x20; c < 256; c++) {
+			if (c == '"' || c == '\\')
+				continue;
+			if (automaton_at(a, at->v[i], (uint8_t)c) != AUTOMATON_DEAD ||
+			    a->work > most)
+				return false;
+		}
+	}
+	return true;
+}
+
+/* Returns a number of plain code points, up to SLICES, any of which may follow after `state`. *ends: no plain code
+ * point may follow behind them, as at the end of a string whose length is limited; else there may be more. */
+static uint32_t plain_depth(struct automaton *a, uint32_t state, uint64_t most, bool *ends)
 {
 	struct states at = {.v = {state}, .n = 1};
 
+	*ends = false;
 	for (uint32_t k = 0; k < SLICES; k++) {
 		struct states next = {0};
 
 		follow_char(a, &at, most, &next);
-		if (next.dead || next.many)
+		if (next.dead || next.many) {
+			*ends = plain_ends(a, &at, most);
 			return k;
+		}
 		if (next.n == at.n && !memcmp(next.v, at.v, at.n * sizeof(*at.v)))
 			return SLICES;
 		at = next;
@@ -423,7 +428,8 @@ static int walk(struct token_masks *m, const struct trie *trie, uint32_t state, 
 			continue;
 		}
 		m->path[node->depth] = next;
-		for (int32_t id = node->token; id >= 0; id = m->t->same[id])
+		/* `same` has the order of ids, so a look into it costs more than all else here. */
+		for (int32_t id = node->token; id >= 0; id = node->several ? m->t->same[id] : -1)
 			bits[id / 32] |= UINT32_C(1) << id % 32;
 		i++;
 	}
@@ -434,11 +440,12 @@ static int make_mask(struct token_masks *m, uint32_t state, uint32_t *bits, stru
 {
 	const struct token_trie *t = m->t;
 	uint64_t most = m->a->work + WORK_MAX;
-	uint32_t chars = plain_depth(m->a, state, most);
+	bool ends;
+	uint32_t chars = plain_depth(m->a, state, most, &ends);
 	int r;
 
 	memcpy(bits, t->slices + chars * t->words, t->words * sizeof(*bits));
-	r = chars < SLICES ? walk(m, &t->plain, state, chars, most, bits) : 0;
+	r = chars < SLICES && !ends ? walk(m, &t->plain, state, chars, most, bits) : 0;
 	if (!r)
 		r = walk(m, &t->other, state, SLICES, most, bits);
 	if (automaton_failed(m->a, e) < 0)
@@ -452,21 +459,7 @@ static int make_mask(struct token_masks *m, uint32_t state, uint32_t *bits, stru
 	return 0;
 }
 
-static void count(const struct token_masks *m, const uint32_t *bits, struct kept *k)
-{
-	k->n = 0;
-	k->only = -1;
-	for (size_t i = 0; i < m->t->words; i++) {
-		if (bits[i]) {
-			k->n += (uint32_t)__builtin_popcount(bits[i]);
-			k->only = (int32_t)(i * 32) + __builtin_ctz(bits[i]);
-		}
-	}
-	if (k->n != 1)
-		k->only = -1;
-}
-
-int token_mask(struct token_masks *m, uint32_t state, struct token_mask *ret, struct err *e)
+int token_mask(struct token_masks *m, uint32_t state, const uint32_t **ret, struct err *e)
 {
 	uint32_t at, cap = m->place_cap;
 	struct kept *k;
@@ -486,7 +479,6 @@ int token_mask(struct token_masks *m, uint32_t state, struct token_mask *ret, st
 		r = make_mask(m, state, k->bits, e);
 		if (r < 0)
 			return r;
-		count(m, k->bits, k);
 		k->state = state;
 		/* The dead state's mask is empty, and is not kept. */
 		if (state != AUTOMATON_DEAD)
@@ -494,16 +486,6 @@ int token_mask(struct token_masks *m, uint32_t state, struct token_mask *ret, st
 	} else {
 		k = &m->kept[at - 1];
 	}
-	*ret = (struct token_mask){k->bits, k->n, k->only};
+	*ret = k->bits;
 	return 0;
-}
-
-uint32_t token_next(struct token_masks *m, uint32_t state, int32_t token)
-{
-	const struct token_trie *t = m->t;
-
-	if (token < 0 || token >= t->n || t->starts[token] == t->starts[token + 1])
-		return AUTOMATON_DEAD;
-	return automaton_read(m->a, state, t->bytes + t->starts[token],
-			      t->starts[token + 1] - t->starts[token]);
 }

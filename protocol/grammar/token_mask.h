@@ -5,10 +5,11 @@
  * look into a table for each node that is reached. Two things make it cheaper:
  *
  *   kept     the masks of states are kept, and most states of an answer come again
- *   slices   inside a string of JSON nearly all tokens may come. The tokens of 1, 2, ... whole code points that a string
- *            has as they are (no quote, backslash or control character) are in bits of their own, and in a trie of their
- *            own. A state for which any k such code points may follow takes the first k slices as they are, and walks
- *            only through longer tokens and through the trie of all other tokens
+ *   slices   inside a string of JSON nearly all tokens may come. The tokens of 1, 2, ... whole code points that a
+ *            string has as they are (no quote, backslash or control character) are in bits of their own, and in a trie
+ *            of their own. A state for which any k such code points may follow takes the first k slices as they are,
+ *            and walks only through longer tokens and through the trie of all other tokens. The walk through longer
+ *            tokens is left out where no such code point may follow behind the k: in a string whose length is limited
  *
  * (llguidance walks and slices in this way; XGrammar keeps masks by place in the grammar, and checks the tokens that
  * leave the rule by the stack. Here the state has the stack in it.) */
@@ -36,13 +37,6 @@ struct token_source {
 	size_t n_ends;
 };
 
-struct token_mask {
-	const uint32_t *
-		bits; /* [token_trie_words]: bit id % 32 of word id / 32; borrowed until the next call */
-	uint32_t n;   /* bits that are set; 0: no token leads on, and the text may not end */
-	int32_t only; /* the token, if n is 1; else -1 */
-};
-
 /* Makes a *new* trie of a vocabulary, which any thread may use at the same time. -ENOMEM. */
 int token_trie_new(const struct token_source *source, struct token_trie **ret) MUST_CHECK;
 void token_trie_free(struct token_trie *t);
@@ -62,10 +56,9 @@ void token_masks_free(struct token_masks *m);
 /* Frees the masks that are kept, but for one. */
 void token_masks_drop(struct token_masks *m);
 
-/* Makes the mask of a state. -ENOMEM, -ENOBUFS, -ENOSPC, -EDQUOT: the automaton has failed; -E2BIG: the grammar is so
- * ambiguous that the mask takes too much work. All with a sentence. */
-int token_mask(struct token_masks *m, uint32_t state, struct token_mask *ret,
+/* Makes the mask of a state: *ret [token_trie_words] has bit id % 32 of word id / 32 for each token that may come next,
+ * none of them if no token leads on and the text may not end. Borrowed until the next call. -ENOMEM, -ENOBUFS, -ENOSPC,
+ * -EDQUOT: the automaton has failed; -E2BIG: the grammar is so ambiguous that the mask takes too much work. All with a
+ * sentence. */
+int token_mask(struct token_masks *m, uint32_t state, const uint32_t **ret,
 	       struct err *e) MUST_CHECK;
-
-/* Returns the state after a token of a mask; AUTOMATON_DEAD, if it was not in the mask. An end token leads nowhere. */
-uint32_t token_next(struct token_masks *m, uint32_t state, int32_t token);

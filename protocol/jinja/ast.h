@@ -110,6 +110,8 @@ struct node {
 struct template
 {
 	const char *name;
+	const char *text; /* [len] */
+	size_t len;
 	struct arena arena;
 	struct node *body; /* chain of statements */
 	struct function root;

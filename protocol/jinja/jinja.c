@@ -28,7 +28,9 @@ int template_parse(const char *name, const char *text, size_t len, struct templa
 	arena_init(&t->arena, TEMPLATE_ARENA_MAX);
 	arena_init(&rd.scratch, TEMPLATE_ARENA_MAX);
 	t->name = arena_strdup(&t->arena, name);
-	if (!t->name)
+	t->text = arena_strndup(&t->arena, text, MIN(len, (size_t)TEMPLATE_TEXT_MAX));
+	t->len = len;
+	if (!t->name || !t->text)
 		rd.rc = err_set(e, ENOMEM, "template %.80s: out of memory", name);
 	else if (len > TEMPLATE_TEXT_MAX)
 		reader_fail(&rd, 1, "the template is longer than %d bytes", TEMPLATE_TEXT_MAX);
@@ -52,6 +54,12 @@ void template_free(struct template *t)
 		return;
 	arena_release(&t->arena);
 	free(t);
+}
+
+const char *template_text(const struct template *t, size_t *ret_len)
+{
+	*ret_len = t->len;
+	return t->text;
 }
 
 /* Returns the values of the names that a template takes from its context. A name that the context lacks gets the global

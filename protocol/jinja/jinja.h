@@ -38,6 +38,9 @@ int template_parse(const char *name, const char *text, size_t len, struct templa
 		   struct err *e) MUST_CHECK;
 void template_free(struct template *t);
 
+/* Returns the text that the template was made of, [*ret_len]; borrowed. */
+const char *template_text(const struct template *t, size_t *ret_len);
+
 /* Renders with the members of `context` (an object) as global variables and appends the text to out. -EBADMSG: the
  * template called raise_exception (the messages are at fault), and the error is the argument of that call, cut if it is
  * too long. -EINVAL: the template itself is wrong, or met a value that it cannot handle, or `context` is no object.

@@ -32,8 +32,12 @@ static void add_piece(struct openai_calls *c, bool begins, const char *text, siz
 		c->text.failed = true;
 		return;
 	}
-	c->v[c->n++] =
-		(struct openai_call_piece){.call = c->n_begun - 1, .begins = begins, .len = len};
+	c->v[c->n++] = (struct openai_call_piece){
+		.call = c->n_begun - 1,
+		.begins = begins,
+		.cut_last = begins && c->cut,
+		.len = len,
+	};
 	buf_append(&c->text, text, len);
 }
 
@@ -41,6 +45,7 @@ void openai_calls_begin(struct openai_calls *c, const char *name, size_t len)
 {
 	c->n_begun++;
 	add_piece(c, true, name, len);
+	c->cut = false;
 }
 
 void openai_calls_add(struct openai_calls *c, const char *arguments, size_t len)
@@ -57,6 +62,7 @@ void openai_calls_cut(struct openai_calls *c)
 {
 	size_t i = c->n;
 
+	c->cut = true;
 	while (i && !c->v[i - 1].begins)
 		i--;
 	if (i)

@@ -15,6 +15,7 @@ struct openai_call_piece {
 	uint32_t call; /* number of the call in its choice */
 	bool begins;   /* the piece is the name */
 	bool cut;      /* of a name: the call has ended before its arguments were complete */
+	bool cut_last; /* of a name: the call before it was cut */
 	size_t len;    /* bytes of its text, UTF-8 that ends with a whole character */
 };
 
@@ -24,6 +25,7 @@ struct openai_calls {
 	struct openai_call_piece *v; /* [n] */
 	size_t n, cap;
 	uint32_t n_begun; /* calls that have begun; openai_calls_clear keeps the number */
+	bool cut;	  /* the call that has begun last was cut; openai_calls_clear keeps this */
 };
 
 /* Makes *c an empty list, whose texts may have `max` bytes. Allocates nothing. */
@@ -37,7 +39,7 @@ void openai_calls_clear(struct openai_calls *c);
 void openai_calls_begin(struct openai_calls *c, const char *name, size_t len);
 void openai_calls_add(struct openai_calls *c, const char *arguments, size_t len);
 
-/* Notes that the last call was cut, if its name is still in the list. */
+/* Notes that the last call was cut: in `cut`, and beside its name, if that is still in the list. */
 void openai_calls_cut(struct openai_calls *c);
 
 /* Returns the bytes of memory that the list takes. */

@@ -10,7 +10,9 @@
 #include "base/buf.h"
 #include "base/problem.h"
 #include "protocol/openai/fields.h"
+#include "protocol/openai/open_message.h"
 #include "protocol/openai/request_internal.h"
+#include "protocol/word.h"
 
 #define TEXT_MAX ((size_t)1 << 30)
 
@@ -52,7 +54,7 @@ static int part_text(const json_t *part, const char *where, struct texts *out, s
 {
 	const bool assistant = !strcmp(out->role, "assistant");
 	const json_t *type = field_get(part, "type"), *text = NULL;
-	const char *name = json_string_value(type);
+	const char *name = word_of(type);
 	char path[ERR_PARAM_MAX];
 	int r;
 
@@ -169,7 +171,7 @@ static int tool_call(struct reading *rd, const json_t *call, const char *where, 
 		r = field_string(call, path, "type", &type, e);
 	if (r < 0)
 		return r;
-	if (type && strcmp(json_string_value(type), "function"))
+	if (type && !field_is(type, "function"))
 		return field_wrong(e, path, "type", type, "\"function\"");
 	if (!json_is_object(function))
 		return field_wrong(e, path, "function", function,
@@ -230,18 +232,15 @@ static int copy_string(const json_t *message, const char *where, const char *nam
 static int assistant_members(struct reading *rd, const json_t *message, const char *where,
 			     json_t *thinking, json_t *out, struct err *e)
 {
-	static const char *const refused[] = {"audio", "function_call"};
+	static const struct refused_field in_messages[] = {
+		{"audio", "answers are text"},
+		{"function_call", "tool_calls is the newer one"},
+	};
 	int r = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
-		char path[ERR_PARAM_MAX];
-
-		if (!field_get(message, refused[i]))
-			continue;
-		field_path(path, "%s%s", where, refused[i]);
-		return err_param(e, PROBLEM_UNSUPPORTED, path, "%s is not supported by this server",
-				 path);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(in_messages); i++)
+		if (field_get(message, in_messages[i].name))
+			return field_refuse(e, where, &in_messages[i]);
 	/* Each of the next three statements replaces the value that an earlier one has set. */
 	if (thinking)
 		r = field_set_new(out, "reasoning_content", json_incref(thinking), e);
@@ -254,10 +253,10 @@ static int assistant_members(struct reading *rd, const json_t *message, const ch
 	return r;
 }
 
-static bool is_one_of(const char *name, const char *const *names, size_t n)
+static bool is_one_of(const json_t *v, const char *const *names, size_t n)
 {
 	while (n)
-		if (!strcmp(name, names[--n]))
+		if (field_is(v, names[--n]))
 			return true;
 	return false;
 }
@@ -279,7 +278,7 @@ static int one_message(struct reading *rd, const json_t *message, size_t index, 
 	if (!json_is_object(message))
 		return field_wrong(e, where, "", message, "an object with role and content");
 	field_path(where, "messages[%zu].", index);
-	if (!name || !is_one_of(name, roles, ARRAY_SIZE(roles)))
+	if (!is_one_of(role, roles, ARRAY_SIZE(roles)))
 		return field_wrong(e, where, "role", role,
 				   "one of system, developer, user, assistant, tool and function");
 	if (!strcmp(name, "function"))
@@ -340,68 +339,125 @@ static int put_messages(const json_t *body, json_t *context, bool *billing, stru
 	return r;
 }
 
-static int put_arguments(const json_t *body, json_t *context, struct err *e)
+/* Checks template arguments, the value of the parameter `name`. */
+static int check_arguments(const json_t *arguments, const char *name, struct err *e)
 {
-	static const char *const own[] = {"messages", "tools", "add_generation_prompt"};
-	json_t *arguments = field_get(body, "chat_template_kwargs");
+	static const char *const own[] = {"messages", "tools", "add_generation_prompt",
+					  "continue_final_message"};
 	char path[ERR_PARAM_MAX];
 
-	if (!arguments)
-		return 0;
 	if (!json_is_object(arguments))
-		return field_wrong(e, "", "chat_template_kwargs", arguments, "an object");
+		return field_wrong(e, "", name, arguments, "an object");
 	for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
 		if (!field_get(arguments, own[i]))
 			continue;
-		field_path(path, "chat_template_kwargs.%s", own[i]);
+		field_path(path, "%s.%s", name, own[i]);
 		return err_param(e, EINVAL, path,
 				 "%s cannot be set here: it is a parameter of the request", path);
 	}
+	return 0;
+}
+
+int openai_template_arguments(const char *text, const char *name, json_t **ret, struct err *e)
+{
+	json_t *arguments CLEANUP_JSON = json_loads(text, 0, NULL);
+	char path[ERR_PARAM_MAX];
+	bool thinking;
+	int r;
+
+	if (!arguments)
+		return err_set(e, EINVAL, "%s is no JSON of an object", name);
+	field_path(path, "%s.", name);
+	r = check_arguments(arguments, name, e);
+	if (r == 0)
+		r = field_bool(arguments, path, "enable_thinking", &thinking, e);
+	if (r == 0)
+		*ret = json_incref(arguments);
+	return r;
+}
+
+static int put_arguments(const json_t *body, json_t *context, struct err *e)
+{
+	json_t *arguments = field_get(body, "chat_template_kwargs");
+	int r;
+
+	if (!arguments)
+		return 0;
+	r = check_arguments(arguments, "chat_template_kwargs", e);
+	if (r < 0)
+		return r;
 	return json_object_update(context, arguments) < 0 ? err_no_memory(e) : 0;
 }
 
-/* Reads the three settings that turn thinking on or off (request.h), the weakest first: each that is given overrides
- * those read before. Sets *thinking if one is given. In the context sets enable_thinking, and also reasoning_effort, if
- * it is given and chat_template_kwargs have none. */
-static int parse_thinking(const json_t *body, json_t *context, bool *thinking, struct err *e)
+int chat_effort(const json_t *object, const char *where, const char *name, const json_t **ret,
+		bool *thinks, struct err *e)
 {
 	static const char *const efforts[] = {"none", "minimal", "low", "medium",
 					      "high", "xhigh",	 "max"};
 	const json_t *effort = NULL;
-	size_t i;
-	int r;
+	int r = field_string(object, where, name, &effort, e);
 
-	r = field_string(body, "", "reasoning_effort", &effort, e);
-	if (r < 0)
+	if (r < 0 || !effort)
 		return r;
-	if (effort) {
-		for (i = 0; i < ARRAY_SIZE(efforts); i++)
-			if (!strcmp(json_string_value(effort), efforts[i]))
-				break;
-		if (i == ARRAY_SIZE(efforts))
-			return field_wrong(
-				e, "", "reasoning_effort", effort,
-				"one of none, minimal, low, medium, high, xhigh and max");
-		*thinking = i > 0;
-		if (!json_object_get(context, "reasoning_effort")) {
-			r = field_set_new(context, "reasoning_effort",
-					  json_incref((json_t *)effort), e);
-			if (r < 0)
-				return r;
-		}
+	for (size_t i = 0; i < ARRAY_SIZE(efforts); i++) {
+		if (!field_is(effort, efforts[i]))
+			continue;
+		*thinks = i > 0;
+		*ret = effort;
+		return 0;
 	}
-	r = field_bool(body, "", "enable_thinking", thinking, e);
+	return field_wrong(e, where, name, effort,
+			   "one of none, minimal, low, medium, high, xhigh and max");
+}
+
+/* Reads the three settings that turn thinking on or off (request.h), the weakest first: each that is given overrides
+ * those read before. Sets *thinking if one is given. In the context sets enable_thinking, and also reasoning_effort, if
+ * it is given and the body's chat_template_kwargs have none. */
+static int parse_thinking(const json_t *body, json_t *context, bool *thinking, struct err *e)
+{
+	const json_t *effort = NULL, *arguments = field_get(body, "chat_template_kwargs");
+	int r = chat_effort(body, "", "reasoning_effort", &effort, thinking, e);
+
+	if (r == 0 && effort && !field_get(arguments, "reasoning_effort"))
+		r = field_set_new(context, "reasoning_effort", json_incref((json_t *)effort), e);
 	if (r == 0)
-		r = field_bool(context, "chat_template_kwargs.", "enable_thinking", thinking, e);
+		r = field_bool(body, "", "enable_thinking", thinking, e);
+	if (r == 0)
+		r = field_bool(arguments, "chat_template_kwargs.", "enable_thinking", thinking, e);
 	if (r < 0)
 		return r;
 	return field_set_new(context, "enable_thinking", json_boolean(*thinking), e);
 }
 
-int chat_context(const json_t *body, json_t **ret, bool *thinking, bool *billing, struct err *e)
+/* Reads continue_final_message, and leaves the last message open if it is true. prompt: the value of
+ * add_generation_prompt. *thinking: the message ends inside an open <think> block; else unchanged. */
+static int open_last(const json_t *body, json_t *context, bool prompt, bool *thinking,
+		     struct err *e)
 {
-	json_t *context CLEANUP_JSON = json_object();
-	bool prompt = true, think = false;
+	static const char name[] = "continue_final_message";
+	const json_t *messages = field_get(body, "messages"), *last;
+	bool open = false;
+	int r = field_bool(body, "", name, &open, e);
+
+	if (r < 0 || !open)
+		return r;
+	if (prompt)
+		return err_param(e, EINVAL, name,
+				 "%s is true, which needs add_generation_prompt false", name);
+	last = json_array_get(messages, json_array_size(messages) - 1);
+	if (!field_is(field_get(last, "role"), "assistant"))
+		return err_param(e, EINVAL, name,
+				 "%s is true, but the last message is not the assistant's", name);
+	return open_message_mark(context, thinking, e);
+}
+
+int chat_context(const json_t *body, const struct openai_limits *limits, json_t **ret,
+		 bool *thinking, bool *billing, struct err *e)
+{
+	const json_t *usual = limits->template_arguments;
+	/* A copy, because several threads read the arguments at the same time. */
+	json_t *context CLEANUP_JSON = usual ? json_deep_copy(usual) : json_object();
+	bool prompt = true, think = json_is_true(json_object_get(usual, "enable_thinking"));
 	int r;
 
 	if (!context)
@@ -420,52 +476,14 @@ int chat_context(const json_t *body, json_t **ret, bool *thinking, bool *billing
 		r = field_bool(body, "", "add_generation_prompt", &prompt, e);
 	if (r == 0)
 		r = field_set_new(context, "add_generation_prompt", json_boolean(prompt), e);
+	think &= prompt;
+	if (r == 0)
+		r = open_last(body, context, prompt, &think, e);
 	if (r < 0)
 		return r;
-	*thinking = think && prompt;
+	*thinking = think;
 	*ret = json_incref(context);
 	return 0;
-}
-
-static bool has_role(const json_t *message, const char *role)
-{
-	return !strcmp(json_string_value(json_object_get(message, "role")), role);
-}
-
-/* Returns the first message from `from` on that has this role; n: there is none. */
-static size_t next_of_role(const json_t *messages, size_t from, const char *role)
-{
-	while (from < json_array_size(messages) && !has_role(json_array_get(messages, from), role))
-		from++;
-	return from;
-}
-
-bool openai_drop_messages(json_t *context)
-{
-	json_t *messages = json_object_get(context, "messages"), *kept;
-	size_t n = json_array_size(messages), begin, last = n, end;
-
-	begin = has_role(json_array_get(messages, 0), "system");
-	while (last > begin && !has_role(json_array_get(messages, last - 1), "user"))
-		last--;
-	if (last > begin + 1) {
-		end = MIN(begin + MAX((n - begin) / 8, (size_t)1), last - 1);
-		end = next_of_role(messages, end, "user");
-	} else {
-		/* One message of the user is left, which templates need. */
-		begin = MAX(begin, last);
-		end = next_of_role(messages, begin + MAX((n - begin) / 8, (size_t)1), "assistant");
-	}
-	if (end >= n)
-		return false;
-	kept = json_array();
-	for (size_t i = 0; i < n; i++)
-		if ((i < begin || i >= end) &&
-		    json_array_append(kept, json_array_get(messages, i)) < 0) {
-			json_decref(kept);
-			return false;
-		}
-	return json_object_set_new(context, "messages", kept) == 0;
 }
 
 int chat_top_logprobs(const json_t *body, const char *allowed, struct openai_request *r,
@@ -484,8 +502,7 @@ int chat_top_logprobs(const json_t *body, const char *allowed, struct openai_req
 	return 0;
 }
 
-/* Reads logprobs, which in chat turns log-probabilities on, and top_logprobs. */
-static int chat_logprobs(const json_t *body, struct openai_request *r, struct err *e)
+int chat_logprobs(const json_t *body, struct openai_request *r, struct err *e)
 {
 	int ret = field_bool(body, "", "logprobs", &r->sampling.want_logprobs, e);
 
@@ -496,14 +513,14 @@ int chat_prompt(const json_t *body, const struct pace *pace, const struct openai
 		struct arena *arena, struct openai_request *r, struct err *e)
 {
 	bool parallel = true;
-	int ret = chat_context(body, &r->context, &r->thinking, &r->billing, e);
+	int ret = chat_context(body, limits, &r->context, &r->thinking, &r->billing, e);
 
 	if (ret == 0)
 		ret = tools_list(r->context, pace, arena, &r->tools, e);
 	if (ret == 0)
 		ret = field_bool(body, "", "parallel_tool_calls", &parallel, e);
 	r->one_call = !parallel;
-	return ret < 0 ? ret : tools_choice(body, r, e);
+	return ret < 0 ? ret : tools_choice(body, arena, r, e);
 }
 
 int openai_parse_chat(const char *body, size_t len, const struct pace *pace,
@@ -515,6 +532,7 @@ int openai_parse_chat(const char *body, size_t len, const struct pace *pace,
 		.least_tokens = 1,
 		.max_tokens = "max_completion_tokens",
 		.stop = "stop",
+		.one_call = "parallel_tool_calls",
 		.logprobs = chat_logprobs,
 		.prompts = chat_prompt,
 	};

@@ -8,7 +8,7 @@
 #define PROMPT_WANT \
 	"a string, an array of strings, an array of token ids or an array of such arrays"
 
-static int text_prompt(const json_t *v, const char *path, struct openai_prompt *ret, struct err *e)
+int prompt_text(const json_t *v, const char *path, struct openai_prompt *ret, struct err *e)
 {
 	if (!json_is_string(v))
 		return field_wrong(e, path, "", v, "a string like the others");
@@ -31,58 +31,49 @@ static int ids_prompt(const json_t *v, const char *path, uint32_t vocab, struct 
 	return r;
 }
 
-/* Reads echo. max_tokens 0 asks for the prompt alone, so it needs echo. */
+/* Reads echo, and max_tokens 0. */
 static int parse_echo(const json_t *body, struct openai_request *r, struct err *e)
 {
 	int ret = field_bool(body, "", "echo", &r->echo, e);
 
 	if (ret < 0 || r->max_tokens || !field_get(body, "max_tokens"))
 		return ret;
-	if (!r->echo)
-		return err_param(e, EINVAL, "max_tokens",
-				 "max_tokens is 0, but must be at least 1 without echo");
 	if (r->min_tokens)
 		return err_param(e, EINVAL, "min_tokens",
 				 "min_tokens is %u, but may be at most max_tokens, 0",
 				 r->min_tokens);
 	r->prompt_only = true;
-	r->max_tokens = 1;
 	return 0;
 }
 
-static int completion_prompts(const json_t *body, const struct pace *pace,
-			      const struct openai_limits *limits, struct arena *arena,
-			      struct openai_request *r, struct err *e)
+int prompt_list(const json_t *body, const struct openai_limits *limits, struct arena *arena,
+		struct openai_request *r, struct err *e)
 {
-	const json_t *prompt = field_get(body, "prompt"), *first = json_array_get(prompt, 0);
+	const json_t *prompt = field_get(body, r->source), *first = json_array_get(prompt, 0);
 	bool list = json_is_string(first) || json_is_array(first);
 	bool texts = json_is_string(list ? first : prompt);
-	size_t n = list ? json_array_size(prompt) : 1;
-	int ret;
+	const size_t n = list ? json_array_size(prompt) : 1,
+		     most = r->task == TASK_EMBED ? INPUTS_MAX : PROMPTS_MAX;
+	int ret = 0;
 
-	r->add_special_tokens = true;
-	ret = field_bool(body, "", "add_special_tokens", &r->add_special_tokens, e);
-	if (ret == 0)
-		ret = parse_echo(body, r, e);
-	if (ret < 0)
-		return ret;
 	if (!prompt || (!json_is_string(prompt) && !json_is_array(prompt)))
-		return field_wrong(e, "", "prompt", prompt, PROMPT_WANT);
-	if (n > PROMPTS_MAX)
-		return err_param(e, EINVAL, "prompt",
-				 "prompt has %zu prompts, but may have at most %d", n, PROMPTS_MAX);
+		return field_wrong(e, "", r->source, prompt, PROMPT_WANT);
+	if (n > most)
+		return err_param(e, EINVAL, r->source,
+				 "%s has %zu prompts, but may have at most %zu", r->source, n,
+				 most);
 	r->prompts = arena_array(arena, n, sizeof(*r->prompts));
 	if (!r->prompts)
 		return err_no_memory(e);
 	r->n_prompts = n;
+	r->n_listed = list ? n : 0;
 	for (size_t i = 0; i < n; i++) {
 		const json_t *v = list ? json_array_get(prompt, i) : prompt;
-		char path[32] = "prompt";
+		char path[ERR_PARAM_MAX];
 
-		if (list)
-			snprintf(path, sizeof(path), "prompt[%zu]", i);
+		openai_prompt_name(r, i, false, path);
 		if (texts)
-			ret = text_prompt(v, path, &r->prompts[i], e);
+			ret = prompt_text(v, path, &r->prompts[i], e);
 		else
 			ret = ids_prompt(v, path, limits->vocab_size, &r->prompts[i], e);
 		if (ret < 0)
@@ -91,6 +82,19 @@ static int completion_prompts(const json_t *body, const struct pace *pace,
 	if (texts)
 		r->texts = json_incref((json_t *)prompt);
 	return 0;
+}
+
+int completion_prompts(const json_t *body, const struct pace *pace,
+		       const struct openai_limits *limits, struct arena *arena,
+		       struct openai_request *r, struct err *e)
+{
+	int ret;
+
+	r->add_special_tokens = true;
+	ret = field_bool(body, "", "add_special_tokens", &r->add_special_tokens, e);
+	if (ret == 0)
+		ret = parse_echo(body, r, e);
+	return ret < 0 ? ret : prompt_list(body, limits, arena, r, e);
 }
 
 /* Reads logprobs. In completions it is the number of best tokens to list, and turns log-probabilities on. */
@@ -110,7 +114,8 @@ int openai_parse_completion(const char *body, size_t len, const struct pace *pac
 {
 	static const struct request_kind kind = {
 		.source = "prompt",
-		.echo = true, /* so least_tokens is 0 (parse_echo) */
+		.echo = true, /* least_tokens is 0 (parse_echo) */
+		.best_of = true,
 		.stop = "stop",
 		.logprobs = completion_logprobs,
 		.prompts = completion_prompts,

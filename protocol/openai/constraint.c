@@ -1,6 +1,6 @@
-/* Reads the parameters that restrict the text of an answer: OpenAI's response_format (in responses text.format), vLLM's
- * structured_outputs and guided_*, SGLang's regex, ebnf and json_schema, llama.cpp's grammar. Makes the grammar of the
- * answer, with the calls that it may have. */
+/* Reads the parameters that restrict the text of an answer: OpenAI's response_format (and its like in other APIs),
+ * vLLM's structured_outputs and guided_*, SGLang's regex, ebnf and json_schema, llama.cpp's grammar. Makes the grammar
+ * of the answer, with the calls that it may have. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
 #include "protocol/output/tools_grammar.h"
+#include "protocol/word.h"
 
 /* Makes the grammar of a value. Asks pace as constraint_grammar does. */
 typedef int compile_value(const json_t *value, const struct pace *pace, struct grammar **ret,
@@ -138,8 +139,11 @@ static const struct parameter structured[] = {
 };
 
 /* Members of structured_outputs that would change the answer. */
-static const char *const structured_refused[] = {"structural_tag", "whitespace_pattern",
-						 "disable_any_whitespace"};
+static const struct refused_field structured_refused[] = {
+	{"structural_tag", "a constraint is about the whole answer"},
+	{"whitespace_pattern", "the blanks between parts of JSON are fixed"},
+	{"disable_any_whitespace", "the blanks between parts of JSON are fixed"},
+};
 
 static int structured_outputs(const json_t *body, struct found *f, struct err *e)
 {
@@ -153,12 +157,10 @@ static int structured_outputs(const json_t *body, struct found *f, struct err *e
 	if (!json_is_object(options))
 		return field_wrong(e, "", "structured_outputs", options, "an object");
 	for (size_t i = 0; i < ARRAY_SIZE(structured_refused); i++) {
-		const json_t *v = field_get(options, structured_refused[i]);
+		const json_t *v = field_get(options, structured_refused[i].name);
 
 		if (v && !json_is_false(v))
-			return err_param(e, PROBLEM_UNSUPPORTED, "structured_outputs",
-					 "structured_outputs.%s is not supported by this server",
-					 structured_refused[i]);
+			return field_refuse(e, where, &structured_refused[i]);
 	}
 	for (size_t i = 0; !r && i < ARRAY_SIZE(structured); i++) {
 		const json_t *v = field_get(options, structured[i].name);
@@ -212,7 +214,7 @@ static int response_format(const json_t *body, struct found *f, struct err *e)
 	if (!json_is_object(format))
 		return field_wrong(e, "", "response_format", format, "an object with a type");
 	type = field_get(format, "type");
-	name = json_string_value(type);
+	name = word_of(type);
 	if (name && !strcmp(name, "text"))
 		return 0;
 	if (name && !strcmp(name, "json_schema"))
@@ -226,24 +228,29 @@ static int response_format(const json_t *body, struct found *f, struct err *e)
 	return note(f, "", "response_format", compile_object, NULL, e);
 }
 
-/* Reads text.format of responses: as response_format, but the schema's name, the schema and strict stand beside the
+/* Reads the format at another place: as response_format, but the schema's name, the schema and strict stand beside the
  * type. */
-static int text_format(const json_t *body, struct found *f, struct err *e)
+static int flat_format(const json_t *body, const struct format_place *place, struct found *f,
+		       struct err *e)
 {
-	const char *const where = "text.format.";
-	const json_t *format = field_get(field_get(body, "text"), "format"), *type;
+	const json_t *object = place->object ? field_get(body, place->object) : body;
+	const json_t *format = field_get(object, place->name), *type;
+	char outer[ERR_PARAM_MAX] = "", where[ERR_PARAM_MAX];
 	const char *kind;
 
 	if (!format)
 		return 0;
+	if (place->object)
+		field_path(outer, "%s.", place->object);
+	field_path(where, "%s%s.", outer, place->name);
 	if (!json_is_object(format))
-		return field_wrong(e, "text.", "format", format, "an object with a type");
+		return field_wrong(e, outer, place->name, format, "an object with a type");
 	type = field_get(format, "type");
-	kind = json_string_value(type);
+	kind = word_of(type);
 	if (kind && !strcmp(kind, "text"))
 		return 0;
 	if (kind && !strcmp(kind, "json_object"))
-		return note(f, "text.", "format", compile_object, NULL, e);
+		return note(f, outer, place->name, compile_object, NULL, e);
 	if (!kind || strcmp(kind, "json_schema"))
 		return field_wrong(e, where, "type", type, FORMAT_WANT);
 	return named_schema(format, where, f, e);
@@ -294,11 +301,38 @@ static int take_schema(struct found *f, struct err *e)
 	return r;
 }
 
-/* Returns the first tool that asks that the arguments of its calls follow its schema; NULL: none does. */
-static const struct tool *first_strict(const struct openai_request *r)
+/* Returns the tools of the context that may be called, as JSON, new: those of r->tools, in the same order. NULL: out of
+ * memory. */
+static json_t *callable_tools(const struct openai_request *r)
 {
-	const json_t *tools = json_object_get(r->context, "tools");
+	const json_t *all = json_object_get(r->context, "tools");
+	json_t *list = json_array();
 
+	for (size_t i = 0, n = 0; list && n < r->tools.n; i++) {
+		json_t *tool = json_array_get(all, i);
+		const json_t *name = json_object_get(json_object_get(tool, "function"), "name");
+
+		if (strcmp(json_string_value(name), r->tools.v[n].name) != 0)
+			continue;
+		n++;
+		if (json_array_append(list, tool) < 0) {
+			json_decref(list);
+			list = NULL;
+		}
+	}
+	return list;
+}
+
+/* Returns whether calls of some tools alone are allowed. */
+static bool allows_some(const struct openai_request *r)
+{
+	return r->tools.n && r->tools.n < json_array_size(json_object_get(r->context, "tools"));
+}
+
+/* Returns the first tool that asks that the arguments of its calls follow its schema; NULL: none does. tools: as
+ * callable_tools. */
+static const struct tool *first_strict(const struct openai_request *r, const json_t *tools)
+{
 	for (size_t i = 0; i < r->tools.n; i++)
 		if (json_is_true(
 			    json_object_get(json_object_get(json_array_get(tools, i), "function"),
@@ -313,14 +347,15 @@ static bool is_json(const struct found *f)
 	return f->compile == compile_object || f->compile == compile_schema;
 }
 
-/* Makes the grammar of an answer with calls. f: the constraint of other text; f->param "": there is none. */
-static int compile_calls(const struct found *f, const struct pace *pace,
+/* Makes the grammar of an answer with calls. f: the constraint of other text; f->param "": there is none. tools: as
+ * callable_tools. */
+static int compile_calls(const struct found *f, const json_t *tools, const struct pace *pace,
 			 const struct openai_limits *limits, struct openai_request *r,
 			 struct err *e)
 {
 	const struct tools_demand demand = {
 		.format = limits->tools,
-		.tools = json_object_get(r->context, "tools"),
+		.tools = tools,
 		.list = &r->tools,
 		.only = r->only_tool,
 		.one = r->one_call,
@@ -334,12 +369,14 @@ static int compile_calls(const struct found *f, const struct pace *pace,
 	return tools_grammar(&demand, pace, &r->grammar, e);
 }
 
-/* Checks that calls that are demanded, or have to follow a schema, can be made. A demanded call wins over JSON. */
-static int check_calls(struct found *f, const struct openai_limits *limits,
-		       const struct openai_request *r, struct err *e)
+/* Checks that calls that are demanded, have to follow a schema or end the answer can be made and found. A demanded call
+ * wins over JSON. tools: as callable_tools. */
+static int check_calls(struct found *f, const json_t *tools, const struct request_kind *kind,
+		       const struct openai_limits *limits, const struct openai_request *r,
+		       struct err *e)
 {
 	const bool demanded = r->tool_choice == TOOL_CHOICE_REQUIRED;
-	const struct tool *strict = first_strict(r);
+	const struct tool *strict = first_strict(r, tools);
 
 	if (demanded && f->param[0] && !is_json(f))
 		return err_param(e, EINVAL, "tool_choice",
@@ -350,6 +387,11 @@ static int check_calls(struct found *f, const struct openai_limits *limits,
 		return err_param(e, PROBLEM_UNSUPPORTED, "tool_choice",
 				 "tool_choice cannot demand a call: this server does not know how "
 				 "the model writes tool calls");
+	if (r->one_call && r->tools.n && !limits->tools)
+		return err_param(e, PROBLEM_UNSUPPORTED, kind->one_call,
+				 "%s lets an answer end with its first call, but this server does "
+				 "not know how the model writes tool calls",
+				 kind->one_call);
 	if (strict && !limits->tools)
 		return err_param(
 			e, PROBLEM_UNSUPPORTED, "tools",
@@ -368,16 +410,18 @@ static int check_calls(struct found *f, const struct openai_limits *limits,
 	return 0;
 }
 
-static int compile_found(const struct found *f, const struct pace *pace,
+static int compile_found(const struct found *f, const json_t *tools, const struct pace *pace,
 			 const struct openai_limits *limits, struct openai_request *r,
 			 struct err *e)
 {
-	bool calls = r->tools.n && limits->tools;
+	const bool calls = r->tools.n && limits->tools && (!f->param[0] || is_json(f));
+	const bool limited = r->tool_choice == TOOL_CHOICE_REQUIRED || f->param[0] ||
+			     allows_some(r) || first_strict(r, tools);
 	struct err own = {0};
 	int ret;
 
-	if (calls && (r->tool_choice == TOOL_CHOICE_REQUIRED || is_json(f) || first_strict(r))) {
-		ret = compile_calls(f, pace, limits, r, &own);
+	if (calls && limited) {
+		ret = compile_calls(f, tools, pace, limits, r, &own);
 	} else if (f->param[0]) {
 		r->no_calls = true;
 		ret = f->compile(f->value, pace, &r->grammar, &own);
@@ -396,28 +440,32 @@ int constraint_parse(const json_t *body, const struct pace *pace, const struct r
 		     const struct openai_limits *limits, struct arena *arena,
 		     struct openai_request *r, struct err *e)
 {
+	json_t *tools CLEANUP_JSON = callable_tools(r);
 	struct found f = {0};
-	int ret = kind->text_format ? text_format(body, &f, e) : response_format(body, &f, e);
+	int ret = tools ? response_format(body, &f, e) : err_no_memory(e);
 
+	for (size_t i = 0; ret == 0 && i < ARRAY_SIZE(kind->formats) && kind->formats[i].name; i++)
+		ret = flat_format(body, &kind->formats[i], &f, e);
 	if (ret == 0)
 		ret = structured_outputs(body, &f, e);
 	for (size_t i = 0; ret == 0 && i < ARRAY_SIZE(parameters); i++) {
 		const json_t *v = field_get(body, parameters[i].name);
 
-		if (v && !field_asks_nothing(v))
+		/* An array with no text to choose asks for something that no answer can be. */
+		if (v && (json_is_array(v) || !field_asks_nothing(v)))
 			ret = note(&f, "", parameters[i].name, parameters[i].compile, v, e);
 	}
 	if (ret == 0)
 		ret = take_schema(&f, e);
 	if (ret == 0)
-		ret = check_calls(&f, limits, r, e);
+		ret = check_calls(&f, tools, kind, limits, r, e);
 	if (ret == 0 && f.param[0]) {
 		r->constraint = arena_strdup(arena, f.param);
 		if (!r->constraint)
 			ret = err_no_memory(e);
 	}
 	if (ret == 0)
-		ret = compile_found(&f, pace, limits, r, e);
+		ret = compile_found(&f, tools, pace, limits, r, e);
 	json_decref(f.schema);
 	return ret;
 }

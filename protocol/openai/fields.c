@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/problem.h"
+#include "protocol/word.h"
 
 /* A byte of a body can cost nearly a hundred bytes in the parsed tree ("[{},{},{}..."), and every level of nesting
  * costs a stack frame in each recursive function that walks the tree. With DEPTH_MAX and FIELDS_VALUES_MAX a tree takes
@@ -233,8 +235,12 @@ static void show(const json_t *v, char out[SHOWN_MAX + 8])
 	case JSON_INTEGER: snprintf(out, n, "%" JSON_INTEGER_FORMAT, json_integer_value(v)); break;
 	case JSON_REAL: snprintf(out, n, "%.9g", json_real_value(v)); break;
 	case JSON_STRING:
-		s = json_string_value(v);
-		len = json_string_length(v);
+		s = word_of(v);
+		if (!s) {
+			snprintf(out, n, "a string with a NUL");
+			break;
+		}
+		len = strlen(s);
 		if (len <= SHOWN_MAX) {
 			snprintf(out, n, "\"%s\"", s);
 			break;
@@ -341,6 +347,33 @@ bool field_asks_nothing(const json_t *v)
 	case JSON_TRUE: return false;
 	default: return true;
 	}
+}
+
+bool field_is(const json_t *v, const char *text)
+{
+	const char *word = word_of(v);
+
+	return word && !strcmp(word, text);
+}
+
+int field_refuse(struct err *e, const char *where, const struct refused_field *field)
+{
+	char path[ERR_PARAM_MAX];
+
+	field_path(path, "%s%s", where, field->name);
+	return err_param(e, PROBLEM_UNSUPPORTED, path, "%s is not supported: %s", path, field->why);
+}
+
+int fields_refuse(const json_t *object, const char *where, const struct refused_field *fields,
+		  size_t n, struct err *e)
+{
+	for (size_t i = 0; i < n; i++) {
+		const json_t *v = field_get(object, fields[i].name);
+
+		if (v && !field_asks_nothing(v))
+			return field_refuse(e, where, &fields[i]);
+	}
+	return 0;
 }
 
 int field_string(const json_t *object, const char *where, const char *name, const json_t **ret,

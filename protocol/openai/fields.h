@@ -38,6 +38,22 @@ json_t *fields_parse(const char *text, size_t len, size_t flags, const struct pa
 /* Returns whether a parameter's value has no effect: null, false, 0, "", [] or {}. */
 bool field_asks_nothing(const json_t *v);
 
+/* Returns whether a value is the string `text`. */
+bool field_is(const json_t *v, const char *text);
+
+/* A member that would change the answer and is not supported. */
+struct refused_field {
+	/* why: the rest of the error's sentence; x-refused of docs/openapi.json has the same one */
+	const char *name, *why;
+};
+
+/* Refuses the member `name` of `where`. -PROBLEM_UNSUPPORTED. */
+int field_refuse(struct err *e, const char *where, const struct refused_field *field) MUST_CHECK;
+
+/* Refuses the first of n members that is there and asks for something. -PROBLEM_UNSUPPORTED. */
+int fields_refuse(const json_t *object, const char *where, const struct refused_field *fields,
+		  size_t n, struct err *e) MUST_CHECK;
+
 /* The most values that the JSON of a body may have: objects, arrays, and the values in them. The JSON texts of all
  * arguments of tool calls together may have as many again. */
 enum { FIELDS_VALUES_MAX = 500000 };

@@ -5,7 +5,9 @@
  * several tokens belongs to the last of these tokens, and the texts of all tokens, joined, are the content. `bytes` (in
  * chat) are the token's own bytes, without those that `cut` of struct openai_token leaves out. The last token of a
  * choice or of an echoed prompt, and a token that is listed beside the drawn one, have no later token that could
- * complete their bytes; such incomplete bytes are shown as U+FFFD. */
+ * complete their bytes; such incomplete bytes are shown as U+FFFD. With tokens_as_ids these two forms have vLLM's
+ * "token_id:7" in the place of a token's text; `bytes` and offsets are those of the text all the same. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,8 +85,8 @@ static void token_text(struct openai_cursor *c, struct span s, bool last, struct
 	}
 }
 
-/* Writes the text of token `id` at a place, in quotes, and returns its bytes. Among the best tokens the place's own
- * token has the same text as in its own entry, so that clients can find this token among the best. */
+/* Writes the text of token `id` at a place, or its id, in quotes, and returns its bytes. Among the best tokens the
+ * place's own token has the same text as in its own entry, so that clients can find this token among the best. */
 static struct span text_of(const struct openai_head *h, const struct openai_place *at, int32_t id,
 			   struct buf *out)
 {
@@ -92,6 +94,10 @@ static struct span text_of(const struct openai_head *h, const struct openai_plac
 	struct span s = span_of(h, id, drawn ? at->token->cut : 0);
 	struct openai_cursor c = *at->before;
 
+	if (h->tokens_as_ids) {
+		buf_printf(out, "\"token_id:%" PRId32 "\"", id);
+		return s;
+	}
 	buf_putc(out, '"');
 	token_text(&c, s, drawn ? at->last : true, out);
 	buf_putc(out, '"');

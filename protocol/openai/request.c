@@ -1,69 +1,72 @@
 #include "protocol/openai/request.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/problem.h"
 #include "protocol/grammar/grammar.h"
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
+#include "protocol/word.h"
 
 /* Parameters of OpenAI, vLLM, SGLang and llama.cpp that would change the answer and are not supported. Their values
  * null, false, 0, "", [] and {}, which have no effect, are accepted. */
-static const char *const refused[] = {
-	"audio",
-	"chat_template",
-	"continue_final_message",
-	"documents",
-	"dry_multiplier",
-	"dynatemp_range",
-	"function_call",
-	"functions",
-	"include_stop_str_in_output",
-	"logits_processors",
-	"logprob_token_ids",
-	"mirostat",
-	"prompt_embeds",
-	"return_tokens_as_token_ids",
-	"suffix",
-	"thinking_token_budget",
-	"truncate_prompt_tokens",
-	"use_beam_search",
-	"web_search_options",
-	"xtc_probability",
+static const struct refused_field refused[] = {
+	{"audio", "answers are text"},
+	{"chat_template", "the template is a program, and the model's own is run"},
+	{"documents", "a template that reads documents takes them from chat_template_kwargs"},
+	{"dry_multiplier", "the draw has no such sampler"},
+	{"dynatemp_range", "the draw has no such sampler"},
+	{"function_call", "tool_choice is the newer one"},
+	{"functions", "tools is the newer one"},
+	{"logits_processors", "it names code that the server would run"},
+	{"logprob_token_ids", "log-probabilities are of the drawn token and of the likeliest"},
+	{"mirostat", "the draw has no such sampler"},
+	{"prompt_embeds", "prompts are text or token ids"},
+	{"suffix", "the models continue a text and do not fill in its middle"},
+	{"thinking_token_budget", "the reasoning has no bound of its own; max_tokens bounds all"},
+	{"use_beam_search", "answers are drawn, and best_of picks the likeliest"},
+	{"xtc_probability", "the draw has no such sampler"},
+};
+
+/* Of the API's parameters, this one asks for something when it is an empty object. */
+static const struct refused_field search_refused[] = {
+	{"web_search_options", "the server has no tools of its own"},
 };
 
 /* Parameters whose default is true; only true is supported. */
 static const char *const always_on[] = {"include_reasoning", "skip_special_tokens"};
 
-static int not_supported(struct err *e, const char *name)
+int request_always_on(const json_t *body, const char *name, struct err *e)
 {
-	return err_param(e, PROBLEM_UNSUPPORTED, name, "%s is not supported by this server", name);
+	bool on = true;
+	int r = field_bool(body, "", name, &on, e);
+
+	if (r == 0 && !on)
+		return err_param(e, PROBLEM_UNSUPPORTED, name,
+				 "%s false is not supported by this server", name);
+	return r;
 }
 
 static int check_refused(const json_t *body, const struct request_kind *kind, struct err *e)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
-		const json_t *v = field_get(body, refused[i]);
+	const json_t *web = field_get(body, "web_search_options");
+	int r = fields_refuse(body, "", refused, ARRAY_SIZE(refused), e);
 
-		if (v && !field_asks_nothing(v))
-			return not_supported(e, refused[i]);
-	}
-	/* Of the API's parameters, this one asks for something when it is an empty object. */
-	if (json_is_object(json_object_get(body, "web_search_options")))
-		return not_supported(e, "web_search_options");
+	if (r < 0)
+		return r;
+	if (web && (json_is_object(web) || !field_asks_nothing(web)))
+		return field_refuse(e, "", search_refused);
 	for (size_t i = 0; i < ARRAY_SIZE(always_on); i++) {
-		bool on = true;
-		int r = field_bool(body, "", always_on[i], &on, e);
-
+		r = request_always_on(body, always_on[i], e);
 		if (r < 0)
 			return r;
-		if (!on)
-			return err_param(e, PROBLEM_UNSUPPORTED, always_on[i],
-					 "%s false is not supported by this server", always_on[i]);
 	}
 	if (!kind->echo && json_is_true(json_object_get(body, "echo")))
-		return err_param(e, PROBLEM_UNSUPPORTED, "echo", "echo is not supported in chat");
+		return err_param(e, PROBLEM_UNSUPPORTED, "echo",
+				 "echo is supported in completions alone");
 	return 0;
 }
 
@@ -76,9 +79,7 @@ static int check_modalities(const json_t *body, struct err *e)
 	if (!json_is_array(v))
 		return field_wrong(e, "", "modalities", v, "an array");
 	for (size_t i = 0; i < json_array_size(v); i++) {
-		const char *one = json_string_value(json_array_get(v, i));
-
-		if (!one || strcmp(one, "text"))
+		if (!field_is(json_array_get(v, i), "text"))
 			return err_param(e, PROBLEM_UNSUPPORTED, "modalities",
 					 "modalities other than text are not supported");
 	}
@@ -110,9 +111,8 @@ static int stream_parse(const json_t *body, struct openai_request *r, struct err
 	return ret;
 }
 
-/* Reads llama.cpp's cache_prompt, vLLM's cache_salt and priority. */
-static int queue_and_cache(const json_t *body, struct arena *arena, struct openai_request *r,
-			   struct err *e)
+int request_queue_and_cache(const json_t *body, struct arena *arena, struct openai_request *r,
+			    struct err *e)
 {
 	const json_t *salt = NULL;
 	int64_t priority = 0;
@@ -140,6 +140,25 @@ static int queue_and_cache(const json_t *body, struct arena *arena, struct opena
 	return r->cache_salt ? 0 : err_no_memory(e);
 }
 
+int request_truncation(const json_t *body, const struct openai_limits *limits,
+		       struct openai_request *r, struct err *e)
+{
+	int64_t n = 0;
+	char want[64];
+
+	if (!field_get(body, "truncate_prompt_tokens"))
+		return 0;
+	snprintf(want, sizeof(want), "-1 or a whole number from 1 to %" PRIu32,
+		 limits->max_model_len);
+	if (field_int(body, "", "truncate_prompt_tokens", KEEP_FITTING, limits->max_model_len, &n,
+		      NULL) < 0 ||
+	    !n)
+		return field_wrong(e, "", "truncate_prompt_tokens",
+				   field_get(body, "truncate_prompt_tokens"), want);
+	r->keep_tokens = (int32_t)n;
+	return 0;
+}
+
 int request_model(const json_t *body, struct arena *arena, const char **ret, struct err *e)
 {
 	const json_t *model = NULL;
@@ -150,13 +169,28 @@ int request_model(const json_t *body, struct arena *arena, const char **ret, str
 	*ret = NULL;
 	if (!model)
 		return 0;
-	if (strlen(json_string_value(model)) != json_string_length(model))
+	if (!word_of(model))
 		return err_param(e, EINVAL, "model", "model has a NUL, which no name has");
 	if (json_string_length(model) > MODEL_NAME_MAX)
 		return err_param(e, EINVAL, "model", "model has %zu bytes, but may have at most %d",
 				 json_string_length(model), MODEL_NAME_MAX);
 	*ret = arena_strndup(arena, json_string_value(model), json_string_length(model));
 	return *ret ? 0 : err_no_memory(e);
+}
+
+int request_undrawn(const json_t *body, enum openai_task task, struct arena *arena,
+		    struct openai_request *r, struct err *e)
+{
+	int ret;
+
+	r->task = task;
+	r->n = r->best_of = 1;
+	r->prompt_only = r->has_seed = r->add_special_tokens = true;
+	r->sampling = (struct sampling){.top_p = 1, .repetition_penalty = 1};
+	ret = request_model(body, arena, &r->model, e);
+	if (ret == 0)
+		ret = field_bool(body, "", "add_special_tokens", &r->add_special_tokens, e);
+	return ret < 0 ? ret : request_queue_and_cache(body, arena, r, e);
 }
 
 static int parse_object(const json_t *body, const struct pace *pace,
@@ -175,7 +209,11 @@ static int parse_object(const json_t *body, const struct pace *pace,
 	if (ret == 0)
 		ret = field_bool(body, "", "return_token_ids", &r->return_token_ids, e);
 	if (ret == 0)
-		ret = queue_and_cache(body, arena, r, e);
+		ret = field_bool(body, "", "return_tokens_as_token_ids", &r->tokens_as_ids, e);
+	if (ret == 0)
+		ret = request_queue_and_cache(body, arena, r, e);
+	if (ret == 0)
+		ret = request_truncation(body, limits, r, e);
 	if (ret == 0)
 		ret = sampling_parse(body, kind, limits, arena, r, e);
 	if (ret == 0)
@@ -210,6 +248,37 @@ int request_parse(const char *text, size_t len, const struct pace *pace,
 	r = request_read(body, pace, kind, limits, arena, ret, e);
 	json_decref(body);
 	return r;
+}
+
+int request_parse_undrawn(const char *text, size_t len, const struct pace *pace, const char *source,
+			  int (*read)(const json_t *body, const struct openai_limits *limits,
+				      struct arena *arena, struct openai_request *r, struct err *e),
+			  const struct openai_limits *limits, struct arena *arena,
+			  struct openai_request *ret, struct err *e)
+{
+	struct openai_request request = {.source = source};
+	json_t *body CLEANUP_JSON = NULL;
+	int r = fields_load(text, len, pace, &body, e);
+
+	if (r == 0)
+		r = read(body, limits, arena, &request, e);
+	if (r < 0)
+		openai_request_release(&request);
+	else
+		*ret = request;
+	return r;
+}
+
+void openai_prompt_name(const struct openai_request *r, size_t i, bool behind,
+			char ret[ERR_PARAM_MAX])
+{
+	const char *source = behind ? r->score.source : r->source;
+	const size_t n = behind ? r->score.n_listed : r->n_listed;
+
+	if (n)
+		snprintf(ret, ERR_PARAM_MAX, "%s[%zu]", source, n > 1 ? i : 0);
+	else
+		snprintf(ret, ERR_PARAM_MAX, "%s", source);
 }
 
 void openai_request_release(struct openai_request *r)

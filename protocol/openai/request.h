@@ -1,4 +1,6 @@
-/* A client's request: the bodies of /v1/chat/completions and /v1/completions as one struct.
+/* A client's request: the bodies of /v1/chat/completions and /v1/completions as one struct. The bodies of other APIs
+ * that draw tokens become this struct, too (protocol/anthropic/, protocol/responses/, protocol/ollama/), as do those
+ * that draw none (embeddings.h, scores.h).
  *
  * Parsing checks types and ranges and names the parameter at fault. null counts as absent, and unknown members are
  * ignored. A known member that would change the answer and that this server does not support (beam search, a template
@@ -55,15 +57,22 @@ enum {
 	BAD_WORDS_MAX = 256,
 	BAD_WORD_BYTES_MAX = 256,
 	BIAS_MAX = 100,	    /* the largest value of logit_bias */
-	PROMPTS_MAX = 1024, /* prompts of one completion request */
+	PROMPTS_MAX = 1024, /* prompts of one request */
+	INPUTS_MAX = 2048,  /* those of a TASK_EMBED, as in OpenAI's API */
+	KEEP_FITTING = -1,  /* a value of keep_tokens */
 };
 
 /* The values that the server adds to a body: limits, defaults, and a way to earlier responses. */
 struct openai_limits {
-	uint32_t vocab_size;
+	uint32_t vocab_size, hidden_size;
+	uint32_t max_model_len;	  /* tokens of prompt and answer together */
+	enum pooling pooling;	  /* of vectors: unless the request says otherwise */
 	uint32_t max_choices;	  /* largest n */
 	struct sampling defaults; /* for absent parameters: the model's generation_config.json */
 	const struct tools_format *tools; /* of the model's calls; NULL: it is not known */
+	/* arguments of the chat template that chat_template_kwargs and other members of the body override; borrowed;
+	 * NULL: none */
+	const json_t *template_arguments;
 	/* responses: appends the items of an earlier response's conversation as JSON, with commas between.
 	 * -PROBLEM_UNKNOWN_PREVIOUS; -ENOMEM; or another error, which the parser returns. NULL: there are no earlier
 	 * responses. */
@@ -73,46 +82,81 @@ struct openai_limits {
 
 enum openai_tool_choice { TOOL_CHOICE_AUTO, TOOL_CHOICE_NONE, TOOL_CHOICE_REQUIRED };
 
-/* One prompt of a completion request: a text or a list of ids, not empty. */
+/* One prompt of a request without chat: a text or a list of ids, not empty. */
 struct openai_prompt {
 	const char *text; /* NULL when ids were given */
 	size_t text_len;
 	struct ids ids; /* owned */
+	/* TASK_SCORE: the text that goes on from it, not empty */
+	const char *behind;
+	size_t behind_len;
+};
+
+/* The results that are wanted of each prompt. */
+enum openai_task {
+	TASK_GENERATE, /* answers */
+	TASK_EMBED,    /* a vector of its hidden states (embeddings.h) */
+	TASK_SCORE,    /* how likely the text behind it is (scores.h) */
 };
 
 struct openai_request {
 	const char *model;  /* NULL: absent */
-	const char *source; /* name of the parameter with the prompts: "messages" or "prompt" */
+	const char *source; /* name of the parameter with the prompts: "messages", "prompt", ... */
+	size_t n_listed;    /* elements of that parameter, if it is a list of prompts; else 0 */
+	/* Other tasks than TASK_GENERATE have prompt_only and draw nothing. Of the rest they have prompts, n and
+	 * best_of (1), priority, and the members about special tokens and the cache. */
+	enum openai_task task;
+	struct {
+		enum pooling pooling;
+		uint32_t dimensions; /* numbers of a vector, from the first on */
+		bool base64;	     /* the vector is text, base64 of its floats */
+	} embed;
+	struct {
+		/* as source and n_listed, for the texts behind the prompts */
+		const char *source;
+		size_t n_listed;
+		/* a text between a prompt and the text behind it; NULL: none */
+		const char *between;
+		/* so many results are listed, the best first; 0: all, in the prompts' order */
+		uint32_t top;
+		bool plain; /* the answer is the list of results alone (scores.h) */
+	} score;
 	/* chat */
 	/* owned; NULL in completions. The object for template_render: messages; tools and documents, null if there
-	 * are none; add_generation_prompt; enable_thinking; reasoning_effort if given; and the members of
-	 * chat_template_kwargs */
+	 * are none; add_generation_prompt; enable_thinking; reasoning_effort if given; the members of
+	 * chat_template_kwargs; and continue_final_message if the last message is left open (open_message.h) */
 	json_t *context;
-	/* thinking and add_generation_prompt are on. The prompt then counts as ending inside an open <think> block,
-	 * because templates end it so. */
+	/* thinking and add_generation_prompt are on: the prompt then counts as ending inside an open <think> block,
+	 * because templates end it so. Or the last message is left open inside such a block. */
 	bool thinking;
 	bool billing; /* the system prompt began with a billing line (above) */
 	/* text in the arena with which the answer begins: it is the prompt's end; NULL: none. Chat does not fill it. */
 	const char *prefill;
 	size_t prefill_len;
-	/* in the arena: the tools that the model may call; tool_choice "none" removes them */
+	/* in the arena: the tools that the model may call, in the order of the context's. With tool_choice "none" there
+	 * are none, and with allowed_tools some, though the prompt has all. */
 	struct tool_list tools;
 	enum openai_tool_choice tool_choice;
 	const char *only_tool; /* the tool that tool_choice names, one of `tools`; NULL: any */
 	/* parallel_tool_calls is false, or tool_choice names a tool: the answer ends with its first call */
 	bool one_call;
-	/* oldest messages may be left out until the prompt fits (openai_drop_messages) */
+	/* oldest messages may be left out until the prompt fits (openai_truncate) */
 	bool truncate;
 	/* in the arena: the members that /v1/responses adds (protocol/responses/request.h); NULL: another API */
 	const struct responses_request *responses;
+	/* Ollama's API: the request has no prompt, and asks that the model be loaded ("load") or unloaded ("unload").
+	 * No token is drawn, and the endpoint's `reply` answers. NULL: another request */
+	const char *errand;
 	/* completions */
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
 	size_t n_prompts;
 	json_t *texts; /* the JSON that has the prompts' texts; owned; NULL: the prompts are ids */
 	bool echo;     /* the answer, and its log-probabilities, begin with the prompt */
-	/* the body has max_tokens 0, which needs echo in completions. The member max_tokens is then 1, and the token
-	 * drawn is not shown. */
+	/* nothing is drawn: the body has max_tokens 0, or the task draws nothing. The member max_tokens is 0 then */
 	bool prompt_only;
+	/* truncate_prompt_tokens: the last so many tokens of each prompt are kept; 0: all of them; KEEP_FITTING: as
+	 * many as fit into the context, beside max_tokens in TASK_GENERATE. TASK_SCORE has 0 */
+	int32_t keep_tokens;
 	/* add special tokens around prompts that are texts; true by default */
 	bool add_special_tokens;
 
@@ -123,16 +167,25 @@ struct openai_request {
 	bool prompt_logprobs;
 	uint32_t n_prompt_logprobs;
 	bool has_seed;
-	uint32_t max_tokens; /* 0: absent, as many as fit into the context and the KV cache */
-	bool clamp;	     /* if fewer than max_tokens fit, as many as fit are enough */
-	uint32_t min_tokens, n;
+	/* 0: none with prompt_only; else it is absent, and as many as fit into the context and the KV cache */
+	uint32_t max_tokens;
+	bool clamp; /* if fewer than max_tokens fit, as many as fit are enough */
+	/* Anthropic's API: edits of the conversation are asked for. The answer says that none was made. */
+	bool wants_edits;
+	uint32_t min_tokens;
+	/* Choices that are drawn of each prompt: best_of. Choices in the answer: n. If there are fewer of these, they
+	 * are the likeliest, by the mean log-probability of their tokens; then the answer is no stream. */
+	uint32_t best_of, n;
 	bool ignore_eos;
 	struct ids stop_token_ids;    /* owned */
 	const char *stops[STOPS_MAX]; /* 1 to STOP_BYTES_MAX bytes each */
 	size_t n_stops;
+	/* include_stop_str_in_output: the answer includes the stop string, or the token, that ends it */
+	bool include_stop;
 	bool stream, include_usage;
 	bool continuous_usage; /* vLLM's continuous_usage_stats: every chunk has the usage so far */
 	bool return_token_ids;
+	bool tokens_as_ids; /* return_tokens_as_token_ids: log-probabilities name tokens by their ids */
 
 	/* The grammar of the answer, owned: of a constraint of its text, of calls, or of both. NULL: any text */
 	struct grammar *grammar;
@@ -167,6 +220,15 @@ static inline bool openai_wants_scores(const struct openai_request *r, uint32_t 
 	return echoed || r->prompt_logprobs;
 }
 
+/* Writes the name of prompt i, or of the text behind it (TASK_SCORE), in the body: "messages", "input[3]", "text_2". */
+void openai_prompt_name(const struct openai_request *r, size_t i, bool behind,
+			char ret[ERR_PARAM_MAX]);
+
+/* Reads template arguments of the operator (openai_limits.template_arguments), *new*, from JSON. name: of the option,
+ * for errors. -EINVAL: they are no object, or one that chat_template_kwargs may not be. -ENOMEM. */
+int openai_template_arguments(const char *text, const char *name, json_t **ret,
+			      struct err *e) MUST_CHECK;
+
 /* Parse a body. Texts of the body are copied into the arena, except those of context and prompts: these are not copied,
  * since they can be as long as the body, and are there until openai_request_release, as are lists of ids. -EINVAL and
  * -PROBLEM_UNSUPPORTED name the param at fault, unless the body as a whole is wrong; -ECANCELED: pace_gives_up (pace
@@ -178,10 +240,15 @@ int openai_parse_completion(const char *body, size_t len, const struct pace *pac
 			    const struct openai_limits *limits, struct arena *arena,
 			    struct openai_request *ret, struct err *e) MUST_CHECK;
 
-/* Leaves out the oldest messages of a chat's context but for the system's: an eighth of them or more, up to the next
- * message of the user. If one message of the user is left, leaves out the oldest answers behind it, each with the
- * outputs of its calls. False: nothing can be left out. */
-bool openai_drop_messages(json_t *context);
+/* Says whether the prompt of a context fits. 0: it does; -PROBLEM_CONTEXT_LENGTH: it does not; any other error. */
+typedef int openai_fits(void *arg, struct err *e);
+
+/* Leaves out the oldest messages of a chat's context but for the system's until it fits: in steps of an eighth of those
+ * left, or more, up to the next message of the user. If one message of the user is left, leaves out the oldest answers
+ * behind it, each with the outputs of its calls. `fits` is called with `arg` and with the messages in their place: two
+ * times if no step makes it fit, else about as often as the number of steps has binary digits. The last call is about
+ * the messages that stay, and its error is returned. -ENOMEM. */
+int openai_truncate(json_t *context, openai_fits *fits, void *arg, struct err *e) MUST_CHECK;
 
 /* Frees what is owned. A second call does nothing. */
 void openai_request_release(struct openai_request *r);

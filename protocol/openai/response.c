@@ -301,12 +301,23 @@ static bool write_logprobs(struct openai_output *o, size_t enough, struct buf *o
 	return true;
 }
 
+static void write_stop_reason(const struct openai_delta *d, struct buf *out)
+{
+	buf_puts(out, ",\"stop_reason\":");
+	if (d->stop_token)
+		writer_number(out, *d->stop_token);
+	else
+		writer_nullable(out, d->stop);
+}
+
 static bool write_finish(struct openai_output *o, size_t enough, struct buf *out)
 {
 	const bool ends = form_of(o) == CHOICE_LAST || form_of(o) == CHOICE_WHOLE;
 
 	buf_puts(out, ",\"finish_reason\":");
 	writer_nullable(out, ends ? delta_of(o)->finish_reason : NULL);
+	if (ends)
+		write_stop_reason(delta_of(o), out);
 	return true;
 }
 
@@ -404,6 +415,15 @@ static void write_usage(const struct openai_usage *u, struct buf *out)
 		   u->prompt_tokens, u->completion_tokens,
 		   (uint64_t)u->prompt_tokens + u->completion_tokens, u->cached_tokens,
 		   u->reasoning_tokens);
+}
+
+void openai_prompt_usage(const struct openai_usage *u, struct buf *out)
+{
+	buf_printf(out,
+		   "{\"prompt_tokens\":%" PRIu32 ",\"total_tokens\":%" PRIu32
+		   ",\"completion_tokens\":0,\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu32
+		   "}}",
+		   u->prompt_tokens, u->prompt_tokens, u->cached_tokens);
 }
 
 /* If the request wants usage, the chunks before the last one have the usage so far, or "usage":null. */

@@ -27,6 +27,9 @@
  * body the content is null if there are calls and no text; so it is in a stream's first chunk, which then has the first
  * call's name.
  *
+ * Whole bodies and chunks with a finish reason also have vLLM's stop_reason: the stop string or the token of
+ * stop_token_ids that ended the choice, null for any other end.
+ *
  * Token ids (return_token_ids) are all drawn tokens, the end token included. `prompt_token_ids` is where vLLM has it.
  * In chat it is a member of the body, and of each choice's first chunk. In completions it is a member of each choice of
  * the body, and of the choice in its first chunk; a first chunk, and a body with one prompt, also have it beside the
@@ -67,15 +70,17 @@ struct openai_blocks {
 /* Constant over one response, but for *so_far and *blocks. Borrowed strings. */
 struct openai_head {
 	const struct openai_shape *shape;
-	const char *id; /* "chatcmpl-…" or "cmpl-…" */
+	const char *id; /* of the answer: "chatcmpl-…", "msg_…" */
 	const char *model;
 	const char *fingerprint; /* identifies program, model and device; NULL: null */
 	int64_t created;	 /* seconds since 1970 */
 	bool logprobs, include_usage, return_token_ids;
+	bool tokens_as_ids; /* log-probabilities have "token_id:7" in the place of a token's text */
 	/* the usage so far, which every chunk has; NULL: only the stream's last chunk has the usage, and only with
 	 * include_usage */
 	const struct openai_usage *so_far;
 	struct openai_blocks *blocks; /* of a stream whose shape has blocks */
+	bool wants_edits;	      /* as in struct openai_request */
 	bool brief_call_ids;	      /* openai_call_id */
 	uint32_t n_logprobs;	      /* number of best tokens to list */
 	bool prompt_logprobs;	      /* list the prompt's tokens in whole bodies, in vLLM's form */
@@ -98,11 +103,11 @@ struct openai_delta {
 	size_t echo_len;
 	const char *content; /* UTF-8 */
 	size_t content_len;
-	const char *reasoning; /* chat only */
+	const char *reasoning; /* empty in completions */
 	size_t reasoning_len;
-	const struct openai_calls *calls; /* chat only; NULL: none */
-	/* the order of content, reasoning and pieces of calls, which are all in runs; read by shapes with blocks
-	 * alone */
+	const struct openai_calls *calls; /* NULL: none, as in completions */
+	/* the order of content, reasoning and pieces of calls, which are all in runs; read by shapes with blocks and by
+	 * responses alone */
 	const struct openai_runs *runs;
 	/* for log-probabilities: the tokens of the echoed prompt, and behind them the tokens whose last byte is in this
 	 * piece; NULL: none */
@@ -114,6 +119,7 @@ struct openai_delta {
 	const char
 		*finish_reason; /* "stop", "length", "tool_calls"; NULL: the choice has not ended */
 	const char *stop;	/* the stop string that ended the choice; NULL: none did */
+	const int32_t *stop_token; /* the token of stop_token_ids that ended it; NULL: none did */
 	/* fewer tokens than max_tokens fitted behind the prompt, so that "length" is the end of the room */
 	bool clamped;
 };
@@ -125,7 +131,8 @@ struct openai_choice {
 	const struct openai_tokens *prompt;
 };
 
-/* A body or chunks to be written, and the progress of the writing. Only the functions of response.c use the members. */
+/* A body or chunks to be written, and the progress of the writing. Only response.c and the function `write` of a shape
+ * use the members. */
 struct openai_output {
 	const struct openai_head *head;
 	const struct openai_choice *choices; /* [n_choices] of a body; NULL: chunks are written */
@@ -165,6 +172,9 @@ void openai_chunks(struct openai_output *o, const struct openai_head *h,
 /* Appends some of the text: until out has `enough` bytes, or some kilobytes more. Appends something, unless all is
  * written or out has `enough` bytes already. True: all is written. */
 bool openai_write(struct openai_output *o, size_t enough, struct buf *out);
+
+/* Appends the object `usage` of a request that draws nothing. */
+void openai_prompt_usage(const struct openai_usage *u, struct buf *out);
 
 void openai_stream_end(const struct openai_head *h, const struct openai_usage *u, struct buf *out);
 void openai_stream_error(const struct err *e, struct buf *out);

@@ -1,4 +1,5 @@
-/* The differences between the shapes of answers, for the files of this directory and of protocol/anthropic. */
+/* The differences between the shapes of answers, and the items of log-probabilities, for the files of this directory
+ * and of those beside it that write answers (protocol/anthropic, protocol/responses, protocol/ollama). */
 #pragma once
 
 #include "protocol/openai/response.h"

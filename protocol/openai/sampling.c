@@ -10,6 +10,7 @@
 #include "base/problem.h"
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
+#include "protocol/word.h"
 
 /* Lower temperatures count as 0: their draws would be greedy in effect, and logits divided by them could become
  * infinite. */
@@ -96,7 +97,7 @@ static int parse_stops(const json_t *body, const char *member, struct arena *are
 		field_path(name, one ? "%s" : "%s[%zu]", member, i);
 		if (!json_is_string(v) || !json_string_length(v))
 			return field_wrong(e, "", name, v, "a string that is not empty");
-		if (strlen(json_string_value(v)) != json_string_length(v))
+		if (!word_of(v))
 			return err_param(e, EINVAL, name, "%s has a NUL, which is not supported",
 					 name);
 		if (json_string_length(v) > STOP_BYTES_MAX)
@@ -135,10 +136,10 @@ static int parse_lengths(const json_t *body, const struct request_kind *kind,
 	return field_bool(body, "", "ignore_eos", &r->ignore_eos, e);
 }
 
-/* Reads n and best_of. With best_of above n a server would draw more choices than it returns, and return the likeliest;
- * only best_of = n is supported. */
-static int parse_choices(const json_t *body, const struct openai_limits *limits,
-			 struct openai_request *r, struct err *e)
+/* Reads n and best_of. */
+static int parse_choices(const json_t *body, const struct request_kind *kind,
+			 const struct openai_limits *limits, struct openai_request *r,
+			 struct err *e)
 {
 	int64_t n = 1, best_of;
 	int ret;
@@ -151,10 +152,19 @@ static int parse_choices(const json_t *body, const struct openai_limits *limits,
 	ret = field_int(body, "", "best_of", 1, limits->max_choices, &best_of, e);
 	if (ret < 0)
 		return ret;
-	if (best_of != n)
-		return err_param(e, best_of < n ? EINVAL : PROBLEM_UNSUPPORTED, "best_of",
-				 "best_of is %" PRId64 ", but must be equal to n, %" PRId64,
+	if (best_of < n)
+		return err_param(e, EINVAL, "best_of",
+				 "best_of is %" PRId64 ", but must be at least n, %" PRId64,
 				 best_of, n);
+	if (best_of > n && !kind->best_of)
+		return err_param(e, PROBLEM_UNSUPPORTED, "best_of",
+				 "best_of above n is not supported but in completions");
+	if (best_of > n && r->stream)
+		return err_param(e, EINVAL, "best_of",
+				 "best_of is %" PRId64 ", but must be equal to n, %" PRId64
+				 ", when stream is true",
+				 best_of, n);
+	r->best_of = (uint32_t)best_of;
 	return 0;
 }
 
@@ -313,7 +323,7 @@ int sampling_parse(const json_t *body, const struct request_kind *kind,
 	if (ret == 0)
 		ret = parse_seed(body, r, e);
 	if (ret == 0)
-		ret = parse_choices(body, limits, r, e);
+		ret = parse_choices(body, kind, limits, r, e);
 	if (ret == 0)
 		ret = parse_lengths(body, kind, r, e);
 	if (ret == 0)
@@ -322,6 +332,8 @@ int sampling_parse(const json_t *body, const struct request_kind *kind,
 		ret = parse_prompt_logprobs(body, r, e);
 	if (ret == 0)
 		ret = parse_stops(body, kind->stop, arena, r, e);
+	if (ret == 0)
+		ret = field_bool(body, "", "include_stop_str_in_output", &r->include_stop, e);
 	if (ret == 0 && ids)
 		ret = field_ids(ids, "stop_token_ids", limits->vocab_size, STOP_TOKEN_IDS_MAX,
 				&r->stop_token_ids, e);

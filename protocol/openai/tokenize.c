@@ -4,52 +4,85 @@
 #include <inttypes.h>
 
 #include "base/macros.h"
+#include "base/utf8.h"
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
 #include "protocol/openai/writer.h"
 
 enum { PIECE = 1024 }; /* tokens that are written between two calls of pace_gives_up */
 
-static int tokenize_object(const json_t *body, struct arena *arena, struct openai_tokenize *t,
-			   struct err *e)
+/* Reads a text and the settings of both forms. *ret NULL: there is no text. */
+static int tokenize_text(const json_t *body, const json_t **ret, struct openai_tokenize *t,
+			 struct err *e)
 {
-	const json_t *prompt = NULL;
+	const json_t *prompt = NULL, *content = NULL;
+	bool around_prompt = true, around_content = false, strs = false, pieces = false;
+	const struct {
+		const char *name;
+		bool *value;
+	} settings[] = {{"add_special_tokens", &around_prompt},
+			{"add_special", &around_content},
+			{"return_token_strs", &strs},
+			{"with_pieces", &pieces}};
+	int r = field_string(body, "", "prompt", &prompt, e);
+
+	if (r == 0)
+		r = field_string(body, "", "content", &content, e);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(settings); i++)
+		r = field_bool(body, "", settings[i].name, settings[i].value, e);
+	if (r == 0)
+		r = request_always_on(body, "parse_special", e);
+	if (r < 0)
+		return r;
+	if (prompt && content)
+		return err_param(e, EINVAL, "content",
+				 "content is given, but not allowed together with prompt");
+	t->add_special_tokens = content ? around_content : around_prompt;
+	if (content)
+		t->form = pieces ? TOKENIZE_PIECES : TOKENIZE_BARE;
+	else
+		t->form = strs ? TOKENIZE_STRS : TOKENIZE_COUNTED;
+	*ret = content ? content : prompt;
+	return 0;
+}
+
+static int tokenize_object(const json_t *body, const struct openai_limits *limits,
+			   struct arena *arena, struct openai_tokenize *t, struct err *e)
+{
+	const json_t *text = NULL;
 	bool thinking, billing;
 	int r;
 
 	r = request_model(body, arena, &t->model, e);
 	if (r == 0)
-		r = field_bool(body, "", "return_token_strs", &t->return_token_strs, e);
-	if (r == 0)
-		r = field_bool(body, "", "add_special_tokens", &t->add_special_tokens, e);
-	if (r == 0)
-		r = field_string(body, "", "prompt", &prompt, e);
+		r = tokenize_text(body, &text, t, e);
 	if (r < 0)
 		return r;
-	if (!prompt && !field_get(body, "messages"))
+	if (!text && !field_get(body, "messages"))
 		return err_param(e, EINVAL, "prompt",
-				 "prompt is missing: there must be a prompt or messages");
-	if (!prompt)
-		return chat_context(body, &t->context, &thinking, &billing, e);
+				 "prompt is missing: there must be a prompt, content or messages");
+	if (!text)
+		return chat_context(body, limits, &t->context, &thinking, &billing, e);
 	if (field_get(body, "messages"))
 		return err_param(e, EINVAL, "messages",
-				 "messages is given, but not allowed together with prompt");
-	t->prompt_len = json_string_length(prompt);
-	t->prompt = arena_strndup(arena, json_string_value(prompt), t->prompt_len);
+				 "messages is given, but not allowed together with a text");
+	t->prompt_len = json_string_length(text);
+	t->prompt = arena_strndup(arena, json_string_value(text), t->prompt_len);
 	return t->prompt ? 0 : err_no_memory(e);
 }
 
 int openai_parse_tokenize(const char *body, size_t len, const struct pace *pace,
-			  struct arena *arena, struct openai_tokenize *ret, struct err *e)
+			  const struct openai_limits *limits, struct arena *arena,
+			  struct openai_tokenize *ret, struct err *e)
 {
-	struct openai_tokenize t = {.add_special_tokens = true};
+	struct openai_tokenize t = {0};
 	json_t *root;
 	int r;
 
 	r = fields_load(body, len, pace, &root, e);
 	if (r < 0)
 		return r;
-	r = tokenize_object(root, arena, &t, e);
+	r = tokenize_object(root, limits, arena, &t, e);
 	json_decref(root);
 	if (r < 0)
 		return r;
@@ -129,8 +162,32 @@ static void token_strs(const struct tokenizer *t, const struct ids *ids, size_t 
 	}
 }
 
-/* Writes the list of the ids or, if `strs`, of the tokens as the vocabulary spells them. -ECANCELED: pace_gives_up. */
-static int write_tokens(const struct tokenizer *t, const struct ids *ids, bool strs,
+static void pieces(const struct tokenizer *t, const struct ids *ids, size_t from, size_t to,
+		   struct buf *out)
+{
+	for (size_t i = from; i < to; i++) {
+		size_t n;
+		const char *bytes = tokenizer_bytes(t, ids->v[i], &n);
+
+		buf_printf(out, "%s{\"id\":%" PRId32 ",\"piece\":", i ? "," : "", ids->v[i]);
+		if (utf8_valid(bytes, n) == n)
+			writer_string(out, bytes, n);
+		else
+			writer_bytes(out, (const unsigned char *)bytes, n);
+		buf_putc(out, '}');
+	}
+}
+
+static void plain_ids(const struct tokenizer *t, const struct ids *ids, size_t from, size_t to,
+		      struct buf *out)
+{
+	writer_ids_part(out, ids->v, from, to);
+}
+
+/* Writes a list of all tokens, PIECE of them at a time. -ECANCELED: pace_gives_up. */
+static int write_tokens(const struct tokenizer *t, const struct ids *ids,
+			void (*part)(const struct tokenizer *t, const struct ids *ids, size_t from,
+				     size_t to, struct buf *out),
 			const struct pace *pace, struct buf *out, struct err *e)
 {
 	buf_putc(out, '[');
@@ -138,32 +195,38 @@ static int write_tokens(const struct tokenizer *t, const struct ids *ids, bool s
 		to = MIN(from + PIECE, ids->len);
 		if (pace_gives_up(pace))
 			return err_set(e, ECANCELED, "the answer is not written to its end");
-		if (strs)
-			token_strs(t, ids, from, to, out);
-		else
-			writer_ids_part(out, ids->v, from, to);
+		part(t, ids, from, to, out);
 	}
 	buf_putc(out, ']');
 	return 0;
 }
 
 int openai_body_tokenize(const struct tokenizer *t, const struct ids *ids, uint32_t max_model_len,
-			 bool with_strs, const struct pace *pace, struct buf *out, struct err *e)
+			 enum tokenize_form form, const struct pace *pace, struct buf *out,
+			 struct err *e)
 {
+	const bool counted = form == TOKENIZE_COUNTED || form == TOKENIZE_STRS;
 	int r;
 
-	buf_printf(out, "{\"count\":%zu,\"max_model_len\":%" PRIu32 ",\"tokens\":", ids->len,
-		   max_model_len);
-	r = write_tokens(t, ids, false, pace, out, e);
-	if (r < 0)
-		return r;
-	buf_puts(out, ",\"token_strs\":");
-	if (with_strs)
-		r = write_tokens(t, ids, true, pace, out, e);
-	else
+	buf_putc(out, '{');
+	if (counted)
+		buf_printf(out, "\"count\":%zu,\"max_model_len\":%" PRIu32 ",", ids->len,
+			   max_model_len);
+	buf_puts(out, "\"tokens\":");
+	r = write_tokens(t, ids, form == TOKENIZE_PIECES ? pieces : plain_ids, pace, out, e);
+	if (counted)
+		buf_puts(out, ",\"token_strs\":");
+	if (r == 0 && form == TOKENIZE_STRS)
+		r = write_tokens(t, ids, token_strs, pace, out, e);
+	else if (counted)
 		buf_puts(out, "null");
 	buf_putc(out, '}');
 	return r;
+}
+
+void openai_body_count(size_t n, struct buf *out)
+{
+	buf_printf(out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", n);
 }
 
 void openai_body_detokenize(const struct tokenizer *t, const int32_t *ids, size_t n,
@@ -179,6 +242,8 @@ void openai_body_detokenize(const struct tokenizer *t, const int32_t *ids, size_
 		buf_append(&text, bytes, len);
 	}
 	buf_puts(out, "{\"prompt\":");
+	writer_string(out, buf_str(&text), text.len);
+	buf_puts(out, ",\"content\":");
 	writer_string(out, buf_str(&text), text.len);
 	buf_putc(out, '}');
 	out->failed |= text.failed;

@@ -6,6 +6,7 @@
 #include "base/problem.h"
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
+#include "protocol/word.h"
 
 int tools_function_name(const json_t *object, const char *where, const json_t **ret, struct err *e)
 {
@@ -14,8 +15,7 @@ int tools_function_name(const json_t *object, const char *where, const json_t **
 
 	if (r < 0)
 		return r;
-	if (!name || !json_string_length(name) ||
-	    strlen(json_string_value(name)) != json_string_length(name))
+	if (!word_of(name) || !json_string_length(name))
 		return field_wrong(e, where, "name", name,
 				   "a string that is not empty and has no NUL");
 	*ret = name;
@@ -34,7 +34,7 @@ static int check_tool(const json_t *tool, size_t index, struct err *e)
 		return field_wrong(e, where, "", tool, "an object with type and function");
 	field_path(where, "tools[%zu].", index);
 	type = field_get(tool, "type");
-	if (type && (!json_is_string(type) || strcmp(json_string_value(type), "function")))
+	if (type && !field_is(type, "function"))
 		return field_wrong(e, where, "type", type, "\"function\"");
 	if (!json_is_object(function))
 		return field_wrong(e, where, "function", function,
@@ -51,65 +51,97 @@ static int check_tool(const json_t *tool, size_t index, struct err *e)
 	return 0;
 }
 
-#define CHOICE_WANT "\"none\", \"auto\", \"required\" or an object that names a function"
+/* tool_choice, as the body has it. Borrowed. */
+struct choice {
+	enum openai_tool_choice kind;
+	const char *name; /* the function that is to be called; NULL: any */
+	const json_t *
+		allowed; /* allowed_tools: an array of the functions that may be called; NULL: all */
+};
 
-/* Reads the function that tool_choice names. */
-static int named_function(const json_t *choice, const char **ret, struct err *e)
+/* Reads the name in {"type":"function","function":{"name"}}, which stands at `path`. */
+static int named_function(const json_t *v, const char *path, const char **ret, struct err *e)
 {
-	const json_t *type = field_get(choice, "type"), *function = field_get(choice, "function");
-	const json_t *name = NULL;
+	const json_t *type = field_get(v, "type"), *function = field_get(v, "function"), *name;
+	char where[ERR_PARAM_MAX];
 	int r;
 
-	if (type && !json_is_string(type))
-		return field_wrong(e, "tool_choice.", "type", type, "\"function\"");
-	if (type && strcmp(json_string_value(type), "function"))
-		return err_param(e, PROBLEM_UNSUPPORTED, "tool_choice.type",
-				 "tool_choice.type \"%.40s\" is not supported by this server, only "
-				 "function is",
-				 json_string_value(type));
+	if (!json_is_object(v))
+		return field_wrong(e, path, "", v, "an object that names a function");
+	field_path(where, "%s.", path);
+	if (type && !word_of(type))
+		return field_wrong(e, where, "type", type, "\"function\"");
+	if (type && !field_is(type, "function")) {
+		field_path(where, "%s.type", path);
+		return err_param(e, PROBLEM_UNSUPPORTED, where,
+				 "%s \"%.40s\" is not supported by this server, which has "
+				 "functions alone",
+				 where, json_string_value(type));
+	}
 	if (!json_is_object(function))
-		return field_wrong(e, "tool_choice.", "function", function,
-				   "an object with a name");
-	r = field_string(function, "tool_choice.function.", "name", &name, e);
-	if (r < 0)
-		return r;
-	if (!name)
-		return field_wrong(e, "tool_choice.function.", "name", NULL, "a string");
-	*ret = json_string_value(name);
-	return 0;
+		return field_wrong(e, where, "function", function, "an object with a name");
+	field_path(where, "%s.function.", path);
+	r = tools_function_name(function, where, &name, e);
+	if (r == 0)
+		*ret = json_string_value(name);
+	return r;
 }
 
-/* Reads tool_choice. *name: the function that it names, else NULL. */
-static int read_choice(const json_t *body, enum openai_tool_choice *ret, const char **name,
-		       struct err *e)
+/* Reads {"type":"allowed_tools","allowed_tools":{"mode","tools"}}. */
+static int allowed_functions(const json_t *v, struct choice *ret, struct err *e)
+{
+	static const char where[] = "tool_choice.allowed_tools.";
+	const json_t *allowed = field_get(v, "allowed_tools"), *mode = field_get(allowed, "mode");
+	char path[ERR_PARAM_MAX];
+	const char *name;
+	int r = 0;
+
+	if (!json_is_object(allowed))
+		return field_wrong(e, "tool_choice.", "allowed_tools", allowed,
+				   "an object with mode and tools");
+	if (mode && !field_is(mode, "auto") && !field_is(mode, "required"))
+		return field_wrong(e, where, "mode", mode, "\"auto\" or \"required\"");
+	ret->kind = field_is(mode, "required") ? TOOL_CHOICE_REQUIRED : TOOL_CHOICE_AUTO;
+	ret->allowed = field_get(allowed, "tools");
+	if (!json_is_array(ret->allowed))
+		return field_wrong(e, where, "tools", ret->allowed, "an array of functions");
+	for (size_t i = 0; r == 0 && i < json_array_size(ret->allowed); i++) {
+		field_path(path, "%stools[%zu]", where, i);
+		r = named_function(json_array_get(ret->allowed, i), path, &name, e);
+	}
+	return r;
+}
+
+static int read_choice(const json_t *body, struct choice *ret, struct err *e)
 {
 	static const char *const words[] = {[TOOL_CHOICE_AUTO] = "auto",
 					    [TOOL_CHOICE_NONE] = "none",
 					    [TOOL_CHOICE_REQUIRED] = "required"};
 	const json_t *choice = field_get(body, "tool_choice");
-	const char *text = json_string_value(choice);
+	const char *text = word_of(choice);
 
-	*ret = TOOL_CHOICE_AUTO;
-	*name = NULL;
+	*ret = (struct choice){.kind = TOOL_CHOICE_AUTO};
 	if (!choice)
 		return 0;
+	if (field_is(field_get(choice, "type"), "allowed_tools"))
+		return allowed_functions(choice, ret, e);
 	if (json_is_object(choice)) {
-		*ret = TOOL_CHOICE_REQUIRED;
-		return named_function(choice, name, e);
+		ret->kind = TOOL_CHOICE_REQUIRED;
+		return named_function(choice, "tool_choice", &ret->name, e);
 	}
 	for (size_t i = 0; text && i < ARRAY_SIZE(words); i++)
 		if (!strcmp(text, words[i])) {
-			*ret = (enum openai_tool_choice)i;
+			ret->kind = (enum openai_tool_choice)i;
 			return 0;
 		}
-	return field_wrong(e, "", "tool_choice", choice, CHOICE_WANT);
+	return field_wrong(e, "", "tool_choice", choice,
+			   "\"none\", \"auto\", \"required\", a function or allowed_tools");
 }
 
 int tools_context(const json_t *body, json_t *context, struct err *e)
 {
 	json_t *tools = field_get(body, "tools");
-	enum openai_tool_choice choice;
-	const char *name;
+	struct choice choice;
 	int r;
 
 	if (tools && !json_is_array(tools))
@@ -119,11 +151,12 @@ int tools_context(const json_t *body, json_t *context, struct err *e)
 		if (r < 0)
 			return r;
 	}
-	r = read_choice(body, &choice, &name, e);
+	r = read_choice(body, &choice, e);
 	if (r < 0)
 		return r;
-	tools = choice == TOOL_CHOICE_NONE || !json_array_size(tools) ? json_null()
-								      : json_incref(tools);
+	/* All of them, whichever may be called, so that the prompt of an agent stays that of its other turns, which is
+	 * cached. */
+	tools = json_array_size(tools) ? json_incref(tools) : json_null();
 	return json_object_set_new_nocheck(context, "tools", tools) < 0 ? err_no_memory(e) : 0;
 }
 
@@ -205,13 +238,13 @@ static unsigned schema_types(struct typing *t, const json_t *schema)
 {
 	static const char *const alternatives[] = {"anyOf", "oneOf", "allOf"};
 	const json_t *type = json_object_get(schema, "type"), *list, *v;
-	unsigned types = named_type(json_string_value(type));
+	unsigned types = named_type(word_of(type));
 
 	if (!t->schemas || !may_read(t))
 		return 0;
 	t->schemas--;
 	for (size_t i = 0; i < MIN(json_array_size(type), (size_t)LIST_MAX) && may_read(t); i++)
-		types |= named_type(json_string_value(json_array_get(type, i)));
+		types |= named_type(word_of(json_array_get(type, i)));
 	if (types)
 		return types;
 	list = json_object_get(schema, "enum");
@@ -220,7 +253,7 @@ static unsigned schema_types(struct typing *t, const json_t *schema)
 	v = json_object_get(schema, "const");
 	if (v)
 		types |= value_type(v);
-	v = referred(t->root, json_string_value(json_object_get(schema, "$ref")));
+	v = referred(t->root, word_of(json_object_get(schema, "$ref")));
 	if (v)
 		types |= schema_types(t, v);
 	for (size_t k = 0; k < ARRAY_SIZE(alternatives); k++) {
@@ -298,25 +331,73 @@ int tools_list(const json_t *context, const struct pace *pace, struct arena *are
 	return 0;
 }
 
-int tools_choice(const json_t *body, struct openai_request *r, struct err *e)
-{
-	const char *name;
-	int ret = read_choice(body, &r->tool_choice, &name, e);
+/* ---- the tools that may be called ---- */
 
-	if (ret < 0 || r->tool_choice != TOOL_CHOICE_REQUIRED)
+static int not_a_tool(const char *name, struct err *e)
+{
+	return err_param(e, EINVAL, "tool_choice",
+			 "tool_choice names \"%.60s\", which is none of the tools", name);
+}
+
+/* Leaves those of the tools that are allowed. */
+static int allow(const json_t *allowed, struct arena *arena, struct tool_list *tools, struct err *e)
+{
+	json_t *names CLEANUP_JSON = json_object(), *known;
+	struct tool *list = arena_array(arena, tools->n, sizeof(*list));
+	const char *name;
+	size_t n = 0;
+
+	if (!names || !list)
+		return err_no_memory(e);
+	/* By name: whether it is that of a tool. */
+	for (size_t i = 0; i < json_array_size(allowed); i++) {
+		const json_t *function = json_object_get(json_array_get(allowed, i), "function");
+
+		name = json_string_value(json_object_get(function, "name"));
+		if (json_object_set_new_nocheck(names, name, json_false()) < 0)
+			return err_no_memory(e);
+	}
+	for (size_t i = 0; i < tools->n; i++) {
+		if (!json_object_get(names, tools->v[i].name))
+			continue;
+		list[n++] = tools->v[i];
+		if (json_object_set_new_nocheck(names, tools->v[i].name, json_true()) < 0)
+			return err_no_memory(e);
+	}
+	json_object_foreach(names, name, known)
+	{
+		if (!json_is_true(known))
+			return not_a_tool(name, e);
+	}
+	*tools = (struct tool_list){list, n};
+	return 0;
+}
+
+int tools_choice(const json_t *body, struct arena *arena, struct openai_request *r, struct err *e)
+{
+	struct choice choice;
+	int ret = read_choice(body, &choice, e);
+
+	if (ret == 0 && choice.allowed)
+		ret = allow(choice.allowed, arena, &r->tools, e);
+	if (ret < 0)
 		return ret;
+	r->tool_choice = choice.kind;
+	if (choice.allowed && !r->tools.n && choice.kind == TOOL_CHOICE_AUTO)
+		r->tool_choice = TOOL_CHOICE_NONE;
+	if (r->tool_choice == TOOL_CHOICE_NONE)
+		r->tools = (struct tool_list){0};
+	if (r->tool_choice != TOOL_CHOICE_REQUIRED)
+		return 0;
 	if (!r->tools.n)
 		return err_param(e, EINVAL, "tool_choice",
 				 "tool_choice demands a call, but there are no tools");
-	if (!name)
+	if (!choice.name)
 		return 0;
 	for (size_t i = 0; i < r->tools.n; i++)
-		if (!strcmp(r->tools.v[i].name, name))
+		if (!strcmp(r->tools.v[i].name, choice.name))
 			r->only_tool = r->tools.v[i].name;
 	/* One call of the tool is demanded, and one is enough. */
 	r->one_call = true;
-	return r->only_tool
-		       ? 0
-		       : err_param(e, EINVAL, "tool_choice",
-				   "tool_choice names \"%.60s\", which is none of the tools", name);
+	return r->only_tool ? 0 : not_a_tool(choice.name, e);
 }

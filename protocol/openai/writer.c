@@ -122,9 +122,9 @@ void writer_bytes(struct buf *out, const unsigned char *bytes, size_t n)
 	buf_putc(out, ']');
 }
 
-/* Writes -x, for x above 0.0001 and below 9999, as printf's "%.9g" does (a whole number with ".0"), but ten times as
- * fast: an answer may have millions of log-probabilities. All is exact: x is an integer of 24 bits times a power of
- * two, and that integer times 10^12 fits into 64 bits. */
+/* Writes x, above 0.0001 and below 9999, as printf's "%.9g" does (a whole number with ".0"), but ten times as fast: an
+ * answer may have millions of numbers. All is exact: x is an integer of 24 bits times a power of two, and that integer
+ * times 10^12 fits into 64 bits. */
 static void write_fixed(struct buf *out, float x)
 {
 	static const uint64_t powers[] = {
@@ -153,7 +153,6 @@ static void write_fixed(struct buf *out, float x)
 		if (point >= 0 && i == point + 1 && p != end)
 			*--p = '.';
 	}
-	buf_putc(out, '-');
 	if (point < 0)
 		buf_append(out, "0.000", (size_t)(1 - point));
 	buf_append(out, p, (size_t)(end - p));
@@ -161,10 +160,24 @@ static void write_fixed(struct buf *out, float x)
 		buf_puts(out, ".0");
 }
 
-void writer_logprob(struct buf *out, float logprob)
+void writer_float(struct buf *out, float x)
 {
 	char text[32];
 
+	if (fabsf(x) > 0.0001f && fabsf(x) < 9999.0f) {
+		if (x < 0)
+			buf_putc(out, '-');
+		write_fixed(out, fabsf(x));
+		return;
+	}
+	snprintf(text, sizeof(text), "%.9g", (double)x);
+	buf_puts(out, text);
+	if (!strpbrk(text, ".e")) /* so that every client reads a float */
+		buf_puts(out, ".0");
+}
+
+void writer_logprob(struct buf *out, float logprob)
+{
 	if (!(logprob > -9999.0f)) {
 		buf_puts(out, "-9999.0");
 		return;
@@ -173,12 +186,5 @@ void writer_logprob(struct buf *out, float logprob)
 		buf_puts(out, "0.0");
 		return;
 	}
-	if (logprob < -0.0001f) {
-		write_fixed(out, -logprob);
-		return;
-	}
-	snprintf(text, sizeof(text), "%.9g", (double)logprob);
-	buf_puts(out, text);
-	if (!strpbrk(text, ".e")) /* so that every client reads a float */
-		buf_puts(out, ".0");
+	writer_float(out, logprob);
 }

@@ -33,6 +33,9 @@ void writer_ids_part(struct buf *out, const int32_t *ids, size_t from, size_t to
 /* Writes bytes as a list of numbers. */
 void writer_bytes(struct buf *out, const unsigned char *bytes, size_t n);
 
+/* Writes a finite number with enough digits to give the same float back. */
+void writer_float(struct buf *out, float x);
+
 /* Writes a log-probability with enough digits to give the same float back. JSON has no infinities, so everything
  * below -9999 (and NaN) is -9999.0, as in OpenAI's and vLLM's answers. Everything above 0 is 0.0. */
 void writer_logprob(struct buf *out, float logprob);

@@ -169,10 +169,11 @@ static bool is_hex(char c)
 static void take_unit(struct literal *v, struct buf *out)
 {
 	unsigned half = upper_half(v, 0);
+	bool zero = !memcmp(v->held + 2, "0000", 4);
 
 	if (is_high(half))
 		return;
-	if (is_low(half))
+	if (is_low(half) || (zero && v->key))
 		buf_puts(out, replacement);
 	else
 		buf_append(out, v->held, v->n_held);
@@ -243,7 +244,10 @@ static enum literal_status plain_byte(struct literal *v, char c, struct buf *out
 		return LITERAL_MORE;
 	}
 	if (c != v->quote) {
-		literal_escape(c, out);
+		if (!c && v->key)
+			buf_puts(out, replacement);
+		else
+			literal_escape(c, out);
 		return LITERAL_MORE;
 	}
 	buf_putc(out, '"');

@@ -6,25 +6,15 @@
 
 #include "base/array.h"
 #include "base/problem.h"
+#include "protocol/grammar/matcher.h"
 #include "protocol/output/reasoning.h"
 #include "scheduler/plan.h"
-
-enum {
-	PROGRESS =
-		64, /* the fewest tokens of each choice between two times that an automaton is full */
-};
-
-/* The work of automata, in items (automaton_work), that a request may cause on the engine thread: so much, and so much
- * more for each token. */
-#define WORK_FIRST (UINT64_C(1) << 24)
-#define WORK_TOKEN (UINT64_C(1) << 17)
 
 static const char closing[] = "</think>";
 
 /* The state of a choice. */
 struct steered {
 	uint32_t *mask; /* [words] */
-	uint32_t state; /* of the automaton, once the grammar has begun */
 	uint8_t n_tag;	/* bytes of </think> that the text ends with */
 	bool begun;	/* the grammar reads the text from now on */
 	uint32_t left;	/* line ends that may still come behind </think>, before the text */
@@ -33,14 +23,13 @@ struct steered {
 };
 
 struct steering {
-	struct steering_config config; /* owns its grammar */
-	struct account account;	       /* of all memory of the object */
-	size_t words;		       /* of a mask */
-	struct automaton *automaton;   /* NULL: no grammar */
-	struct token_masks *masks;
-	uint32_t progress;   /* tokens since the automaton forgot */
-	uint64_t n_taken;    /* tokens so far */
-	size_t longest_word; /* tokens of the longest bad word */
+	struct steering_config config;
+	struct account account;	 /* of all memory of the object, but for the matcher's */
+	size_t words;		 /* of a mask */
+	struct matcher *matcher; /* NULL: no grammar */
+	uint32_t *states;	 /* [n_choices] of its automaton, once the grammar has begun */
+	size_t longest_word;	 /* tokens of the longest bad word */
+	bool depends;		 /* steering_depends */
 	/* [words] the tokens that may be drawn at all: those that are allowed, and no bad words of one token; NULL:
 	 * every token */
 	uint32_t *always;
@@ -205,33 +194,48 @@ static int refuse(int r, struct err *e)
 static int init_choices(struct steering *s)
 {
 	const struct steering_config *c = &s->config;
-	bool copies = steering_depends(s);
 
 	s->choices = calloc(c->n_choices, sizeof(*s->choices));
-	s->bits = calloc(copies ? (size_t)c->n_choices * s->words : 1, sizeof(*s->bits));
-	if (!s->choices || !s->bits)
+	s->states = calloc(c->n_choices, sizeof(*s->states));
+	s->bits = calloc(s->depends ? (size_t)c->n_choices * s->words : 1, sizeof(*s->bits));
+	if (!s->choices || !s->states || !s->bits)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < c->n_choices; i++) {
-		s->choices[i].mask = copies ? s->bits + i * s->words : NULL;
+		s->choices[i].mask = s->depends ? s->bits + i * s->words : NULL;
 		s->choices[i].begun = c->grammar && !c->thinking;
-		s->choices[i].state = AUTOMATON_START;
+		s->states[i] = AUTOMATON_START;
 	}
 	return 0;
 }
 
-/* Opens the account, with the memory that the object takes whatever is drawn. */
+/* Opens the account, with the memory that the object takes whatever is drawn, but for the matcher's. */
 static int open_account(struct steering *s)
 {
 	const struct steering_config *c = &s->config;
-	size_t masks = 1 + (c->grammar && c->thinking) + (steering_depends(s) ? c->n_choices : 0);
+	size_t masks = 1 + (c->grammar && c->thinking) + (s->depends ? c->n_choices : 0);
 	size_t fixed = sizeof(*s) + masks * s->words * sizeof(*s->bits) +
-		       c->n_choices * sizeof(*s->choices) +
-		       (c->grammar ? grammar_bytes(c->grammar) : 0);
-	int r = account_open(&s->account, &c->bounds, fixed + (c->grammar ? STEERING_RESERVE : 0));
+		       c->n_choices * (sizeof(*s->choices) + sizeof(*s->states));
+	int r = account_open(&s->account, &c->bounds, fixed);
 
 	if (r == 0)
 		account_add(&s->account, fixed);
 	return r == -E2BIG ? -ENOBUFS : r;
+}
+
+/* Makes the matcher, which takes the grammar. */
+static int make_matcher(struct steering *s)
+{
+	const struct steering_config *c = &s->config;
+	const struct matcher_config config = {.trie = c->trie,
+					      .automaton_bytes = c->automaton_bytes,
+					      .masks_bytes = STEERING_MASKS_BYTES,
+					      .bounds = c->bounds,
+					      .reserve = STEERING_RESERVE,
+					      .owner = c->owner};
+	struct grammar *grammar = c->grammar;
+
+	s->config.grammar = NULL;
+	return matcher_new(&config, grammar, &s->matcher);
 }
 
 int steering_new(const struct steering_config *config, struct steering **ret, struct err *e)
@@ -247,6 +251,7 @@ int steering_new(const struct steering_config *config, struct steering **ret, st
 	s->words = PLAN_MASK_WORDS(config->vocab_size);
 	for (size_t i = 0; i < config->n_words; i++)
 		s->longest_word = MAX(s->longest_word, (size_t)config->words[i].n);
+	s->depends = config->grammar || s->longest_word > 1;
 	r = open_account(s);
 	if (r == 0)
 		r = make_always(s);
@@ -255,10 +260,7 @@ int steering_new(const struct steering_config *config, struct steering **ret, st
 	if (r == 0)
 		r = init_choices(s);
 	if (r == 0 && config->grammar)
-		r = automaton_new(config->grammar, config->automaton_bytes, &s->account,
-				  &s->automaton);
-	if (r == 0 && config->grammar)
-		r = token_masks_new(config->trie, s->automaton, STEERING_MASKS_BYTES, &s->masks);
+		r = make_matcher(s);
 	if (r < 0) {
 		r = refuse(r, e);
 		steering_free(s);
@@ -272,9 +274,9 @@ void steering_free(struct steering *s)
 {
 	if (!s)
 		return;
-	token_masks_free(s->masks);
-	automaton_free(s->automaton);
+	matcher_leave(s->matcher);
 	grammar_free(s->config.grammar);
+	free(s->states);
 	free(s->always);
 	free(s->thinking);
 	free(s->line_ends);
@@ -286,59 +288,47 @@ void steering_free(struct steering *s)
 
 bool steering_depends(const struct steering *s)
 {
-	return s->config.grammar || s->longest_word > 1;
+	return s->depends;
 }
 
 void steering_trim(struct steering *s)
 {
-	if (s->masks && account_is_tight(&s->account))
-		token_masks_drop(s->masks);
+	if (s->matcher && s->matcher->masks && account_is_tight(&s->account))
+		token_masks_drop(s->matcher->masks);
+}
+
+void steering_share(struct steering *s, struct list *shared)
+{
+	if (s->matcher)
+		matcher_share(&s->matcher, shared);
 }
 
 /* ---- a full automaton ---- */
 
-/* Makes the automaton forget all states but those of the choices. why: the code with which it has failed. */
-static int forget(struct steering *s, int why, struct err *e)
+/* Gives the choices an automaton without other states. why: the code with which theirs has failed. */
+static int renew(struct steering *s, int why, struct err *e)
 {
-	uint32_t *states, n = s->config.n_choices;
-	int r;
+	int r = matcher_renew(&s->matcher, s->states, s->config.n_choices, why);
 
-	/* A grammar that fills the memory of a request again and again is at fault itself, unlike one that finds memory
-	 * taken by others. Forgetting counts as work, which is bounded for both. */
-	if (why == -ENOMEM || (why == -ENOBUFS && s->progress < PROGRESS * n))
-		return refuse(why, e);
-	s->progress = 0;
-	token_masks_free(s->masks);
-	s->masks = NULL;
-	states = calloc(n, sizeof(*states));
-	if (!states)
-		return err_no_memory(e);
-	for (uint32_t i = 0; i < n; i++)
-		states[i] = s->choices[i].state;
-	r = automaton_forget(s->automaton, states, n);
-	for (uint32_t i = 0; r == 0 && i < n; i++)
-		s->choices[i].state = states[i];
-	free(states);
-	if (r == 0)
-		r = token_masks_new(s->config.trie, s->automaton, STEERING_MASKS_BYTES, &s->masks);
 	return r < 0 ? refuse(r, e) : 0;
 }
 
 /* Lets the grammar of a choice read bytes. */
-static int read_bytes(struct steering *s, struct steered *c, const char *bytes, size_t len,
+static int read_bytes(struct steering *s, uint32_t choice, const char *bytes, size_t len,
 		      struct err *e)
 {
-	uint32_t next = automaton_read(s->automaton, c->state, bytes, len);
-	int r = automaton_failed(s->automaton, NULL);
+	uint32_t *state = &s->states[choice];
+	uint32_t next = automaton_read(s->matcher->automaton, *state, bytes, len);
+	int r = automaton_failed(s->matcher->automaton, NULL);
 
 	if (r < 0) {
-		r = forget(s, r, e);
+		r = renew(s, r, e);
 		if (r < 0)
 			return r;
-		next = automaton_read(s->automaton, c->state, bytes, len);
-		r = automaton_failed(s->automaton, NULL);
+		next = automaton_read(s->matcher->automaton, *state, bytes, len);
+		r = automaton_failed(s->matcher->automaton, NULL);
 	}
-	c->state = next;
+	*state = next;
 	return r < 0 ? refuse(r, e) : 0;
 }
 
@@ -376,10 +366,10 @@ int steering_take(struct steering *s, uint32_t choice, int32_t token, struct err
 	const char *bytes;
 	size_t len, n;
 
-	s->progress++;
-	s->n_taken++;
+	if (s->matcher)
+		matcher_count(s->matcher);
 	remember(s, c, token);
-	if (!g->grammar || is_one_of(g->ends, g->n_ends, token) ||
+	if (!s->matcher || is_one_of(g->ends, g->n_ends, token) ||
 	    is_one_of(g->stops, g->n_stops, token))
 		return 0;
 	bytes = tokenizer_bytes(g->tokenizer, token, &len);
@@ -395,21 +385,23 @@ int steering_take(struct steering *s, uint32_t choice, int32_t token, struct err
 		len -= n;
 	}
 	n = reasoning_line_ends(bytes, len, &c->left);
-	return n < len ? read_bytes(s, c, bytes + n, len - n, e) : 0;
+	return n < len ? read_bytes(s, choice, bytes + n, len - n, e) : 0;
 }
 
 /* ---- masks ---- */
 
 /* Writes the mask of the automaton's state. -ENOMEM, -ENOBUFS, -ENOSPC, -EDQUOT, -E2BIG as token_mask. */
-static int state_mask(struct steering *s, struct steered *c, struct err *e)
+static int state_mask(struct steering *s, uint32_t choice, struct err *e)
 {
+	struct steered *c = &s->choices[choice];
+	struct automaton *a = s->matcher->automaton;
 	size_t words = MIN(s->words, token_trie_words(s->config.trie));
-	struct token_mask mask;
-	int r = token_mask(s->masks, c->state, &mask, e);
+	const uint32_t *bits;
+	int r = token_mask(s->matcher->masks, s->states[choice], &bits, e);
 
 	if (r < 0)
 		return r;
-	memcpy(c->mask, mask.bits, words * sizeof(*c->mask));
+	memcpy(c->mask, bits, words * sizeof(*c->mask));
 	memset(c->mask + words, 0, (s->words - words) * sizeof(*c->mask));
 	/* Of a token that begins with line ends of the tag the grammar reads the rest. */
 	for (size_t i = 0; c->left && i < s->n_line_ends; i++) {
@@ -420,27 +412,28 @@ static int state_mask(struct steering *s, struct steered *c, struct err *e)
 
 		n = reasoning_line_ends(bytes, len, &left);
 		if (n == len ||
-		    automaton_read(s->automaton, c->state, bytes + n, len - n) != AUTOMATON_DEAD)
+		    automaton_read(a, s->states[choice], bytes + n, len - n) != AUTOMATON_DEAD)
 			set(c->mask, id);
 		else
 			clear(c->mask, id);
 	}
-	return automaton_failed(s->automaton, e);
+	return automaton_failed(a, e);
 }
 
 /* Writes the mask of the grammar, without end tokens. */
-static int grammar_mask(struct steering *s, struct steered *c, struct err *e)
+static int grammar_mask(struct steering *s, uint32_t choice, struct err *e)
 {
 	const struct steering_config *g = &s->config;
-	int r = state_mask(s, c, e);
+	struct steered *c = &s->choices[choice];
+	int r = state_mask(s, choice, e), why = automaton_failed(s->matcher->automaton, NULL);
 
-	if (r < 0 && automaton_failed(s->automaton, NULL) < 0) {
-		r = forget(s, automaton_failed(s->automaton, NULL), e);
+	if (r < 0 && why < 0) {
+		r = renew(s, why, e);
 		if (r < 0)
 			return r;
-		r = state_mask(s, c, e);
+		r = state_mask(s, choice, e);
 	}
-	if (r == 0 && automaton_work(s->automaton) > WORK_FIRST + s->n_taken * WORK_TOKEN)
+	if (r == 0 && matcher_overworked(s->matcher))
 		r = -E2BIG;
 	if (r < 0)
 		return refuse(r, e);
@@ -478,15 +471,16 @@ static void clear_bad_words(const struct steering *s, struct steered *c)
 }
 
 /* Writes the mask of a choice whose mask depends on its tokens. */
-static int write_mask(struct steering *s, struct steered *c, struct err *e)
+static int write_mask(struct steering *s, uint32_t choice, struct err *e)
 {
+	struct steered *c = &s->choices[choice];
 	const uint32_t *before = s->thinking ? s->thinking : s->always;
-	int r = c->begun ? grammar_mask(s, c, e) : 0;
+	int r = c->begun ? grammar_mask(s, choice, e) : 0;
 	bool may_end, ends_last = s->config.ends_last;
 
 	if (r < 0)
 		return r;
-	may_end = c->begun && automaton_may_end(s->automaton, c->state);
+	may_end = c->begun && automaton_may_end(s->matcher->automaton, s->states[choice]);
 	if (!c->begun && before)
 		memcpy(c->mask, before, s->words * sizeof(*c->mask));
 	else if (!c->begun)
@@ -506,7 +500,7 @@ int steering_mask(struct steering *s, uint32_t choice, const uint32_t **ret, str
 	int r;
 
 	steering_trim(s);
-	r = c->mask ? write_mask(s, c, e) : 0;
+	r = c->mask ? write_mask(s, choice, e) : 0;
 	if (r < 0)
 		return r;
 	if (mask && !any(mask, s->words))

@@ -8,21 +8,24 @@
  *
  * If the prompt ended in an open think block, the grammar begins behind the first </think> that the choice writes.
  * Before that every token may be drawn but end tokens, because an answer that ended there would have no text. Up to two
- * line ends may stand directly behind the tag: models write them there. The grammar does not read them, because they are
- * no part of the content (reasoning_line_ends).
+ * line ends may stand directly behind the tag: models write them there. The grammar does not read them, because they
+ * are no part of the content (reasoning_line_ends).
  *
  * Of min_tokens the masks know nothing: the scheduler bans end tokens (scheduler_request.min_tokens).
  *
  * Special tokens are in no mask, because their text is not shown; end tokens and the marks of calls are the exceptions.
  *
- * All choices share one automaton. When it is full, a new one is made that reads the texts so far again. If that
- * happens too often, or if no token may be drawn, the request fails: steering_take or steering_mask returns an error.
+ * All choices share one matcher (grammar/matcher.h), and so do requests of one owner with equal grammars that run at
+ * the same time (steering_share): most of their masks are made once. When its automaton is full, the choices get one
+ * with their states alone. If that happens too often, or if no token may be drawn, the request fails: steering_take or
+ * steering_mask returns an error.
  *
  * Memory is counted in an account (base/account.h) as it grows. While memory is tight, masks are not kept but made
  * again. When there is none, a new object is refused, and an automaton that has to grow forgets all states but those of
  * the choices, and goes on within the object's reserve; the request fails only if one mask needs more than that.
  *
- * An object belongs to one thread at a time. Trie and tokenizer may be shared. */
+ * An object belongs to one thread at a time, and all that share a matcher belong to the same. Trie and tokenizer may be
+ * shared. */
 #pragma once
 
 #include <stdbool.h>
@@ -30,6 +33,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/list.h"
 #include "protocol/grammar/token_mask.h"
 #include "protocol/tokenizer/tokenizer.h"
 
@@ -57,6 +61,7 @@ struct steering_config {
 	struct grammar *grammar;      /* NULL: any text */
 	size_t automaton_bytes;	      /* the most memory of its automaton */
 	struct account_bounds bounds; /* of the memory of all objects */
+	uint64_t owner;		      /* whose request it is */
 	bool thinking;		      /* the prompt ended in an open think block; with a grammar */
 	/* [n_allowed] borrowed by steering_new alone; NULL: every token */
 	const int32_t *allowed;
@@ -83,12 +88,17 @@ void steering_free(struct steering *s);
 /* Returns whether the mask of a draw depends on the tokens that the choice has drawn. */
 bool steering_depends(const struct steering *s);
 
+/* Lets an object whose choices have drawn nothing use the grammar's automaton and masks of another one, if `shared` has
+ * those of an equal grammar of its owner. Else adds its own to `shared`, until they are freed. */
+void steering_share(struct steering *s, struct list *shared);
+
 /* While memory is tight, frees the masks that are kept, which can be made again. */
 void steering_trim(struct steering *s);
 
 /* Gives the mask of a choice's next draw: *ret [PLAN_MASK_WORDS] is borrowed until the next call for this choice; NULL:
  * every token may be drawn. -PROBLEM_CONSTRAINT: no token may be drawn, or the grammar takes too much memory or work;
- * -PROBLEM_CONSTRAINT_MEMORY: the reserve does not suffice, and there is no more memory; -ENOMEM. All with a sentence. */
+ * -PROBLEM_CONSTRAINT_MEMORY: the reserve does not suffice, and there is no more memory; -ENOMEM. All with a
+ * sentence. */
 int steering_mask(struct steering *s, uint32_t choice, const uint32_t **ret,
 		  struct err *e) MUST_CHECK;
 

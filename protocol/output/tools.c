@@ -347,6 +347,11 @@ void tools_push(struct tools *t, const char *text, size_t len)
 	flush(t);
 }
 
+void tools_start_again(struct tools *t)
+{
+	t->begun = false;
+}
+
 void tools_finish(struct tools *t)
 {
 	if (t->open)

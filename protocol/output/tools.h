@@ -18,17 +18,18 @@
  *    the name of a parameter or the end of the call. Before that, text that turns out to be no call, because it is
  *    malformed, names no tool, or ends too early, comes back as TOOLS_TEXT, byte for byte. So to mention a tool is no
  *    call.
- *  - It makes no difference what the text around a call is: a complete call within reasoning, or one that the model only
- *    quotes, is a call.
+ *  - It makes no difference what the text around a call is: a complete call within reasoning, or one that the model
+ *    only quotes, is a call.
  *  - A call that has begun cannot be taken back. If its arguments turn out to be malformed, or the text ends, the call
  *    ends with the arguments that were read so far, and is *cut* (tools_cut). The malformed byte and all text behind it
  *    are read as text again.
- *  - A call has ended when its arguments are complete. Members of JSON behind them are dropped, and if one is malformed,
- *    all before the malformed byte is. A closing tag may be missing; if it follows, it is dropped.
+ *  - A call has ended when its arguments are complete. Members of JSON behind them are dropped, and if one is
+ *    malformed, all before the malformed byte is. A closing tag may be missing; if it follows, it is dropped.
  *  - Line ends directly before a call and behind one are dropped, because chat templates add their own. Other blanks
  *    are kept, unless the format has calls at the start of the text alone and no other text has come.
  *  - Errors that models often make in JSON are repaired: a control character in a string is escaped, and the backslash
- *    of an unknown escape is doubled. Half of a surrogate pair becomes \ufffd.
+ *    of an unknown escape is doubled. Half of a surrogate pair becomes \ufffd, and so does a zero byte in a member's name, with
+ *    which no client could send the call back (JSON of a request must not have it).
  *
  * A text is read once, so the work is linear in its length. */
 #pragma once
@@ -116,6 +117,9 @@ void tools_free(struct tools *t);
 /* Takes a piece of text. When the piece is a single byte, the text of all its events is contiguous in the text that was
  * pushed, and ends where the held-back text begins. */
 void tools_push(struct tools *t, const char *text, size_t len);
+
+/* To be called behind reasoning: the text that comes now counts as the start of the text. */
+void tools_start_again(struct tools *t);
 
 /* To be called when the text has ended. */
 void tools_finish(struct tools *t);

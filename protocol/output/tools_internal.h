@@ -24,7 +24,7 @@ struct tools_format {
 	const char *openings[TOOLS_OPENINGS_MAX];
 	/* A text that may follow a call; NULL: there is none. */
 	const char *closing;
-	/* Calls are only at the start of the text, and behind other calls. */
+	/* Calls are only at the start of the text or behind the reasoning, and behind other calls. */
 	bool at_start;
 	/* A template with all of these texts (NULL: there are no more), and without the text `unlike` (NULL: any),
 	 * belongs to a model that writes this format. */

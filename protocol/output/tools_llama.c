@@ -1,4 +1,4 @@
-/* Llama 3.1 and 3.2 write calls in one of two forms, and nothing before them:
+/* Llama 3.1 and 3.2 write calls in one of two forms, and nothing but reasoning before them:
  *
  *     {"name": "get_weather", "parameters": {"city": "Paris"}}; {"name": ...}
  *     [get_weather(city='Paris', days=2), get_time()]
@@ -184,6 +184,8 @@ static void cut_list(struct tools *t)
 
 static bool is_name(const char *name)
 {
+	if (!*name)
+		return false;
 	while (in_name(*name))
 		name++;
 	return !*name;

@@ -29,8 +29,9 @@ enum {
 	VALUE,
 };
 
-/* Names with more bytes are none. */
-enum { NAME_MAX_BYTES = 256 };
+/* Names with more bytes are none. LONGEST: the most code points of a string with a maxLength that must not look like
+ * other values: its automaton has some states for each. */
+enum { NAME_MAX_BYTES = 256, LONGEST = 128 };
 
 static const char function[] = "<function=", parameter[] = "<parameter=",
 		  end_function[] = "</function>", end_call_tag[] = "</tool_call>";
@@ -77,10 +78,11 @@ static void function_byte(struct tools *t, char c)
 		t->state = NAME;
 }
 
-/* Reads a name that ends with '>' into t->name. True: c is in it or ends it. */
+/* Reads a name that ends with '>' into t->name. True: c is in it or ends it. No client could send back a call with a zero
+ * byte in a name. */
 static bool name_byte(struct tools *t, char c)
 {
-	if (c == '<' || c == '\n' || t->name.len == NAME_MAX_BYTES)
+	if (c == '<' || c == '\n' || !c || t->name.len == NAME_MAX_BYTES)
 		return false;
 	if (c != '>')
 		buf_putc(&t->name, c);
@@ -289,6 +291,41 @@ static uint32_t write_text(struct tools_writer *w)
 	return tools_writer_without(w, words, ARRAY_SIZE(words));
 }
 
+/* Returns those of the types, but for strings, of which the schema may not accept each value. */
+static unsigned limited(struct schemas *s, const json_t *schema, unsigned types)
+{
+	if (schema_part_accepts(s, schema, json_null()))
+		types &= ~(unsigned)TOOLS_NULL;
+	if (schema_part_accepts(s, schema, json_true()) &&
+	    schema_part_accepts(s, schema, json_false()))
+		types &= ~(unsigned)TOOLS_BOOLEAN;
+	return types & ~(unsigned)TOOLS_STRING;
+}
+
+/* The strings of a parameter that the parser does not read as values of another type, which the schema may refuse. */
+static uint32_t write_string(struct schemas *s, const json_t *schema, unsigned types, uint32_t text)
+{
+#define AMONG_BLANKS(pattern) "[ \\t\\n\\r]*(" pattern ")[ \\t\\n\\r]*"
+	static const struct {
+		unsigned types;
+		const char *pattern;
+	} others[] = {
+		{TOOLS_NUMBER, AMONG_BLANKS("-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?")},
+		{TOOLS_BOOLEAN, AMONG_BLANKS("true|false|True|False")},
+		{TOOLS_NULL, AMONG_BLANKS("null|None")},
+		{TOOLS_ARRAY | TOOLS_OBJECT, AMONG_BLANKS("[\\[{][\\u0000-\\u{10ffff}]*")},
+	};
+	uint32_t x;
+
+	types = limited(s, schema, types);
+	x = schema_part_raw(s, schema, text, types ? LONGEST : GRAMMAR_NO_LIMIT);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (types & others[i].types)
+			x = schema_part_without(s, x, others[i].pattern);
+	return x;
+#undef AMONG_BLANKS
+}
+
 /* The value of a parameter, as the parser reads it (types_of): a string as it is, or JSON of another type. */
 static uint32_t write_value(struct tools_writer *w, size_t tool, struct schemas *s,
 			    const struct tools_parameter *p, uint32_t text)
@@ -299,11 +336,11 @@ static uint32_t write_value(struct tools_writer *w, size_t tool, struct schemas 
 	if (!p->schema)
 		return text;
 	if (!(types & ~(unsigned)TOOLS_STRING))
-		return schema_part_raw(s, p->schema, text);
+		return schema_part_raw(s, p->schema, text, GRAMMAR_NO_LIMIT);
 	if (!(types & TOOLS_STRING))
 		return schema_part_others(s, p->schema);
 	return grammar_alt(w->b, schema_part_others(s, p->schema),
-			   schema_part_raw(s, p->schema, text));
+			   write_string(s, p->schema, types, text));
 }
 
 static bool is_name(const char *name)

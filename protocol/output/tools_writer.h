@@ -18,6 +18,7 @@ struct tools_writer {
 /* Notes that the format cannot write something of a tool: the sentence ends with `what`. */
 void tools_cannot_write(struct tools_writer *w, size_t tool, const char *what);
 
+/* Returns the name of a tool. */
 const char *tools_writer_name(const struct tools_writer *w, size_t tool);
 
 /* Notes the error r of the schema of a tool's parameters; r 0: there is none. */

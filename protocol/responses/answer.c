@@ -46,6 +46,7 @@ struct responses_answer {
 	uint64_t sequence,
 		written; /* the numbers of the next event, and of the first that is not written */
 	struct openai_cursor cursor;
+	size_t untold;	    /* bytes of content whose tokens are still to come */
 	const char *finish; /* the reason that the choice has ended for; NULL: it has not */
 	bool failed;	    /* responses_answer_fail was called */
 	struct openai_usage usage;
@@ -360,24 +361,6 @@ static int add_text(struct responses_answer *a, enum kind kind, const char *text
 	return it->text.failed ? -ENOMEM : 0;
 }
 
-/* Appends the log-probabilities of a piece's tokens to a message. */
-static void add_tokens(struct responses_answer *a, struct item *it, const struct openai_delta *d)
-{
-	struct openai_token token;
-	size_t at = 0;
-
-	while (openai_tokens_next(d->tokens, &at, &token)) {
-		const struct openai_cursor before = a->cursor;
-		const bool last = d->finish_reason && at == d->tokens->bytes.len;
-		const struct openai_place place = {&token, &before, last};
-
-		if (it->logprobs.len)
-			buf_putc(&it->logprobs, ',');
-		logprobs_pass(a->head, &token, last, &a->cursor);
-		logprobs_chat_item(a->head, &place, &it->logprobs);
-	}
-}
-
 /* Returns the last message; NULL: there is none. */
 static struct item *last_message(const struct responses_answer *a)
 {
@@ -387,45 +370,96 @@ static struct item *last_message(const struct responses_answer *a)
 	return NULL;
 }
 
-/* Adds content with the tokens that end in it. Tokens may come later than their text, behind the end of their message:
- * then only the response has them, and no event. */
-static int add_content(struct responses_answer *a, const struct openai_delta *d)
+/* A piece of the choice, and how much of it the items have. */
+struct piece {
+	const struct openai_delta *d;
+	size_t content, reasoning, calls_text; /* bytes */
+	size_t call, token;	/* pieces of calls; the place in the list of tokens */
+	size_t runs_of_content; /* that are still to come */
+};
+
+/* Appends to the last message the log-probabilities of the tokens that end in its text; all: of all tokens. Where bytes
+ * were dropped or replaced by U+FFFD, tokens may come to a neighbouring message of the same piece. */
+static void add_tokens(struct responses_answer *a, struct item *it, struct piece *p, bool all)
 {
-	const bool tokens = a->head->logprobs && d->tokens && d->tokens->n;
+	struct openai_token token;
+	size_t next = p->token, n;
+
+	while (openai_tokens_next(p->d->tokens, &next, &token)) {
+		const struct openai_cursor before = a->cursor;
+		const bool last = p->d->finish_reason && next == p->d->tokens->bytes.len;
+		const struct openai_place place = {&token, &before, last};
+
+		tokenizer_bytes(a->head->tokenizer, token.draw.token, &n);
+		n -= MIN(n, token.cut);
+		if (!all && n > a->untold)
+			return;
+		a->untold -= MIN(n, a->untold);
+		if (it->logprobs.len)
+			buf_putc(&it->logprobs, ',');
+		logprobs_pass(a->head, &token, last, &a->cursor);
+		logprobs_chat_item(a->head, &place, &it->logprobs);
+		p->token = next;
+	}
+}
+
+/* Adds content, which may be empty, with the tokens that end in it. Tokens may come later than their text, behind the
+ * end of their message: then only the response has them, and no event. */
+static int add_content(struct responses_answer *a, struct piece *p, size_t len)
+{
+	const bool tokens = a->head->logprobs && p->d->tokens && p->d->tokens->n;
+	const char *text =
+		len ? p->d->content + p->content : ""; /* a piece without text may have NULL */
 	struct item *it;
 	size_t from;
 
-	if (d->content_len && add_text(a, MESSAGE, d->content, d->content_len) < 0)
+	if (len && add_text(a, MESSAGE, text, len) < 0)
 		return -ENOMEM;
+	p->content += len;
+	a->untold += len;
 	it = last_message(a);
 	if (!it)
 		return 0;
 	from = it->logprobs.len;
 	if (tokens)
-		add_tokens(a, it, d);
-	if (from && it->logprobs.len > from)
-		from++; /* the comma */
-	if (a->own.stream && a->open && it == &a->items[a->n - 1] && (d->content_len || tokens))
-		delta_event(a, d->content, d->content_len, &it->logprobs, from);
+		add_tokens(a, it, p, !p->runs_of_content);
+	if (a->own.stream && a->open && it == &a->items[a->n - 1] &&
+	    (len || it->logprobs.len > from))
+		delta_event(a, text, len, &it->logprobs,
+			    from && it->logprobs.len > from ? from + 1 /* the comma */ : from);
 	return it->logprobs.failed ? -ENOMEM : 0;
 }
 
-static int add_calls(struct responses_answer *a, const struct openai_calls *calls)
+static int add_calls(struct responses_answer *a, struct piece *p, size_t n)
 {
-	const char *text = buf_str(&calls->text);
+	const struct openai_calls *calls = p->d->calls;
 	int r = 0;
 
-	for (size_t i = 0; !r && i < calls->n; i++) {
-		const struct openai_call_piece *p = &calls->v[i];
+	for (const size_t end = p->call + n; !r && p->call < end; p->call++) {
+		const struct openai_call_piece *c = &calls->v[p->call];
+		const char *text = buf_str(&calls->text) + p->calls_text;
 
-		if (p->begins) {
-			r = open_item(a, CALL, text, p->len);
-		} else {
-			r = add_text(a, CALL, text, p->len);
-		}
-		text += p->len;
+		if (c->begins)
+			r = open_item(a, CALL, text, c->len);
+		else
+			r = add_text(a, CALL, text, c->len);
+		p->calls_text += c->len;
 	}
 	return r;
+}
+
+static int add_run(struct responses_answer *a, struct piece *p, const struct openai_run *run)
+{
+	int r;
+
+	switch (run->kind) {
+	case KIND_CONTENT: p->runs_of_content--; return add_content(a, p, run->len);
+	case KIND_CALLS: return add_calls(a, p, run->len);
+	default:
+		r = add_text(a, REASONING, p->d->reasoning + p->reasoning, run->len);
+		p->reasoning += run->len;
+		return r;
+	}
 }
 
 /* ---- the answer ---- */
@@ -467,17 +501,15 @@ void responses_answer_free(struct responses_answer *a)
 
 int responses_answer_take(struct responses_answer *a, const struct openai_delta *d)
 {
-	int r = 0;
+	struct piece p = {.d = d};
+	int r;
 
-	/* Tokens without text are those of the last message: they come before anything ends it. */
-	if (!d->content_len)
-		r = add_content(a, d);
-	if (!r && d->reasoning_len)
-		r = add_text(a, REASONING, d->reasoning, d->reasoning_len);
-	if (!r && d->content_len)
-		r = add_content(a, d);
-	if (!r && d->calls)
-		r = add_calls(a, d->calls);
+	for (size_t i = 0; i < d->runs->n; i++)
+		p.runs_of_content += d->runs->v[i].kind == KIND_CONTENT;
+	/* Tokens whose text came before are those of the last message. */
+	r = add_content(a, &p, 0);
+	for (size_t i = 0; !r && i < d->runs->n; i++)
+		r = add_run(a, &p, &d->runs->v[i]);
 	/* From here on the last item may be an incomplete one. */
 	a->finish = d->finish_reason;
 	/* Clients look for a text. */

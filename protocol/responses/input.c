@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/problem.h"
 #include "protocol/openai/fields.h"
+#include "protocol/word.h"
 
 /* The messages so far, and the assistant's message that may go on. */
 struct reading {
@@ -30,7 +31,7 @@ static int part_text(const json_t *part, const char *path, const char *const *ty
 		     struct buf *out, struct err *e)
 {
 	const json_t *type = field_get(part, "type"), *text = NULL;
-	const char *name = json_string_value(type), *member = "text";
+	const char *name = word_of(type), *member = "text";
 	char where[ERR_PARAM_MAX];
 	int r;
 
@@ -224,7 +225,7 @@ static int message(struct reading *rd, const json_t *item, const char *where, st
 	static const char *const input[] = {"input_text", "text", NULL};
 	static const char *const output[] = {"output_text", "refusal", "text", "input_text", NULL};
 	const json_t *role = field_get(item, "role");
-	const char *name = json_string_value(role);
+	const char *name = word_of(role);
 	bool assistant;
 	json_t *text = NULL;
 	int r;
@@ -257,7 +258,7 @@ static int one_item(struct reading *rd, const json_t *item, const char *path, st
 		     {"function_call_output", function_call_output},
 		     {"reasoning", reasoning}};
 	const json_t *type = field_get(item, "type");
-	const char *name = type ? json_string_value(type) : "message";
+	const char *name = type ? word_of(type) : "message";
 	char where[ERR_PARAM_MAX];
 
 	if (!json_is_object(item))

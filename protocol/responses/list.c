@@ -11,7 +11,7 @@
 /* Gives an item a type, parts and an id. */
 static int complete(json_t *item, size_t index)
 {
-	const char *role = json_string_value(json_object_get(item, "role"));
+	const json_t *role = json_object_get(item, "role");
 	json_t *content = json_object_get(item, "content");
 	char id[32];
 	int r = 0;
@@ -25,12 +25,12 @@ static int complete(json_t *item, size_t index)
 		r = json_object_set_new(item, "status", json_string("completed"));
 	if (!r && role && json_is_string(content))
 		r = json_object_set_new(item, "content",
-					strcmp(role, "assistant")
-						? json_pack("[{s:s, s:O}]", "type", "input_text",
-							    "text", content)
-						: json_pack("[{s:s, s:O, s:[], s:[]}]", "type",
+					field_is(role, "assistant")
+						? json_pack("[{s:s, s:O, s:[], s:[]}]", "type",
 							    "output_text", "text", content,
-							    "annotations", "logprobs"));
+							    "annotations", "logprobs")
+						: json_pack("[{s:s, s:O}]", "type", "input_text",
+							    "text", content));
 	return r;
 }
 
@@ -126,15 +126,15 @@ static int has_id(const struct item *item, const char *id)
 	own = json_loadb(item->id - 1, item->id_len + 2, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
 	if (!own)
 		return -ENOMEM;
-	same = !strcmp(json_string_value(own), id);
+	same = field_is(own, id);
 	json_decref(own);
 	return same;
 }
 
 /* ---- the page ---- */
 
-/* Finds the page's first item in the order of the conversation, and the item behind its last one, as places. -EINVAL: no
- * item has the id `after`; of several the first in the page's order counts. */
+/* Finds the page's first item in the order of the conversation, and the item behind its last one, as places. -EINVAL:
+ * no item has the id `after`; of several the first in the page's order counts. */
 static int find_page(struct reader r, const struct responses_page *page, size_t *ret_from,
 		     size_t *ret_to)
 {
@@ -198,12 +198,14 @@ static int write_item(const struct item *item, const struct pace *pace, struct b
 {
 	json_error_t error;
 	json_t *v = fields_parse(item->text, item->len, JSON_ALLOW_NUL, pace, &error);
+	const json_t *given;
 	int r = -ENOMEM;
 
 	if (v && complete(v, item->place) == 0) {
 		r = dump(v, out);
 		buf_reset(id);
-		writer_nullable(id, json_string_value(json_object_get(v, "id")));
+		given = json_object_get(v, "id");
+		writer_string(id, json_string_value(given), json_string_length(given));
 		r = id->failed ? -ENOMEM : r;
 	} else if (pace_gives_up(pace)) {
 		r = -ECANCELED;

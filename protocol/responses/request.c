@@ -9,6 +9,7 @@
 #include "base/problem.h"
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
+#include "protocol/word.h"
 
 enum { METADATA_MAX = 16, METADATA_KEY_MAX = 64, METADATA_VALUE_MAX = 512 };
 
@@ -16,19 +17,22 @@ enum { METADATA_MAX = 16, METADATA_KEY_MAX = 64, METADATA_VALUE_MAX = 512 };
 
 static int check_refused(const json_t *body, struct err *e)
 {
-	static const char *const refused[] = {"background", "conversation", "prompt",
-					      "return_token_ids", "prompt_logprobs"};
+	static const struct refused_field refused[] = {
+		{"background", "an answer is computed while its client waits"},
+		{"conversation", "a conversation goes on by previous_response_id"},
+		{"prompt", "the server keeps no prompts"},
+		{"return_token_ids", "a response has no place for them"},
+		{"prompt_logprobs", "a response has no place for them"},
+	};
 	static const char *const moved[][2] = {{"response_format", "text.format"},
 					       {"messages", "input"},
 					       {"reasoning_effort", "reasoning.effort"}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
-		const json_t *v = field_get(body, refused[i]);
+		const json_t *v = field_get(body, refused[i].name);
 
 		if (v && !json_is_false(v))
-			return err_param(e, PROBLEM_UNSUPPORTED, refused[i],
-					 "%s is not supported by this server in responses",
-					 refused[i]);
+			return field_refuse(e, "", &refused[i]);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(moved); i++)
 		if (field_get(body, moved[i][0]))
@@ -84,7 +88,7 @@ static int word(const json_t *object, const char *where, const char *name, const
 	if (!v)
 		return 0;
 	for (size_t i = 0; words[i]; i++)
-		if (json_is_string(v) && !strcmp(words[i], json_string_value(v))) {
+		if (field_is(v, words[i])) {
 			*ret = i;
 			return 0;
 		}
@@ -112,13 +116,12 @@ static int parse_include(const json_t *body, bool *logprobs, bool *encrypted, st
 	if (list && !json_is_array(list))
 		return field_wrong(e, "", "include", list, "an array of strings");
 	for (size_t i = 0; i < json_array_size(list); i++) {
-		const char *name = json_string_value(json_array_get(list, i));
+		const json_t *name = json_array_get(list, i);
 
-		if (!name)
-			return field_wrong(e, "", "include", json_array_get(list, i),
-					   "an array of strings");
-		*logprobs |= !strcmp(name, "message.output_text.logprobs");
-		*encrypted |= !strcmp(name, "reasoning.encrypted_content");
+		if (!json_is_string(name))
+			return field_wrong(e, "", "include", name, "an array of strings");
+		*logprobs |= field_is(name, "message.output_text.logprobs");
+		*encrypted |= field_is(name, "reasoning.encrypted_content");
 	}
 	return 0;
 }
@@ -140,7 +143,7 @@ static int one_tool(const json_t *tool, size_t index, json_t **ret, struct err *
 {
 	static const char *const members[] = {"name", "description", "parameters", "strict"};
 	const json_t *type = field_get(tool, "type"), *name = NULL, *v;
-	const char *text = json_string_value(type);
+	const char *text = word_of(type);
 	json_t *function CLEANUP_JSON = NULL;
 	char where[ERR_PARAM_MAX];
 	bool strict;
@@ -177,64 +180,81 @@ static int one_tool(const json_t *tool, size_t index, json_t **ret, struct err *
 	return *ret ? 0 : err_no_memory(e);
 }
 
-/* Returns whether a list of {"type":"function","name"} has this name. */
-static bool lists_name(const json_t *list, const char *name)
+/* Makes chat's form of a function that tool_choice names, {"type":"function","name"}, new. `where`: the path of its
+ * members. */
+static int named_function(const json_t *v, const char *where, json_t **ret, struct err *e)
 {
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const char *other =
-			json_string_value(json_object_get(json_array_get(list, i), "name"));
+	const json_t *name;
+	int r = tools_function_name(v, where, &name, e);
 
-		if (other && !strcmp(other, name))
-			return true;
-	}
-	return false;
+	if (r < 0)
+		return r;
+	*ret = json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name);
+	return *ret ? 0 : err_no_memory(e);
 }
 
-/* Makes chat's tool_choice, new, or NULL. *ret_allowed: the list of tools that may be called, borrowed; NULL: all. */
-static int tool_choice(const json_t *body, json_t **ret, const json_t **ret_allowed, struct err *e)
+/* Makes chat's form of {"type":"allowed_tools","mode","tools"}, new. */
+static int allowed_tools(const json_t *choice, json_t **ret, struct err *e)
 {
-	static const char want[] = "\"none\", \"auto\", \"required\", a function or allowed_tools";
 	static const char *const modes[] = {"auto", "required", NULL};
-	json_t *choice = field_get(body, "tool_choice");
-	const char *type = json_string_value(json_object_get(choice, "type"));
-	const json_t *name;
+	const json_t *tools = field_get(choice, "tools");
+	json_t *list CLEANUP_JSON = json_array();
+	char where[ERR_PARAM_MAX];
 	size_t mode = 0;
-	int r;
+	int r = word(choice, "tool_choice.", "mode", modes, "auto or required", &mode, e);
 
-	*ret_allowed = NULL;
+	if (r == 0 && !json_is_array(tools))
+		r = field_wrong(e, "tool_choice.", "tools", tools, "an array of tools");
+	for (size_t i = 0; r == 0 && i < json_array_size(tools); i++) {
+		const json_t *tool = json_array_get(tools, i), *type = field_get(tool, "type");
+		json_t *one;
+
+		field_path(where, "tool_choice.tools[%zu]", i);
+		if (!json_is_object(tool))
+			return field_wrong(e, where, "", tool, "an object with type and name");
+		if (type && !field_is(type, "function"))
+			return err_param(e, PROBLEM_UNSUPPORTED, where,
+					 "%s is no function, and this server has functions alone",
+					 where);
+		field_path(where, "tool_choice.tools[%zu].", i);
+		r = named_function(tool, where, &one, e);
+		if (r == 0 && json_array_append_new(list, one) < 0)
+			r = err_no_memory(e);
+	}
+	if (r < 0)
+		return r;
+	*ret = json_pack("{s:s, s:{s:s, s:O}}", "type", "allowed_tools", "allowed_tools", "mode",
+			 modes[mode], "tools", list);
+	return *ret ? 0 : err_no_memory(e);
+}
+
+/* Makes chat's tool_choice, new; NULL: absent. */
+static int tool_choice(const json_t *body, json_t **ret, struct err *e)
+{
+	json_t *choice = field_get(body, "tool_choice");
+	const char *type = word_of(json_object_get(choice, "type"));
+
 	if (!choice || json_is_string(choice)) {
 		*ret = json_incref(choice);
 		return 0;
 	}
 	if (!type)
-		return field_wrong(e, "", "tool_choice", choice, want);
-	if (!strcmp(type, "function")) {
-		name = field_get(choice, "name");
-		if (!json_is_string(name))
-			return field_wrong(e, "tool_choice.", "name", name, "a string");
-		*ret = json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name);
-		return *ret ? 0 : err_no_memory(e);
-	}
-	if (strcmp(type, "allowed_tools"))
-		return err_param(e, PROBLEM_UNSUPPORTED, "tool_choice",
-				 "tool_choice is of type \"%.40s\", and this server has functions "
-				 "alone",
-				 type);
-	r = word(choice, "tool_choice.", "mode", modes, "auto or required", &mode, e);
-	if (r < 0)
-		return r;
-	*ret_allowed = field_get(choice, "tools");
-	if (!json_is_array(*ret_allowed))
-		return field_wrong(e, "tool_choice.", "tools", *ret_allowed, "an array of tools");
-	*ret = json_string(modes[mode]);
-	return *ret ? 0 : err_no_memory(e);
+		return field_wrong(e, "", "tool_choice", choice,
+				   "\"none\", \"auto\", \"required\", a function or allowed_tools");
+	if (!strcmp(type, "function"))
+		return named_function(choice, "tool_choice.", ret, e);
+	if (!strcmp(type, "allowed_tools"))
+		return allowed_tools(choice, ret, e);
+	return err_param(e, PROBLEM_UNSUPPORTED, "tool_choice",
+			 "tool_choice is of type \"%.40s\", and this server has functions alone",
+			 type);
 }
 
 static int put_tools(const json_t *body, json_t *chat, struct err *e)
 {
-	const json_t *tools = field_get(body, "tools"), *allowed;
+	const json_t *tools = field_get(body, "tools");
 	json_t *choice = NULL, *list;
-	int r = tool_choice(body, &choice, &allowed, e);
+	int r = tool_choice(body, &choice, e);
 
 	if (r < 0)
 		return r;
@@ -248,11 +268,7 @@ static int put_tools(const json_t *body, json_t *chat, struct err *e)
 		json_t *tool = NULL;
 
 		r = one_tool(json_array_get(tools, i), i, &tool, e);
-		if (!r && allowed &&
-		    !lists_name(allowed, json_string_value(json_object_get(json_array_get(tools, i),
-									   "name"))))
-			json_decref(tool);
-		else if (!r && json_array_append_new(list, tool) < 0)
+		if (!r && json_array_append_new(list, tool) < 0)
 			r = err_no_memory(e);
 	}
 	return r;
@@ -264,14 +280,17 @@ static int put_tools(const json_t *body, json_t *chat, struct err *e)
 static int recall(const json_t *body, const struct openai_limits *limits, const struct pace *pace,
 		  json_t **ret, struct err *e)
 {
-	const char *id = json_string_value(field_get(body, "previous_response_id"));
+	const json_t *given = field_get(body, "previous_response_id");
+	const char *id = word_of(given);
 	size_t values = FIELDS_VALUES_MAX;
 	json_error_t error;
 	struct buf text;
 	int r;
 
-	if (!id)
+	if (!given)
 		return 0;
+	if (!id)
+		return field_wrong(e, "", "previous_response_id", given, "the id of a response");
 	if (!limits->recall)
 		return err_param(e, PROBLEM_UNKNOWN_PREVIOUS, "previous_response_id",
 				 "this server keeps no responses");
@@ -531,7 +550,8 @@ int responses_parse(const char *body, size_t len, const struct pace *pace,
 		.least_tokens = 1,
 		.max_tokens = "max_output_tokens",
 		.stop = "stop",
-		.text_format = true,
+		.one_call = "parallel_tool_calls",
+		.formats = {{"text", "format"}},
 		.logprobs = responses_logprobs,
 		.prompts = responses_prompt,
 	};

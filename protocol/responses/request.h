@@ -9,7 +9,7 @@
  *
  * Refused with one sentence: tools that are no functions, items and parts of other types, background true,
  * conversation, prompt. truncation "auto" leaves out the oldest messages until the prompt fits
- * (openai_drop_messages). */
+ * (openai_truncate). */
 #pragma once
 
 #include "protocol/openai/request.h"

@@ -9,8 +9,9 @@
  *     response b ──> turn 2 ──> turn 1
  *     response c ──> turn 3 ──> turn 1
  *
- * A turn is freed when no response, no later turn and no *hold* refers to it. So a response keeps its whole conversation
- * after the earlier responses were deleted or evicted. A hold is the reference of a response that is being made.
+ * A turn is freed when no response, no later turn and no *hold* refers to it. So a response keeps its whole
+ * conversation after the earlier responses were deleted or evicted. A hold is the reference of a response that is being
+ * made.
  *
  * The bytes of all turns, responses and records of owners are counted until they are freed, also those of an evicted
  * response that a caller still reads. They never exceed the bound. While a new response makes them too many, an owner

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mix.h"
+#include "base/utf8.h"
 
 enum {
 	SHORT_WORD = 64,
@@ -63,6 +64,53 @@ void bpe_add(struct bpe *b, size_t rank, int32_t left, int32_t right, int32_t me
 	b->merged[rank] = merged;
 }
 
+/* ---- spaces ---- */
+
+void mark_spaces(const char *text, size_t len, struct buf *out)
+{
+	for (size_t at = 0, end; at < len; at = end + 1) {
+		const char *space = memchr(text + at, ' ', len - at);
+
+		end = space ? (size_t)(space - text) : len;
+		buf_append(out, text + at, end - at);
+		if (space)
+			buf_append(out, SPACE_MARK, strlen(SPACE_MARK));
+	}
+}
+
+void unmark_spaces(const char *text, size_t len, struct buf *out)
+{
+	const size_t mark = strlen(SPACE_MARK);
+
+	for (size_t at = 0; at < len;) {
+		bool space = len - at >= mark && !memcmp(text + at, SPACE_MARK, mark);
+
+		buf_putc(out, space ? ' ' : text[at]);
+		at += space ? mark : 1;
+	}
+}
+
+/* ---- the beginning of a word ---- */
+
+/* Writes the ids of a word's characters to ids [len], those of bytes for a character without a token. Returns their
+ * number. */
+static size_t split_characters(const struct bpe *b, const char *word, size_t len, int32_t *ids)
+{
+	size_t n = 0, step;
+
+	for (size_t at = 0; at < len; at += step) {
+		const struct vocab_slot *s;
+
+		(void)utf8_decode(word + at, &step);
+		s = vocab_find(b->vocab, word + at, step);
+		if (s)
+			ids[n++] = (int32_t)s->id;
+		for (size_t i = 0; i < step && !s; i++)
+			ids[n++] = b->byte_id[(unsigned char)word[at + i]];
+	}
+	return n;
+}
+
 /* ---- short words ---- */
 
 /* Writes the ids of a word of at most SHORT_WORD bytes to `ids` and returns their number. */
@@ -70,9 +118,11 @@ static size_t merge_short(const struct bpe *b, const unsigned char *word, size_t
 {
 	uint32_t ranks[SHORT_WORD]; /* [i]: rank of the pair at ids[i]; BPE_NEVER for the last */
 	unsigned char last = 0;
-	size_t n = 0;
+	size_t n = b->characters ? split_characters(b, (const char *)word, len, ids) : 0;
 
-	for (size_t i = 0; i < len; i++) {
+	for (size_t i = 0; i + 1 < n; i++)
+		ranks[i] = rank_of(b, ids[i], ids[i + 1]);
+	for (size_t i = 0; i < len && !b->characters; i++) {
 		int32_t id = b->byte_id[word[i]];
 
 		if (id < 0)
@@ -229,7 +279,9 @@ static int encode_long(const struct bpe *b, const char *word, size_t len, const 
 	w.next = (uint32_t *)(w.ids + len);
 	w.prev = w.next + len;
 	w.ranks = w.prev + len;
-	for (size_t i = 0; i < len; i++) {
+	if (b->characters)
+		w.n = split_characters(b, word, len, w.ids);
+	for (size_t i = 0; i < len && !b->characters; i++) {
 		w.ids[w.n] = b->byte_id[(unsigned char)word[i]];
 		w.n += w.ids[w.n] >= 0;
 	}
@@ -272,9 +324,10 @@ int bpe_finish(struct bpe *b, bool ignore_merges)
 {
 	struct vocab *v = b->vocab;
 	struct ids ids = {0};
+	struct buf word;
 	int r = 0;
 
-	for (int i = 0; i < 256; i++) {
+	for (int i = 0; i < 256 && !b->characters; i++) {
 		char byte = (char)i;
 		const struct vocab_slot *s = vocab_find(v, &byte, 1);
 
@@ -286,6 +339,7 @@ int bpe_finish(struct bpe *b, bool ignore_merges)
 			b->byte_ranks[i][k] = b->byte_id[i] < 0 || b->byte_id[k] < 0
 						      ? BPE_NEVER
 						      : rank_of(b, b->byte_id[i], b->byte_id[k]);
+	buf_init(&word, SIZE_MAX / 2);
 	for (size_t i = 0; i < v->n_slots && !r; i++) {
 		struct vocab_slot *s = &v->slots[i];
 		struct vocab_token t;
@@ -298,9 +352,15 @@ int bpe_finish(struct bpe *b, bool ignore_merges)
 		}
 		t = v->tokens[s->id];
 		ids.len = 0;
-		r = encode_merging(b, v->bytes.data + t.start, t.len, NULL, &ids);
+		buf_reset(&word);
+		if (b->characters)
+			mark_spaces(v->bytes.data + t.start, t.len, &word);
+		else
+			buf_append(&word, v->bytes.data + t.start, t.len);
+		r = word.failed ? -ENOMEM : encode_merging(b, word.data, word.len, NULL, &ids);
 		s->whole = !r && ids.len == 1 && ids.v[0] == (int32_t)s->id;
 	}
 	ids_release(&ids);
+	buf_release(&word);
 	return r;
 }

@@ -21,6 +21,7 @@ struct detokenizer {
 	/* for each byte of held, as a byte: the number of bytes of tokens that it stands for */
 	struct buf cost;
 	size_t released;
+	bool include; /* the text includes the stop string */
 	bool stopped;
 };
 
@@ -66,7 +67,7 @@ static void release(struct detokenizer *d, size_t n, struct buf *out)
 }
 
 /* Adds a whole character to held. Its first byte stands for `cost` bytes of tokens; each other byte for one if `each`,
- * else for none. If the character completes a stop string, cuts that off and sets `stopped`. */
+ * else for none. If the character completes a stop string, sets `stopped`, and cuts the string off unless `include`. */
 static void take_character(struct detokenizer *d, const char *text, size_t len, size_t cost,
 			   bool each)
 {
@@ -78,6 +79,8 @@ static void take_character(struct detokenizer *d, const char *text, size_t len, 
 		if (!match || d->held.failed || d->cost.failed)
 			continue;
 		d->stopped = true;
+		if (d->include)
+			return;
 		d->held.len -= match;
 		d->cost.len -= match;
 		return;
@@ -122,6 +125,11 @@ void detokenizer_show(struct detokenizer *d, const int32_t *ids, size_t n)
 	d->n_shown = n;
 }
 
+void detokenizer_include_stops(struct detokenizer *d)
+{
+	d->include = true;
+}
+
 size_t detokenizer_bytes(const struct detokenizer *d, int32_t id)
 {
 	bool adds = !tokenizer_is_special(d->tokenizer, id);
@@ -146,7 +154,7 @@ int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out)
 		d->part[d->n_part++] = bytes[i];
 		take_part(d);
 	}
-	for (size_t k = 0; d->stops && k < stops_n(d->stops) && !d->stopped; k++)
+	for (size_t k = 0; d->stops && k < stops_n(d->stops) && !d->stopped && !d->include; k++)
 		keep = MAX(keep, d->states[k]);
 	r = flush(d, keep, out);
 	return r < 0 ? r : d->stopped;

@@ -35,7 +35,14 @@ enum {
 	STEPS_SHARE = 8,
 };
 
-enum stage_kind { STAGE_QWEN2, STAGE_QWEN35, STAGE_LLAMA3, STAGE_PCRE, STAGE_PREFIX_SPACE };
+enum stage_kind {
+	STAGE_QWEN2,
+	STAGE_QWEN35,
+	STAGE_LLAMA3,
+	STAGE_PCRE,
+	STAGE_PREFIX_SPACE,
+	STAGE_MARKS
+};
 
 struct stage {
 	enum stage_kind kind;
@@ -426,6 +433,11 @@ int splitter_add_prefix_space(struct splitter *s, struct err *e)
 	return add_stage(s, (struct stage){.kind = STAGE_PREFIX_SPACE}, e);
 }
 
+int splitter_add_marks(struct splitter *s, struct err *e)
+{
+	return add_stage(s, (struct stage){.kind = STAGE_MARKS}, e);
+}
+
 /* Calls pcre2_match on the text before `end`, and returns its result. */
 static int match_before(struct run *run, const pcre2_code *code, const char *text, size_t end,
 			size_t from, uint32_t options)
@@ -549,6 +561,25 @@ static int run_prefix_space(struct run *run, size_t stage, const char *text, siz
 	return r;
 }
 
+static bool mark_at(const char *text, size_t len, size_t at)
+{
+	return len - at >= 3 && !memcmp(text + at, "\xe2\x96\x81", 3);
+}
+
+static int run_marks(struct run *run, size_t stage, const char *text, size_t len)
+{
+	int r = 0;
+
+	for (size_t at = 0, end; at < len && !r; at = end) {
+		for (end = at; mark_at(text, len, end); end += 3)
+			;
+		while (end < len && !mark_at(text, len, end))
+			end++;
+		r = run_stage(run, stage + 1, text + at, end - at);
+	}
+	return r;
+}
+
 static int run_stage(struct run *run, size_t stage, const char *text, size_t len)
 {
 	if (stage == run->splitter->n_stages)
@@ -559,6 +590,7 @@ static int run_stage(struct run *run, size_t stage, const char *text, size_t len
 	case STAGE_LLAMA3: return run_llama3(run, stage, text, len);
 	case STAGE_PCRE: return run_pcre(run, stage, text, len);
 	case STAGE_PREFIX_SPACE: return run_prefix_space(run, stage, text, len);
+	case STAGE_MARKS: return run_marks(run, stage, text, len);
 	}
 	return 0;
 }

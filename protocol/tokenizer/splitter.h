@@ -60,6 +60,9 @@ int splitter_add_literal(struct splitter *s, const char *text, enum splitter_beh
 /* Adds a stage that puts a space in front of pieces that do not begin with one. -ENOTSUP: too many stages. */
 int splitter_add_prefix_space(struct splitter *s, struct err *e) MUST_CHECK;
 
+/* Adds a stage that cuts before each run of U+2581. -ENOTSUP: too many stages. */
+int splitter_add_marks(struct splitter *s, struct err *e) MUST_CHECK;
+
 /* Calls word(arg, text, len) for each word in order; len > 0, the text is borrowed for the call. `text` must be valid
  * UTF-8. A result of `word` that is not 0 ends the run and is returned. -ENOMEM; -E2BIG: a pattern that PCRE2 runs takes
  * too long for this text. */

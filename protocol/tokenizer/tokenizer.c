@@ -84,16 +84,28 @@ static int encode_normalized(struct encoding *e, const char *text, size_t len)
 static int normalize(struct encoding *e, const char *text, size_t len,
 		     int (*then)(struct encoding *e, const char *text, size_t len))
 {
-	struct buf nfc;
+	struct buf nfc, marked;
 	int r;
 
-	if (!e->t->nfc)
+	if (!e->t->nfc && !e->t->marked)
 		return then(e, text, len);
 	buf_init(&nfc, SIZE_MAX / 2);
-	r = unicode_nfc(e->t->unicode, text, len, &nfc);
+	buf_init(&marked, SIZE_MAX / 2);
+	r = e->t->nfc ? unicode_nfc(e->t->unicode, text, len, &nfc) : 0;
+	if (r > 0) {
+		text = buf_str(&nfc);
+		len = nfc.len;
+	}
+	if (r >= 0 && e->t->marked) {
+		mark_spaces(text, len, &marked);
+		text = buf_str(&marked);
+		len = marked.len;
+		r = marked.failed ? -ENOMEM : 0;
+	}
 	if (r >= 0)
-		r = r ? then(e, buf_str(&nfc), nfc.len) : then(e, text, len);
+		r = then(e, text, len);
 	buf_release(&nfc);
+	buf_release(&marked);
 	return r;
 }
 

@@ -1,8 +1,12 @@
-/* The tokenizer: a Hugging Face tokenizer.json with byte-level BPE, text to ids and ids to bytes.
+/* The tokenizer: a Hugging Face tokenizer.json with byte pair encoding, text to ids and ids to bytes.
  *
  * Encoding: added tokens that the file marks "normalized": false are looked for in the raw text. The text around the
  * found ones is normalized to NFC, if the file says so, and all other added tokens are looked for in the normalized
- * text. The splitter cuts the text that is left into words, and byte pair encoding turns each word's bytes into ids.
+ * text. The splitter cuts the text that is left into words, and byte pair encoding turns each word into ids.
+ *
+ * There are two kinds of files. In those with byte-level BPE (Qwen, Llama 3) a word begins as its bytes. In those that were
+ * made of SentencePiece's (Gemma), which are called *marked* here, the normalizer writes spaces as U+2581, and a word
+ * begins as its characters, or as the bytes of those that have no token.
  *
  * A tokenizer does not change after it was made: any thread may use it at the same time. */
 #pragma once

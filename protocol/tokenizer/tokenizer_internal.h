@@ -11,7 +11,8 @@
 struct tokenizer {
 	const struct unicode *unicode;
 	struct added raw;	 /* added tokens that are found in the raw text */
-	bool nfc;		 /* normalize the text around the tokens of `raw` */
+	bool nfc;		 /* normalize the text around the tokens of `raw` to NFC, */
+	bool marked;		 /* and write its spaces as U+2581 */
 	struct added normalized; /* added tokens that are found in the normalized text */
 	struct splitter *splitter;
 	struct vocab vocab;

@@ -1,10 +1,12 @@
 /* Makes a tokenizer of a tokenizer.json.
  *
- * These members are read: added_tokens; normalizer (none or NFC); pre_tokenizer (Split, Digits and one ByteLevel at the
- * end); model (BPE without dropout, and without prefixes or suffixes of words); post_processor (the special tokens
- * before and behind a text); decoder (ByteLevel or none). Normalizers, pre-tokenizers and post-processors may also
- * stand in a Sequence. Other types are refused with one sentence, because ids or text would not be Hugging Face's.
- * Padding, truncation and offsets are ignored. */
+ * These members are read: added_tokens; normalizer (NFC, and Replace of spaces by U+2581); pre_tokenizer (Split, Digits
+ * and one ByteLevel at the end); model (BPE without dropout, and without prefixes or suffixes of words); post_processor
+ * (the special tokens before and behind a text); decoder (ByteLevel or none). Normalizers, pre-tokenizers and
+ * post-processors may also stand in a Sequence. With the Replace a file is marked (tokenizer.h): its only pre-tokenizer
+ * may be a Split at spaces, of which there are none then; its decoder is Replace, ByteFallback and Fuse; and its model
+ * has byte_fallback, with a token for every byte. Other types are refused with one sentence, because ids or text would
+ * not be Hugging Face's. Padding, truncation and offsets are ignored. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -21,6 +23,8 @@ enum { SCRATCH_MAX = 256 << 20 }; /* bytes */
 struct loader {
 	struct tokenizer *t;
 	int16_t byte_of[0x180]; /* the byte of a character of the byte-level alphabet; -1: none */
+	int32_t byte_ids[256];	/* of a marked file: the tokens of bytes; -1: none */
+	bool crossing;		/* a merge of a marked file joins text and a mark behind it */
 	struct buf scratch;
 	struct err *e;
 };
@@ -87,6 +91,37 @@ static bool unmap(const struct loader *l, const char *text, size_t len, struct b
 
 /* ---- model ---- */
 
+/* Returns the byte for which the text of a token such as <0x0A> stands, or -1. */
+static int byte_named(const char *text)
+{
+	unsigned byte;
+	char same[8];
+
+	if (strlen(text) != 6 || sscanf(text, "<0x%2X>", &byte) != 1)
+		return -1;
+	snprintf(same, sizeof(same), "<0x%02X>", byte);
+	return strcmp(same, text) ? -1 : (int)byte;
+}
+
+/* Takes a token of a marked file into the vocabulary. A byte's token is found by no text. */
+static int load_marked(struct loader *l, const char *text, size_t len, int64_t id)
+{
+	struct vocab *v = &l->t->vocab;
+	int byte = byte_named(text), r;
+
+	buf_reset(&l->scratch);
+	if (byte < 0)
+		unmark_spaces(text, len, &l->scratch);
+	else
+		buf_putc(&l->scratch, (char)byte);
+	if (l->scratch.failed)
+		return -ENOMEM;
+	r = vocab_set(v, id, l->scratch.data, l->scratch.len);
+	if (!r && byte >= 0)
+		l->byte_ids[byte] = (int32_t)id;
+	return r || byte >= 0 ? r : vocab_index(v, id, text, len);
+}
+
 static int load_token(struct loader *l, const char *text, const json_t *id)
 {
 	struct vocab *v = &l->t->vocab;
@@ -102,15 +137,19 @@ static int load_token(struct loader *l, const char *text, const json_t *id)
 		return 0;
 	if ((size_t)n < v->n && v->tokens[n].len)
 		return err_set(l->e, EINVAL, "two tokens have the id %" PRId64, (int64_t)n);
-	buf_reset(&l->scratch);
-	mapped = unmap(l, text, len, &l->scratch);
-	if (!mapped)
-		buf_append(&l->scratch, text, len);
-	if (l->scratch.failed)
-		return out_of_memory(l);
-	r = vocab_set(v, n, l->scratch.data, l->scratch.len);
-	if (!r && mapped)
-		r = vocab_index(v, n, l->scratch.data, l->scratch.len);
+	if (l->t->marked) {
+		r = load_marked(l, text, len, n);
+	} else {
+		buf_reset(&l->scratch);
+		mapped = unmap(l, text, len, &l->scratch);
+		if (!mapped)
+			buf_append(&l->scratch, text, len);
+		if (l->scratch.failed)
+			return out_of_memory(l);
+		r = vocab_set(v, n, l->scratch.data, l->scratch.len);
+		if (!r && mapped)
+			r = vocab_index(v, n, l->scratch.data, l->scratch.len);
+	}
 	if (r < 0)
 		return err_set(l->e, -r, "the token \"%.40s\" does not fit into the vocabulary",
 			       text);
@@ -167,6 +206,14 @@ static int32_t id_of(const struct loader *l, size_t start, size_t len)
 	return s ? (int32_t)s->id : -1;
 }
 
+/* Returns whether a text begins, or ends, with a mark. */
+static bool has_mark(const char *text, size_t len, bool at_end)
+{
+	const size_t n = strlen(SPACE_MARK);
+
+	return len >= n && !memcmp(at_end ? text + len - n : text, SPACE_MARK, n);
+}
+
 static int load_merge(struct loader *l, const json_t *merge, size_t rank)
 {
 	int32_t left, right, merged;
@@ -178,9 +225,17 @@ static int load_merge(struct loader *l, const json_t *merge, size_t rank)
 		return err_set(l->e, EINVAL,
 			       "model.merges[%zu] is neither [\"a\", \"b\"] nor \"a b\"", rank);
 	buf_reset(&l->scratch);
-	mapped = unmap(l, text[0], len[0], &l->scratch);
-	cut = l->scratch.len;
-	mapped = mapped && unmap(l, text[1], len[1], &l->scratch);
+	if (l->t->marked) {
+		buf_append(&l->scratch, text[0], len[0]);
+		cut = l->scratch.len;
+		buf_append(&l->scratch, text[1], len[1]);
+		mapped = true;
+		l->crossing |= has_mark(text[1], len[1], false) && !has_mark(text[0], len[0], true);
+	} else {
+		mapped = unmap(l, text[0], len[0], &l->scratch);
+		cut = l->scratch.len;
+		mapped = mapped && unmap(l, text[1], len[1], &l->scratch);
+	}
 	if (l->scratch.failed)
 		return out_of_memory(l);
 	/* Words have only characters of the byte-level alphabet, so a merge with other characters never happens. */
@@ -243,6 +298,20 @@ static int check_bytes(struct loader *l, const json_t *model)
 	return 0;
 }
 
+/* Refuses (-ENOTSUP) a marked file without a token for every byte. */
+static int check_fallback(struct loader *l, const json_t *model)
+{
+	bool fallback;
+	int r = get_flag(l, model, "byte_fallback", false, &fallback);
+
+	for (int b = 0; b < 256 && !r; b++)
+		if (!fallback || l->byte_ids[b] < 0)
+			r = err_set(l->e, ENOTSUP,
+				    "spaces are replaced by U+2581, but there is no byte_fallback "
+				    "with a token for every byte");
+	return r;
+}
+
 static int load_model(struct loader *l, const json_t *model)
 {
 	static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
@@ -270,12 +339,28 @@ static int load_model(struct loader *l, const json_t *model)
 		r = load_merges(l, json_object_get(model, "merges"));
 	if (r < 0)
 		return r;
+	l->t->bpe.characters = l->t->marked;
+	if (l->t->marked)
+		memcpy(l->t->bpe.byte_id, l->byte_ids, sizeof(l->byte_ids));
+	if (l->t->marked && (r = check_fallback(l, model)) < 0)
+		return r;
 	if (bpe_finish(&l->t->bpe, ignore_merges) < 0)
 		return out_of_memory(l);
-	return check_bytes(l, model);
+	return l->t->marked ? 0 : check_bytes(l, model);
 }
 
 /* ---- normalizer and decoder ---- */
+
+/* Returns whether a Replace replaces this text by that one. */
+static bool replaces(const json_t *n, const char *from, const char *to)
+{
+	const char *text =
+		json_string_value(json_object_get(json_object_get(n, "pattern"), "String"));
+	const char *content = json_string_value(json_object_get(n, "content"));
+
+	return !strcmp(type_of(n), "Replace") && text && content && !strcmp(text, from) &&
+	       !strcmp(content, to);
+}
 
 static int load_normalizer(struct loader *l, const json_t *n)
 {
@@ -288,6 +373,10 @@ static int load_normalizer(struct loader *l, const json_t *n)
 		l->t->nfc = true;
 		return 0;
 	}
+	if (replaces(n, " ", SPACE_MARK)) {
+		l->t->marked = true;
+		return 0;
+	}
 	if (strcmp(type_of(n), "Sequence") != 0 || !json_is_array(list))
 		return err_set(l->e, ENOTSUP, "a normalizer of type %.40s is not supported",
 			       type_of(n));
@@ -296,8 +385,25 @@ static int load_normalizer(struct loader *l, const json_t *n)
 	return r;
 }
 
+/* Checks the decoder of a marked file: Replace, ByteFallback and Fuse, in this order. */
+static int check_marked_decoder(struct loader *l, const json_t *d)
+{
+	const json_t *list = json_object_get(d, "decoders");
+	bool good = json_array_size(list) == 3 &&
+		    replaces(json_array_get(list, 0), SPACE_MARK, " ") &&
+		    !strcmp(type_of(json_array_get(list, 1)), "ByteFallback") &&
+		    !strcmp(type_of(json_array_get(list, 2)), "Fuse");
+
+	return good ? 0
+		    : err_set(l->e, ENOTSUP,
+			      "spaces are replaced by U+2581, but the decoder is not Replace, "
+			      "ByteFallback and Fuse");
+}
+
 static int check_decoder(struct loader *l, const json_t *d)
 {
+	if (l->t->marked)
+		return check_marked_decoder(l, d);
 	if (!d || json_is_null(d) || !strcmp(type_of(d), "ByteLevel"))
 		return 0;
 	return err_set(l->e, ENOTSUP, "a decoder of type %.40s is not supported", type_of(d));
@@ -379,6 +485,20 @@ static int load_pre_tokenizer(struct loader *l, const json_t *p, bool *mapped)
 	return err_set(l->e, ENOTSUP, "a pre-tokenizer of type %.40s is not supported", type);
 }
 
+/* Refuses a pre-tokenizer of a marked file that could cut text. A Split at spaces finds none. */
+static int check_marked_split(struct loader *l, const json_t *p)
+{
+	const char *text =
+		json_string_value(json_object_get(json_object_get(p, "pattern"), "String"));
+
+	if (!p || json_is_null(p) || (!strcmp(type_of(p), "Split") && text && !strcmp(text, " ")))
+		return 0;
+	return err_set(
+		l->e, ENOTSUP,
+		"spaces are replaced by U+2581, but there is a pre-tokenizer that is no Split at "
+		"spaces");
+}
+
 static int load_splitter(struct loader *l, const json_t *p)
 {
 	bool mapped = false;
@@ -387,6 +507,8 @@ static int load_splitter(struct loader *l, const json_t *p)
 	l->t->splitter = splitter_new();
 	if (!l->t->splitter)
 		return out_of_memory(l);
+	if (l->t->marked)
+		return check_marked_split(l, p);
 	if (p && !json_is_null(p)) {
 		r = load_pre_tokenizer(l, p, &mapped);
 		if (r < 0)
@@ -424,6 +546,7 @@ static int load_added(struct loader *l, const json_t *a, const json_t *vocab)
 	json_int_t n = json_integer_value(id);
 	size_t len = text ? strlen(text) : 0;
 	struct added_token token;
+	struct buf marked;
 	bool normalized, special;
 	int r;
 
@@ -439,6 +562,16 @@ static int load_added(struct loader *l, const json_t *a, const json_t *vocab)
 	    (r = get_flag(l, a, "special", false, &special)))
 		return r;
 	buf_reset(&l->scratch);
+	if (l->t->marked) {
+		unmark_spaces(text, len, &l->scratch);
+		if (l->scratch.failed)
+			return out_of_memory(l);
+		r = place_added(l, l->scratch.data, l->scratch.len, token.id,
+				json_object_get(vocab, text));
+		if (r < 0)
+			return r;
+		buf_reset(&l->scratch);
+	}
 	r = normalized && l->t->nfc ? unicode_nfc(l->t->unicode, text, len, &l->scratch) : 0;
 	if (r < 0)
 		return out_of_memory(l);
@@ -446,11 +579,19 @@ static int load_added(struct loader *l, const json_t *a, const json_t *vocab)
 		bytes = l->scratch.data;
 		len = l->scratch.len;
 	}
-	r = place_added(l, bytes, len, token.id, json_object_get(vocab, text));
+	r = l->t->marked ? 0 : place_added(l, bytes, len, token.id, json_object_get(vocab, text));
 	if (r < 0)
 		return r;
 	l->t->vocab.tokens[n].special = special;
-	r = added_insert(normalized ? &l->t->normalized : &l->t->raw, bytes, len, token);
+	if (normalized && l->t->marked) {
+		buf_init(&marked, SCRATCH_MAX);
+		mark_spaces(bytes, len, &marked);
+		r = marked.failed ? -ENOMEM
+				  : added_insert(&l->t->normalized, marked.data, marked.len, token);
+		buf_release(&marked);
+	} else {
+		r = added_insert(normalized ? &l->t->normalized : &l->t->raw, bytes, len, token);
+	}
 	if (r == -EEXIST)
 		return err_set(l->e, EINVAL, "the added token %.60s has two ids", text);
 	return r < 0 ? out_of_memory(l) : 0;
@@ -548,6 +689,8 @@ static int load(struct loader *l, const json_t *root)
 	    (r = check_decoder(l, json_object_get(root, "decoder"))) ||
 	    (r = load_splitter(l, json_object_get(root, "pre_tokenizer"))) ||
 	    (r = load_model(l, model)) ||
+	    /* No merge joins the texts on both sides of such a cut, so words that are cut give the same ids. */
+	    (l->t->marked && !l->crossing && (r = splitter_add_marks(l->t->splitter, l->e))) ||
 	    (r = load_all_added(l, json_object_get(root, "added_tokens"),
 				json_object_get(model, "vocab"))))
 		return r;
@@ -570,6 +713,7 @@ int tokenizer_parse(const char *name, const char *json, size_t len, struct token
 	vocab_init(&l.t->vocab);
 	buf_init(&l.scratch, SCRATCH_MAX);
 	init_alphabet(&l);
+	memset(l.byte_ids, 0xff, sizeof(l.byte_ids)); /* -1 */
 	if (!l.t->unicode) {
 		r = out_of_memory(&l);
 	} else if (!(root = json_loadb(json, len, 0, &error))) {

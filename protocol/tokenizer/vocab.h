@@ -3,7 +3,8 @@
  *
  * The two directions are filled apart: vocab_set gives an id its bytes for output, vocab_index lets an id be found by
  * bytes. Every token has bytes for output. A token can be found by bytes if it is in the model's vocabulary and its
- * text is in the byte-level alphabet (tokenizer_load.c); words are made of no other tokens. Ids may have gaps. Nothing
+ * text is in the byte-level alphabet (tokenizer_load.c), or the file is marked (tokenizer.h) and the token is no byte's;
+ * words are made of no other tokens. Ids may have gaps. Nothing
  * changes after loading.
  */
 #pragma once

@@ -52,11 +52,14 @@ static void check_request(const struct openai_request *r, bool counts)
 
 	CHECK(s->temperature >= 0 && s->temperature <= 2 && s->top_p > 0 && s->top_p <= 1);
 	CHECK(s->top_k >= 0 && !s->want_logprobs && !s->n_logprobs);
-	CHECK(r->n == 1 && r->n_stops <= STOPS_MAX && r->clamp && (counts || r->max_tokens));
+	CHECK(r->n == 1 && r->n_stops <= STOPS_MAX && r->clamp);
+	CHECK(counts || r->prompt_only == !r->max_tokens);
 	CHECK(!r->echo && !r->prompt_logprobs && !r->return_token_ids && !r->n_prompts);
 	CHECK(r->continuous_usage == r->stream);
 	CHECK(!r->prefill || (r->prefill_len && !r->thinking));
-	CHECK(r->tools.n == json_array_size(json_object_get(r->context, "tools")));
+	CHECK(r->tools.n == (r->tool_choice == TOOL_CHOICE_NONE
+				     ? 0
+				     : json_array_size(json_object_get(r->context, "tools"))));
 	check_context(r->context);
 }
 

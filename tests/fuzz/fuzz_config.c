@@ -23,7 +23,10 @@ static void check_config(const struct model_config *c)
 
 	require(c->hidden_size >= 1 && c->hidden_size <= 65536);
 	require(c->n_layers >= 1 && c->n_layers <= MODEL_LAYERS_MAX);
-	require(c->n_layers_of[LAYER_ATTENTION] + c->n_layers_of[LAYER_DELTA] == c->n_layers);
+	require(c->n_layers_of[LAYER_ATTENTION] + c->n_layers_of[LAYER_SLIDING] +
+			c->n_layers_of[LAYER_DELTA] ==
+		c->n_layers);
+	require(!c->n_layers_of[LAYER_SLIDING] || c->sliding_window);
 	require(c->vocab_size >= 1 && c->vocab_size < 1 << 24);
 	require(c->n_kv_heads >= 1 && c->n_heads % c->n_kv_heads == 0 && c->n_heads >= 1);
 	require(c->head_dim % 16 == 0 && c->head_dim >= 16 && c->head_dim <= 256);
@@ -41,8 +44,8 @@ static void check_config(const struct model_config *c)
 	require(c->n_experts <= 4096);
 	if (c->n_experts)
 		require(c->n_experts_per_token >= 1 && c->n_experts_per_token <= 32 &&
-			c->n_experts_per_token <= c->n_experts && c->expert_size &&
-			c->shared_expert_size);
+			c->n_experts_per_token <= c->n_experts && c->expert_size);
+	require(c->rope_scaling == ROPE_DEFAULT || c->rope_factor >= 1);
 	require(c->n_end_tokens <= MODEL_END_TOKENS_MAX);
 	for (uint32_t i = 0; i < c->n_end_tokens; i++)
 		require(c->end_tokens[i] >= 0 && (uint32_t)c->end_tokens[i] < c->vocab_size);
@@ -52,7 +55,8 @@ static void check_config(const struct model_config *c)
 	for (uint32_t layer = 0; layer < c->n_layers; layer++) {
 		const struct layer_kinds *kinds = &c->layers[layer];
 
-		require(kinds->mixer == LAYER_ATTENTION || kinds->mixer == LAYER_DELTA);
+		require(kinds->mixer == LAYER_ATTENTION || kinds->mixer == LAYER_SLIDING ||
+			kinds->mixer == LAYER_DELTA);
 		require(kinds->mlp == LAYER_DENSE ? c->mlp_size
 						  : kinds->mlp == LAYER_MOE && c->n_experts);
 		for (int role = 0; role < WEIGHT_ROLES; role++) {

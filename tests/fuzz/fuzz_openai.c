@@ -1,19 +1,22 @@
-/* Bodies of requests: the first byte chooses the kind, the rest is the body. The members of an accepted body must be in
- * the ranges that protocol/openai/request.h promises; a refused body must give a whole error body. */
+/* Bodies of requests: the first byte chooses the kind (from 0x80 on one that draws nothing), the rest is the body. The
+ * members of an accepted body must be in the ranges that protocol/openai/request.h promises; a refused body must give a
+ * whole error body. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 
 #include "base/problem.h"
+#include "protocol/openai/embeddings.h"
 #include "protocol/openai/errors.h"
 #include "protocol/openai/request.h"
+#include "protocol/openai/scores.h"
 #include "protocol/openai/tokenize.h"
 #include "protocol/openai/writer.h"
 #include "tests/fuzz/check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { VOCABULARY = 1000, CHOICES = 8 };
+enum { VOCABULARY = 1000, CHOICES = 8, HIDDEN = 32 };
 
 static bool ids_fit(const struct ids *ids)
 {
@@ -42,6 +45,29 @@ static void check_context(const json_t *context)
 	free(text);
 }
 
+static void check_prompts(const struct openai_request *r)
+{
+	CHECK(!r->context && r->n_prompts >= 1 && r->n_prompts <= INPUTS_MAX);
+	for (size_t i = 0; i < r->n_prompts; i++) {
+		const struct openai_prompt *p = &r->prompts[i];
+
+		CHECK(p->text ? p->text_len && !p->text[p->text_len] : p->ids.len > 0);
+		CHECK(ids_fit(&p->ids));
+		CHECK(!p->behind == (r->task != TASK_SCORE) && !p->behind == !p->behind_len);
+	}
+}
+
+/* Checks a request that draws nothing. */
+static void check_undrawn(const struct openai_request *r)
+{
+	CHECK(r->task != TASK_GENERATE && r->n == 1 && r->prompt_only && !r->stream);
+	CHECK(!r->grammar && !r->n_stops && !r->sampling.want_logprobs && r->has_seed);
+	CHECK(!r->cache_salt == !r->cache_salt_len && r->cache_salt_len <= CACHE_SALT_MAX);
+	if (r->task == TASK_EMBED)
+		CHECK(r->embed.pooling && r->embed.dimensions && r->embed.dimensions <= HIDDEN);
+	check_prompts(r);
+}
+
 static void check_request(const struct openai_request *r)
 {
 	const struct sampling *s = &r->sampling;
@@ -57,7 +83,7 @@ static void check_request(const struct openai_request *r)
 	CHECK(r->include_usage || !r->continuous_usage);
 	CHECK(r->n_prompt_logprobs <= TOP_LOGPROBS_MAX && !(r->stream && r->prompt_logprobs));
 	CHECK(r->prompt_logprobs || !r->n_prompt_logprobs);
-	CHECK(!r->prompt_only || (r->echo && r->max_tokens == 1 && !r->min_tokens));
+	CHECK(!r->prompt_only || (!r->max_tokens && !r->min_tokens));
 	CHECK(!r->cache_salt == !r->cache_salt_len && r->cache_salt_len <= CACHE_SALT_MAX);
 	for (size_t i = 0; i < r->n_stops; i++)
 		CHECK(r->stops[i][0]);
@@ -70,7 +96,8 @@ static void check_request(const struct openai_request *r)
 	for (size_t i = 0; i < r->n_bad_words; i++)
 		CHECK(r->bad_words[i].len && r->bad_words[i].len <= BAD_WORD_BYTES_MAX);
 	CHECK(!r->only_tool || (r->tools.n && r->one_call && r->grammar));
-	CHECK(r->tools.n == json_array_size(json_object_get(r->context, "tools")));
+	CHECK(r->tools.n <= json_array_size(json_object_get(r->context, "tools")));
+	CHECK(r->tool_choice != TOOL_CHOICE_NONE || !r->tools.n);
 	for (size_t i = 0; i < r->tools.n; i++) {
 		const struct tool *t = &r->tools.v[i];
 
@@ -82,13 +109,7 @@ static void check_request(const struct openai_request *r)
 		check_context(r->context);
 		return;
 	}
-	CHECK(!r->context && r->n_prompts >= 1 && r->n_prompts <= PROMPTS_MAX);
-	for (size_t i = 0; i < r->n_prompts; i++) {
-		const struct openai_prompt *p = &r->prompts[i];
-
-		CHECK(p->text ? p->text_len && !p->text[p->text_len] : p->ids.len > 0);
-		CHECK(ids_fit(&p->ids));
-	}
+	check_prompts(r);
 }
 
 static void check_error(int r, const struct err *e)
@@ -120,10 +141,32 @@ static void check_string(const char *text, size_t len)
 	buf_release(&out);
 }
 
+static int undrawn(uint8_t kind, const char *body, size_t size, const struct openai_limits *limits,
+		   struct arena *arena, struct err *e)
+{
+	struct openai_request request;
+	int r;
+
+	if (kind & 1)
+		r = openai_parse_score(body, size, NULL, limits, arena, &request, e);
+	else if (kind & 2)
+		r = openai_parse_rerank(body, size, NULL, limits, arena, &request, e);
+	else
+		r = openai_parse_embeddings(body, size, NULL, limits, arena, &request, e);
+	if (r < 0)
+		return r;
+	check_undrawn(&request);
+	openai_request_release(&request);
+	return 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct openai_limits limits = {
 		.vocab_size = VOCABULARY,
+		.max_model_len = VOCABULARY,
+		.hidden_size = HIDDEN,
+		.pooling = POOLING_LAST,
 		.max_choices = CHOICES,
 		.defaults = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
 	};
@@ -142,7 +185,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (data[0] >> 2 & 7 && (data[0] >> 2 & 7) < 6)
 		limits.tools = tools_format_at((data[0] >> 2 & 7) - 1);
 	arena_init(&arena, 1 << 20);
-	switch (data[0] & 3) {
+	switch (data[0] & 0x80 ? 4 : data[0] & 3) {
+	case 4: r = undrawn(data[0], body, size, &limits, &arena, &e); break;
 	case 0:
 	case 1:
 		r = (data[0] & 1 ? openai_parse_completion : openai_parse_chat)(body, size, NULL,
@@ -154,7 +198,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		break;
 	case 2:
-		r = openai_parse_tokenize(body, size, NULL, &arena, &tokenize, &e);
+		r = openai_parse_tokenize(body, size, NULL, &limits, &arena, &tokenize, &e);
 		if (r == 0) {
 			CHECK(!tokenize.prompt == !!tokenize.context);
 			if (tokenize.context)

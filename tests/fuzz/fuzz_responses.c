@@ -41,9 +41,26 @@ static void check_json(const char *open, const char *text, size_t len, const cha
 	buf_release(&b);
 }
 
+/* A chat fits with at most so many messages, and always has one. */
+struct fit {
+	const json_t *context;
+	size_t most;
+};
+
+static int fits(void *arg, struct err *e)
+{
+	const struct fit *f = arg;
+	const size_t n = json_array_size(json_object_get(f->context, "messages"));
+
+	CHECK(n > 0);
+	return n <= f->most ? 0 : err_set(e, PROBLEM_CONTEXT_LENGTH, "too many");
+}
+
 static void check_request(struct openai_request *r)
 {
 	const json_t *messages = json_object_get(r->context, "messages");
+	struct fit fit = {.context = r->context};
+	struct err e;
 	const struct responses_request *own = r->responses;
 
 	CHECK(json_array_size(messages) > 0 && own);
@@ -56,13 +73,17 @@ static void check_request(struct openai_request *r)
 	}
 	CHECK(r->n == 1 && !r->return_token_ids && !r->prompt_logprobs && !r->echo);
 	CHECK(r->sampling.n_logprobs <= TOP_LOGPROBS_MAX);
-	CHECK(r->tools.n == json_array_size(json_object_get(r->context, "tools")));
+	CHECK(r->tools.n <= json_array_size(json_object_get(r->context, "tools")));
+	CHECK(r->tool_choice != TOOL_CHOICE_NONE || !r->tools.n);
 	check_json("{", own->fields, own->fields_len, "}");
 	CHECK(!own->input == !own->store);
 	if (own->store)
 		check_json("[", own->input, own->input_len, "]");
-	while (openai_drop_messages(r->context))
-		CHECK(json_array_size(json_object_get(r->context, "messages")) > 0);
+	fit.most = json_array_size(messages) / 2;
+	CHECK(openai_truncate(r->context, fits, &fit, &e) ==
+	      (json_array_size(json_object_get(r->context, "messages")) <= fit.most
+		       ? 0
+		       : -PROBLEM_CONTEXT_LENGTH));
 }
 
 static void check_error(int r, const struct err *e)

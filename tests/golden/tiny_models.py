@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Twenty-two random tiny checkpoints and the answers of transformers with them in float32.
+"""Thirty-one random tiny checkpoints and the answers of transformers with them in float32.
 
 usage: tiny_models.py OUT_DIR [NAME ...]
 
@@ -26,9 +26,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import (AutoModelForCausalLM, Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM,
+from transformers import (AutoModelForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM, Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM,
                           Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, Qwen3ForCausalLM,
-                          Qwen3NextConfig, Qwen3NextForCausalLM)
+                          Qwen3MoeConfig, Qwen3MoeForCausalLM, Qwen3NextConfig,
+                          Qwen3NextForCausalLM)
 
 transformers.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
@@ -37,29 +39,36 @@ FAMILIES = {
     "qwen3_5_moe": (Qwen3_5MoeTextConfig, Qwen3_5MoeForCausalLM),
     "qwen3_5": (Qwen3_5TextConfig, Qwen3_5ForCausalLM),
     "qwen3_next": (Qwen3NextConfig, Qwen3NextForCausalLM),
+    "gemma3": (Gemma3TextConfig, Gemma3ForCausalLM),
+    "llama": (LlamaConfig, LlamaForCausalLM),
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM),
+    "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM),
 }
+PLAIN = {"llama", "qwen2", "qwen3", "qwen3_moe"}  # norms multiply by w, not by 1 + w
 TOKENS = 24
 
 
 def sizes(hidden=40, layers=4, heads=2, kv=1, head=64, keys=1, values=2, dk=64, dv=64, conv=4,
           experts=5, top=2, expert=24, shared=24, vocab=301, mlp=0, **more):
     s = dict(hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
-             num_key_value_heads=kv, head_dim=head, vocab_size=vocab,
-             max_position_embeddings=1024)
+             num_key_value_heads=kv, vocab_size=vocab, max_position_embeddings=1024)
+    if head:
+        s.update(head_dim=head)
     if keys:
         s.update(linear_num_key_heads=keys, linear_num_value_heads=values, linear_key_head_dim=dk,
                  linear_value_head_dim=dv, linear_conv_kernel_dim=conv)
     if experts:
-        s.update(num_experts=experts, num_experts_per_tok=top, moe_intermediate_size=expert,
-                 shared_expert_intermediate_size=shared)
+        s.update(num_experts=experts, num_experts_per_tok=top, moe_intermediate_size=expert)
+    if experts and shared:
+        s.update(shared_expert_intermediate_size=shared)
     if mlp:
         s.update(intermediate_size=mlp)
     s.update(more)
     return s
 
 
-L, F = "linear_attention", "full_attention"
+L, F, S = "linear_attention", "full_attention", "sliding_attention"
 # name, purpose, family, sizes, file: dtype, prefix, packed or per-expert, shards, nested
 # config, keys in the older style; prompt lengths
 MODELS = [
@@ -141,6 +150,49 @@ MODELS = [
      sizes(experts=0, keys=0, mlp=88, heads=6, kv=2, head=32, vocab=157,
            tie_word_embeddings=True),
      dict(dtype="float32", shards=2), (1, 65, 128)),
+    ("23-qwen3-moe", "Qwen3-MoE: experts without a shared one, weights normalised", "qwen3_moe",
+     sizes(hidden=72, layers=3, keys=0, shared=0, mlp=104, heads=4, kv=2, experts=9, top=3,
+           norm_topk_prob=True),
+     dict(packed=False), (10, 64, 130)),
+    ("24-qwen3-moe-mixed", "Qwen3-MoE with dense layers among those with experts, weights not "
+     "normalised, packed, head size from the hidden size", "qwen3_moe",
+     sizes(hidden=96, layers=4, keys=0, shared=0, mlp=60, heads=3, kv=1, head=None, top=2,
+           mlp_only_layers=[2], vocab=157),
+     dict(dtype="float16"), (1, 65, 128)),
+    ("25-llama", "Llama with the rotation of Llama 3, three heads a key head, in the older keys",
+     "llama",
+     sizes(hidden=72, layers=3, experts=0, keys=0, mlp=104, heads=3, kv=1, head=64,
+           rope_parameters=dict(rope_type="llama3", rope_theta=500000.0, factor=8.0,
+                                low_freq_factor=1.0, high_freq_factor=4.0,
+                                original_max_position_embeddings=64)),
+     dict(old_keys=True), (10, 64, 130)),
+    ("26-llama-linear", "Llama, heads of 128, all of them key heads, linear scaling, f32",
+     "llama",
+     sizes(hidden=128, layers=3, experts=0, keys=0, mlp=88, heads=2, kv=2, head=128, vocab=157,
+           rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=2.5)),
+     dict(dtype="float32"), (1, 65, 128)),
+    ("27-qwen2", "Qwen2: biases of queries, keys and values", "qwen2",
+     sizes(hidden=96, layers=3, experts=0, keys=0, mlp=104, heads=6, kv=2, head=None),
+     dict(), (10, 64, 130)),
+    ("28-qwen2-files", "Qwen2 with one key head of 64, f32, two files", "qwen2",
+     sizes(hidden=128, layers=3, experts=0, keys=0, mlp=88, heads=2, kv=1, head=None, vocab=157),
+     dict(dtype="float32", shards=2), (1, 65, 128)),
+    ("29-gemma3", "Gemma 3: a window of 40 tokens in three of four layers, tied", "gemma3",
+     sizes(hidden=72, layers=4, layer_types=[S, S, F, S], experts=0, keys=0, mlp=104, heads=4, kv=2, head=64,
+           sliding_window=40, query_pre_attn_scalar=48),
+     dict(), (10, 64, 130)),
+    ("30-gemma3-nested", "beside a vision tower, a window of 64 tokens and linear scaling, in the "
+     "older keys, heads of 128", "gemma3",
+     sizes(hidden=56, layers=4, experts=0, keys=0, mlp=88, heads=2, kv=1, head=128, vocab=199,
+           tie_word_embeddings=False, sliding_window=64, layer_types=[S, F, S, F], rope_parameters=dict(
+               sliding_attention=dict(rope_type="default", rope_theta=10000.0),
+               full_attention=dict(rope_type="linear", rope_theta=1e6, factor=8.0))),
+     dict(prefix="language_model.model.", nested=True, dtype="float32", old_keys=True),
+     (1, 65, 128, 200)),
+    ("31-gemma3-window-2", "a window of two tokens, as many key as query heads", "gemma3",
+     sizes(hidden=48, layers=3, experts=0, keys=0, mlp=60, heads=3, kv=3, head=32, vocab=131,
+           sliding_window=2, layer_types=[F, S, F], tie_word_embeddings=False),
+     dict(dtype="float16"), (3, 66)),
 ]
 
 
@@ -154,12 +206,23 @@ def initialise(model, generator):
 
     hidden = model.config.hidden_size
     tied = model.config.tie_word_embeddings
-    plain = model.config.model_type == "qwen3"  # norms multiply by w, not by 1 + w
+    plain = model.config.model_type in PLAIN
+    bare = model.config.model_type in ("llama", "qwen2")
+    gemma = model.config.model_type == "gemma3_text"
     for name, p in model.named_parameters():
-        if name.endswith("embed_tokens.weight"):
+        if gemma and name.endswith("embed_tokens.weight"):
+            normal(p, 1.0 / hidden ** 0.5)  # the model multiplies them by hidden ** 0.5
+        elif gemma and name == "model.norm.weight":
+            normal(p, 0.2, 2.5)  # for clear logits of so small a head
+        elif gemma and name.endswith(("q_norm.weight", "k_norm.weight")):
+            normal(p, 0.2, 0.3)
+        elif gemma and name.endswith(("post_attention_layernorm.weight",
+                                      "post_feedforward_layernorm.weight")):
+            normal(p, 0.2, 1.0)  # so that a token does not only repeat itself
+        elif name.endswith("embed_tokens.weight"):
             normal(p, 3.0 / hidden ** 0.5 if tied else 1.0)
         elif name == "lm_head.weight":
-            normal(p, 4.0 / hidden ** 0.5)
+            normal(p, (1.0 if gemma else 4.0) / hidden ** 0.5)
         elif name.endswith("A_log"):
             uniform(p, 0.0, 2.5)
         elif name.endswith("dt_bias"):
@@ -168,6 +231,8 @@ def initialise(model, generator):
             normal(p, 0.2, 1.0)
         elif plain and name.endswith(("q_norm.weight", "k_norm.weight")):
             normal(p, 0.2, 2.0)  # so that a token attends to few others, not to the mean of all
+        elif name.endswith("bias"):
+            normal(p, 0.5)
         elif p.dim() == 1:  # norms
             normal(p, 0.2, 1.0 if plain else 0.0)
         elif name.endswith("conv1d.weight"):
@@ -179,7 +244,10 @@ def initialise(model, generator):
             # every token would only repeat itself.
             writes = name.endswith(("out_proj.weight", "o_proj.weight", "down_proj",
                                     "down_proj.weight"))
-            normal(p, (1.5 if writes and tied else 1.0) / p.shape[-1] ** 0.5)
+            # Without norms of queries and keys, these are larger for the same reason as the norms above.
+            aims = bare and name.endswith(("q_proj.weight", "k_proj.weight"))
+            gain = 1.5 if aims or (writes and tied) else 1.0
+            normal(p, gain / p.shape[-1] ** 0.5)
 
 
 def round_to(model, options):
@@ -227,16 +295,20 @@ def write_config(path, family, config, options):
     text["dtype"] = options.get("dtype", "bfloat16")
     if options.get("old_keys"):
         rope = text.pop("rope_parameters")
-        text.pop("layer_types")
-        if family != "qwen3":
+        if family == "gemma3":
+            text.update(rope_local_base_freq=rope["sliding_attention"]["rope_theta"])
+            rope = rope["full_attention"]
+        if family != "gemma3" and text.pop("layer_types", None) and family not in PLAIN:
             text.update(full_attention_interval=4)
         text.update(rope_theta=rope["rope_theta"])
         if "partial_rotary_factor" in rope:
             text.update(partial_rotary_factor=rope["partial_rotary_factor"])
-        text.update(rope_scaling=None)
+        scaling = {k: v for k, v in rope.items() if k not in ("rope_theta", "partial_rotary_factor")}
+        text.update(rope_scaling=scaling if scaling["rope_type"] != "default" else None)
     if options.get("nested"):
         classes = {"qwen3_5_moe": "Qwen3_5MoeForConditionalGeneration",
-                   "qwen3_5": "Qwen3_5ForConditionalGeneration"}
+                   "qwen3_5": "Qwen3_5ForConditionalGeneration",
+                   "gemma3": "Gemma3ForConditionalGeneration"}
         top = dict(architectures=[classes[family]], model_type=family, text_config=text,
                    tie_word_embeddings=text["tie_word_embeddings"], image_token_id=1,
                    vision_config=dict(depth=1, hidden_size=16, model_type=family + "_vision"))

@@ -93,6 +93,39 @@ def small_tokenizer():
     return j
 
 
+def marked_tokenizer(crossing):
+    """A few hundred tokens, Gemma's way: spaces as U+2581, characters, the bytes of all others. With
+    `crossing` the last merge joins text and a space behind it."""
+    t = Tokenizer(models.BPE())
+    t.normalizer = normalizers.Replace(" ", "\u2581")
+    t.pre_tokenizer = pre_tokenizers.Split("\u2581", "merged_with_next")
+    text = open(os.path.join(HERE, "../../models/lexis/README.md"), encoding="utf-8").read()
+    specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>"]
+    t.train_from_iterator([text, "\u2581\u2581\u2581\u2581" * 9], trainers.BpeTrainer(
+        vocab_size=900, show_progress=False,
+        special_tokens=specials + ["<0x%02X>" % b for b in range(256)]))
+    j = json.loads(t.to_str())
+    j["model"].update(byte_fallback=True, fuse_unk=True, unk_token="<unk>")
+    j["model"]["merges"] = [" ".join(m) for m in j["model"]["merges"]]
+    vocab = j["model"]["vocab"]
+    if crossing:
+        vocab["e\u2581"] = len(vocab)
+        j["model"]["merges"].append("e \u2581")
+    # Spaces one behind the other in raw text are none of this; as in Gemma's file it is marked text.
+    for content in ("\u2581\u2581\u2581", "\n\n"):
+        vocab.setdefault(content, len(vocab))
+    j["added_tokens"] = [added(vocab[c], c, special=True) for c in specials] + [
+        added(vocab[c], c) for c in ("\u2581\u2581\u2581", "\n\n")]
+    vocab["of the"] = len(vocab)
+    j["added_tokens"].append(added(vocab["of the"], "of the", normalized=True))
+    j["pre_tokenizer"] = {"type": "Split", "pattern": {"String": " "},
+                          "behavior": "MergedWithPrevious", "invert": False}
+    j["decoder"] = {"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+        {"type": "ByteFallback"}, {"type": "Fuse"}]}
+    return j
+
+
 FLAGS = [added(8192, "<|a|>", lstrip=True), added(8193, "<|b|>", rstrip=True),
          added(8194, "foo", single_word=True), added(8195, "ǽ!", normalized=True),
          added(8196, "<|a|><", special=True), added(8197, "U\u0304", normalized=True),
@@ -121,6 +154,8 @@ TOKENIZERS = {
     "o200k": ({"pre_tokenizer": sequence(split(O200K), byte_level())}, 100),
     "no split": ({"pre_tokenizer": byte_level()}, 60),
     "small": (small_tokenizer(), 200),
+    "marked": (marked_tokenizer(False), 300),
+    "marked, a merge before spaces": (marked_tokenizer(True), 120),
 }
 # Run by PCRE2, which knows the characters of its own version of Unicode.
 BY_PCRE = {"gpt2", "prefix space", "removed", "removed inverted", "several stages", "o200k"}
@@ -267,4 +302,5 @@ def main():
     print(sum(len(t["cases"]) for t in out), "cases,", os.path.getsize(path), "bytes")
 
 
-main()
+if __name__ == "__main__":
+    main()

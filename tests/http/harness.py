@@ -129,8 +129,8 @@ class Server:
         rest = [line for line in self.text().splitlines() if " info: " not in line]
         return ok(status == 0, name, "\n".join([f"status {status}", *rest[-35:]]))
 
-    def connect(self, timeout=60):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+    def connect(self, timeout=60, port=None):
+        return http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=timeout)
 
     def request(self, method, path, body=None, headers=None, timeout=60):
         """(status, headers, bytes)"""
@@ -182,7 +182,7 @@ class Server:
     def metrics(self):
         """A dictionary from names of metrics, with all labels but model_name, to values."""
         values = {}
-        c = http.client.HTTPConnection("127.0.0.1", self.admin_port or self.port, timeout=60)
+        c = self.connect(port=self.admin_port)
         c.request("GET", "/metrics", headers=self.headers)
         text = c.getresponse().read().decode()
         c.close()

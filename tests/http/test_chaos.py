@@ -20,7 +20,10 @@ s = Server("--max-num-seqs", "16", "--max-queued-requests", "40", "--max-body", 
            env={"FAKE_STEP_US": "300", "FAKE_PAGES": "130", "FAKE_SLOTS": "40"})
 end = time.time() + SECONDS
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/responses",
-         "/v1/responses/x/cancel", "/tokenize", "/detokenize", "/apply-template", "/v1/models", "/metrics", "/x", "/cache",
+         "/api/chat", "/api/generate", "/api/embed", "/api/embeddings", "/api/show",
+         "/v1/responses/input_tokens", "/v1/chat/completions/input_tokens",
+         "/v1/embeddings", "/v1/score", "/v1/rerank", "/v1/responses/x/cancel", "/tokenize", "/detokenize", "/tokenizer_info",
+         "/openapi.json", "/apply-template", "/v1/models", "/metrics", "/x", "/cache",
          "/cache/flush")
 
 
@@ -41,8 +44,13 @@ def random_body(r):
         body.pop("return_token_ids")
     else:
         body["prompt"] = r.choice(("violin", ["a", "b", "c"], [5, 6, 7], "long " * 3000))
+    if r.random() < 0.7:
+        body["model"] = "lexis"  # which /api/ needs
     if r.random() < 0.1:
         body["tokens"] = [1, 2, 3]
+    if r.random() < 0.2:
+        body.update(input=r.choice(("x", ["a", "b"], "word " * 2000, [[1, 2], [3]])), pooling=r.choice(("last", "mean")))
+        body.update(text_1="word " * r.choice((1, 2000)), text_2=["a", "b"], query="a", documents=["b", "word " * r.choice((1, 2000))])
     if r.random() < 0.1:
         body[r.choice(list(body))] = r.choice((None, -1, "x", [], {}, 1e9))
     return json.dumps(body).encode()

@@ -26,7 +26,7 @@ same(s.chat("x", model="a/dictionary", max_tokens=1)[1]["model"], "words", "answ
 same(s.post("/chat/completions", HELLO)[0], 200, "/chat/completions")
 same(s.post("/completions", {"prompt": "a", "max_tokens": 1})[0], 200, "/completions")
 same((s.get("/models"), s.get("/models/words")), (s.get("/v1/models"), s.get("/v1/models/words")), "/models")
-same([s.get(p)[0] for p in ("/v1", "/v1/v1/models", "/v1/health", "/modelsx", "/")], [404] * 5, "but no others")
+same([s.get(p)[0] for p in ("/v1", "/v1/v1/models", "/v1/health", "/modelsx")], [404] * 4, "but no others")
 same([s.get(p) for p in ("/ping", "/livez", "/readyz")], [s.get("/health")] * 3, "/ping, /livez and /readyz")
 same(s.request("HEAD", "/ping")[0], 200, "HEAD /ping")
 
@@ -44,7 +44,7 @@ same({c["usage"] for c in chunks}, {None}, "only with continuous_usage_stats")
 # parameters that are refused, and not ignored
 TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {}}}]
 for member, body in (
-        ("tool_choice", {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}}),
+        ("tool_choice", {"tools": TOOLS, "tool_choice": {"type": "custom", "custom": {"name": "look_up"}}}),
         ("function_call", {"function_call": "none"}),
         ("functions", {"functions": [{"name": "f"}], "function_call": "auto"})):
     status, answer = s.post(CHAT, {**HELLO, **body})
@@ -78,8 +78,14 @@ status, answer = s.complete([5] * 256, max_tokens=1)
 same((status, answer["error"]["code"]), (400, "context_length_exceeded"), "a prompt that fills the context is refused")
 s.stop()
 
-s = Server("--served-model-name", "*", "--max-model-len", "256")
+s = Server("--served-model-name", "*", "--max-model-len", "256",
+           "--default-chat-template-kwargs", '{"enable_thinking": true}')
 same(names(s), ["lexis"], "with '*' alone the base name is listed")
+chat = {"messages": [{"role": "user", "content": "A bow"}]}
+ends = [s.post("/apply-template", {**chat, **more})[1]["prompt"].rpartition("assistant\n")[2]
+        for more in ({}, {"chat_template_kwargs": {"enable_thinking": False}})]
+same(ends, ["<think>\n", "<think>\n\n</think>\n\n"], "--default-chat-template-kwargs, and a request that says otherwise")
+same(s.post("/tokenize", chat), s.post("/tokenize", {**chat, "enable_thinking": True}), "/tokenize has them, too")
 same([s.chat("x", model=m, max_tokens=1)[0] for m in ("gpt-4o", "lexis", None)], [200] * 3, "and every name is answered")
 same(s.complete([5] * 100, max_tokens=100000)[1]["error"]["code"], "context_length_exceeded", "without the option: 400")
 same(json.loads(s.get("/v1/models/gpt-4o")[1])["id"], "lexis", "/v1/models/NAME of any name")

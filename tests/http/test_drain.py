@@ -239,7 +239,7 @@ for wrong in ("localhost", "127.0.0.1/33", "::1/129", "10.0.0.0/", "10.0.0.0/8,"
 fails("a host with its port", '--allowed-host: "b:80" is not', "--model", MODEL, "--port", "0", "--allowed-host", "a,b:80")
 fails("a wrong value", "--port: 99999 is not between", "--model", MODEL, "--port", "99999")
 fails("a missing directory", "No such file or directory", "--model", "/nowhere")
-fails("a file for a directory", "not a directory", "--model", MODEL + "/config.json")
+fails("a file that is no model", "neither a directory nor a GGUF file", "--model", MODEL + "/config.json")
 fails("a missing tokenizer", "--tokenizer /nowhere", "--model", MODEL, "--tokenizer", "/nowhere")
 fails("a port in use", "Address already in use", "--model", MODEL, "--port", port)
 fails("a host that is none", "--host", "--model", MODEL, "--host", "256.1.1.1")
@@ -247,7 +247,7 @@ fails("less than a page", "less than one page", "--model", MODEL, "--max-batched
 with tempfile.TemporaryDirectory() as empty:
     # nothing is logged before it
     out = subprocess.run([TIGOND, "--model", empty, "--port", "0"], capture_output=True, text=True, timeout=60)
-    same((out.returncode, out.stderr), (1, f"tigond: --model {empty}: there is no config.json\n"), "a directory without a model")
+    same((out.returncode, out.stderr), (1, f"tigond: --model {empty}: there is neither a config.json nor a GGUF file\n"), "a directory without a model")
     fails("a tokenizer directory without one", "tokenizer.json", "--model", MODEL, "--tokenizer", empty, "--port", "0")
 fails("an engine that does not start", "told to fail", "--model", MODEL, "--port", "0", env={"FAKE_LOAD_FAILS": "1"})
 out = subprocess.run([TIGOND, "--version"], capture_output=True, text=True)

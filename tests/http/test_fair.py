@@ -94,20 +94,20 @@ def share(name, a, b, *args):
         q.close()
     ok(metric("num_requests_running", 0), "all leave")
 
-    # A request of several prompts counts as so many places in the queue.
+    # A request of several prompts waits as one, in parts, also if they are more than the queue has places.
     running = [Ask(s, client) for client in (a, b) for _ in range(SEATS // 2)]
     ok(all(q.waits_for(200) for q in running), "all seats are taken")
-    many = Ask(s, a, prompt=["a"] * (QUEUE - 1))
-    ok(metric("num_requests_waiting", QUEUE - 1), "a request of seven prompts waits")
-    one = Ask(s, b)
-    ok(metric("num_requests_waiting", QUEUE) and many.status() is None, "and one of another client")
-    one_more = Ask(s, b)
-    ok(many.waits_for(429) and metric("num_requests_waiting", 2), "a further one takes its places", many.got)
-    again = Ask(s, a, prompt=["a"] * (QUEUE // 2 + 1))
-    ok(again.waits_for(429), "more than half of the queue is refused while others wait")
-    half = Ask(s, a, prompt=["a"] * (QUEUE // 2))
-    ok(metric("num_requests_waiting", 2 + QUEUE // 2) and half.status() is None, "half is not")
-    for q in (*running, many, one, one_more, again, half):
+    many = Ask(s, a, prompt=["a"] * 5 * QUEUE, tokens=2, stream=False)
+    ok(metric("num_requests_waiting", 5 * QUEUE), f"a request of {5 * QUEUE} prompts waits", s.metrics()["num_requests_waiting"])
+    one = Ask(s, b, tokens=2, stream=False)
+    ok(metric("num_requests_waiting", 5 * QUEUE + 1), "and one of another client")
+    again = [Ask(s, a, prompt=["a"] * (QUEUE + i), tokens=2, stream=False) for i in range(QUEUE // 2 - 1)]
+    ok(metric("num_requests_waiting", 5 * QUEUE + 1 + sum(range(QUEUE, QUEUE + QUEUE // 2 - 1))), "and further ones of the first, up to half of the places")
+    ok(Ask(s, a, prompt=["a"] * 2).waits_for(429), "beyond which they are refused")
+    for q in running:
+        q.close()
+    ok(all(q.waits_for(200) for q in (one, many, *again)), "all have their answers", [q.status() for q in (one, many, *again)])
+    for q in (one, many, *again):
         q.close()
     s.stop()
 

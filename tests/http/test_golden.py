@@ -56,6 +56,44 @@ for case, (status, a) in zip(chats, answers):
         good &= (message.get("reasoning_content") or "").strip() == reasoning.strip()
         good &= a["usage"]["completion_tokens"] == len(case["output_ids"])
     ok(good, f"{case['name']}: {n} steps", f"want {case['output_ids']}\n{a}")
+
+# ---- constraints: a greedy answer that obeys by itself keeps its tokens and their log-probabilities ----
+ENTRY = {"type": "object", "additionalProperties": False, "required": ["word", "pos", "definition"], "properties": {
+    "word": {"type": "string", "maxLength": 40}, "pos": {"enum": ["noun", "verb", "adjective", "adverb"]},
+    "definition": {"type": "string", "minLength": 3}}}
+CONSTRAINTS = {"nothing": {}, "json_object": {"response_format": {"type": "json_object"}},
+               "json_schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "entry", "schema": ENTRY}}},
+               "a regular expression": {"guided_regex": r'\{"word": "[a-z]+", "pos": "[a-z]+", "definition": "[^"]*"\}'},
+               "a grammar": {"guided_grammar": 'root ::= [^}]+ "}"'}}
+
+
+def said(message, **more):
+    status, a = s.post("/v1/chat/completions", {"messages": [{"role": "user", "content": message}], "temperature": 0, "max_tokens": 200,
+                                                "logprobs": True, "return_token_ids": True, **more}, timeout=600)
+    choice = a["choices"][0]
+    return choice["message"], choice["finish_reason"], choice["token_ids"], [t["logprob"] for t in choice["logprobs"]["content"]]
+
+
+obeyed = 0
+words = ["candle", "bow", "river", "anchor", "meadow", "violin", "bridge", "lamp"]
+entries = parallel([lambda w=w, c=c: said(f"Define {w} as JSON.", **c) for w in words for c in CONSTRAINTS.values()])
+for i, word in enumerate(words):
+    free, *constrained = entries[i * len(CONSTRAINTS):(i + 1) * len(CONSTRAINTS)]
+    try:
+        entry = json.loads(free[0]["content"])
+    except ValueError:
+        continue
+    if list(entry) == ENTRY["required"] and entry["pos"] in ENTRY["properties"]["pos"]["enum"] and free[1] == "stop":
+        obeyed += 1
+        same(constrained, [free] * len(constrained), f"{word}: the same answer under {', '.join(list(CONSTRAINTS)[1:])}")
+ok(obeyed >= 5, f"{obeyed} of {len(words)} answers obey by themselves", entries)
+called = [c for c in chats if c["output"].startswith("<tool_call>")]
+for case in called:
+    free, demanded = (s.post("/v1/chat/completions", {"messages": case["messages"], "tools": case["tools"], "temperature": 0, "max_tokens": 64,
+                                                      "return_token_ids": True, "tool_choice": choice}, timeout=600)[1]["choices"][0]
+                      for choice in ("auto", "required"))
+    same(demanded["token_ids"], free["token_ids"], f"{case['name']}: a demanded call that the model makes anyway")
+ok(called, "a golden answer is a call")
 texts = parallel([lambda c=c: s.post("/detokenize", {"tokens": c["prompt_ids"]}) for c in cases])
 same([t[1]["prompt"] for t in texts], [c.get("text", c.get("prompt")) for c in cases], "the prompts' texts")
 

@@ -35,6 +35,7 @@ for method in "GET", "PUT", "DELETE", "PATCH", "HEAD":
        (status, headers.items()))
 status, headers, body = s.request("POST", "/health", b"{}")
 ok(status == 405 and headers["Allow"] == "GET, HEAD, OPTIONS", "POST of a GET path is 405 with Allow")
+same(error_of(body)["message"], "/health does not take POST; its methods are GET, HEAD, OPTIONS", "and a sentence")
 status, headers, body = s.request("HEAD", "/v1/models")
 ok(status == 200 and body == b"" and int(headers["Content-Length"]) > 50, "HEAD has a length and no body")
 status, headers, body = s.request("OPTIONS", CHAT, headers={
@@ -46,7 +47,7 @@ ok(status == 200 and headers["Access-Control-Allow-Origin"] == "*"
    headers.items())
 for wanted in ("a, b\x0f", "x" * 3000):
     status, headers, _ = s.request("OPTIONS", CHAT, headers={"Access-Control-Request-Headers": wanted})
-    same((status, headers["Access-Control-Allow-Headers"]), (200, "Authorization, Content-Type"), "what is no list of names is not repeated")
+    same((status, headers["Access-Control-Allow-Headers"]), (200, "Authorization, Content-Type, X-API-Key, X-Request-Id, Anthropic-Version, Anthropic-Beta"), "what is no list of names is not repeated")
 status, headers, body = s.request("GET", "/v1/nothing")
 same((status, error_of(body)["code"]), (404, "unknown_url"), "an unknown path")
 same(s.request("OPTIONS", "/v1/nothing")[0], 200, "OPTIONS of an unknown path")
@@ -225,18 +226,25 @@ same(s.post("/tokenize", {"prompt": "a", "model": "other"})[0], 404, "/tokenize 
 status, a = s.post("/tokenize", {"prompt": "A violin <|im_end|>"})
 ok(status == 200 and a["count"] == len(a["tokens"]) and a["max_model_len"] == 4096 and a["tokens"][-1] == 2,
    "/tokenize", a)
-same(s.post("/detokenize", {"tokens": a["tokens"]}), (200, {"prompt": "A violin <|im_end|>"}), "/detokenize")
+text = "A violin <|im_end|>"
+same(s.post("/detokenize", {"tokens": a["tokens"]}), (200, {"prompt": text, "content": text}), "/detokenize")
+same(s.post("/tokenize", {"content": text}), (200, {"tokens": a["tokens"]}), "/tokenize in llama.cpp's form")
+accents = s.post("/tokenize", {"content": "A violin é 日 🎻", "with_pieces": True})[1]["tokens"]
+same((b"".join(bytes(t["piece"]) if isinstance(t["piece"], list) else t["piece"].encode() for t in accents).decode(), [t["id"] for t in accents]),
+     ("A violin é 日 🎻", s.post("/tokenize", {"prompt": "A violin é 日 🎻"})[1]["tokens"]), "with pieces, which are the text")
 status, a = s.post("/tokenize", {"messages": [{"role": "user", "content": "define violin"}]})
 same(a["tokens"], [1, 337, 280, 207, 571, 2531, 2, 207, 1, 530, 345, 394, 207, 3, 207, 207, 4, 207, 207],
      "/tokenize with messages")
 chat = {"messages": [{"role": "user", "content": "define violin"}]}
 status, rendered = s.post("/apply-template", chat)
 same((status, list(rendered)), (200, ["prompt"]), "/apply-template")
-same(s.post("/detokenize", {"tokens": a["tokens"]})[1], rendered, "has the text of the same tokens")
+same(s.post("/detokenize", {"tokens": a["tokens"]})[1]["prompt"], rendered["prompt"], "has the text of the same tokens")
 same(s.post("/apply-template", {**chat, "add_generation_prompt": False}),
      (200, {"prompt": "<|im_start|>user\ndefine violin<|im_end|>\n"}), "without the beginning of an answer")
 tool = {"type": "function", "function": {"name": "look_up"}}
-ok("look_up" in s.post("/apply-template", {**chat, "tools": [tool]})[1]["prompt"], "with tools")
+ok("look_up" in s.post("/apply-template", {**chat, "tools": [tool], "tool_choice": "required"})[1]["prompt"], "with tools")
+same(s.post("/v1/chat/completions/input_tokens", chat), (200, {"object": "response.input_tokens", "input_tokens": 19}),
+     "/v1/chat/completions/input_tokens")
 same([s.post("/apply-template", b)[0] for b in ({**chat, "model": "other"}, {"messages": []}, {"prompt": "a"})],
      [404, 400, 400], "and refuses what chat refuses")
 same(s.post("/detokenize", {"tokens": [8192]})[0], 400, "/detokenize refuses what is not in the vocabulary")
@@ -261,6 +269,8 @@ with tempfile.TemporaryDirectory() as where:
     s = Server("--tokenizer", where)
     plain = s.post("/tokenize", {"prompt": "A violin", "add_special_tokens": False})[1]["tokens"]
     same(s.post("/tokenize", {"prompt": "A violin"})[1]["tokens"], [0] + plain, "BOS before a text")
+    same([s.post("/tokenize", {"content": "A violin", **more})[1]["tokens"] for more in ({}, {"add_special": True})],
+         [plain, [0] + plain], "in llama.cpp's form with add_special alone")
     same(s.post("/tokenize", {"messages": SHORT["messages"]})[1]["tokens"].count(0), 0, "not before a chat")
     for ask, want in (({"prompt": "A violin"}, [0] + plain), ({"prompt": plain}, plain),
                       ({"prompt": "A violin", "add_special_tokens": False}, plain)):

@@ -145,6 +145,13 @@ ok(start["usage"]["input_tokens"] + start["usage"]["cache_read_input_tokens"] > 
 ok(set(got[-2][1]) == {"type", "delta", "usage"} and got[-2][1]["usage"]["output_tokens"] > 3, "message_delta", got[-2])
 same(set(got[-1][1]), {"type"}, "message_stop")
 
+# edits of the conversation
+edits = {"context_management": {"edits": [{"type": "clear_tool_uses_20250919", "trigger": {"type": "input_tokens", "value": 1}}]}}
+none = {"applied_edits": []}
+same((whole("plain", **edits)["context_management"], events(ask("plain", **edits))[-2][1]["context_management"]), (none, none),
+     "none is made, and the answer says so")
+same(blocks(whole("plain", **edits)), [text("A bow.")], "to the whole conversation")
+
 # how answers end
 m = whole("plain", max_tokens=2)
 same((m["stop_reason"], m["usage"]["output_tokens"]), ("max_tokens", 2), "max_tokens")
@@ -155,7 +162,11 @@ same((blocks(m), m["stop_reason"], m["stop_sequence"]), ([text("A")], "stop_sequ
 m = whole("two", tool_choice={"type": "auto", "disable_parallel_tool_use": True})
 same((blocks(m), m["stop_reason"]), ([text("I look."), BOW_USE], "tool_use"), "disable_parallel_tool_use: one call")
 m = whole("two", tool_choice={"type": "none"})
-same((blocks(m), m["stop_reason"]), ([text(SAYS["two"][0])], "end_turn"), "tool_choice none: no calls")
+ok([b["type"] for b in m["content"]] == ["text"] and m["content"][0]["text"].startswith("I look.\n") and
+   "<tool_call>" not in m["content"][0]["text"], "tool_choice none: no calls", m)
+none, auto = (s.post(COUNT, {"tools": TOOLS, "messages": [{"role": "user", "content": "two"}], "tool_choice": {"type": t}})
+              for t in ("none", "auto"))
+ok(none == auto and none[0] == 200, "the prompt is that of other turns", (none, auto))
 for choice, names in ({"type": "any"}, {"look_up", "now"}), ({"type": "tool", "name": "now"}, {"now"}):
     m = whole("plain", tool_choice=choice, max_tokens=300)
     uses = [b for b in m["content"] if b["type"] == "tool_use"]
@@ -180,7 +191,8 @@ same(s.post(MESSAGES, {**prefilled, "max_tokens": 3})[0], 200, "and is gone on w
 
 # counting
 for body in ({"messages": [{"role": "user", "content": "Hello world"}]},
-             {"system": "You are a dictionary.", "tools": TOOLS, "messages": [{"role": "user", "content": "hi"}]}):
+             {"system": "You are a dictionary.", "tools": TOOLS, "messages": [{"role": "user", "content": "hi"}]},
+             {"tools": TOOLS, "tool_choice": {"type": "any"}, "messages": [{"role": "user", "content": "hi"}]}):
     m = s.post(MESSAGES, {**body, "max_tokens": 1})[1]["usage"]
     n = s.post(COUNT, body)[1]
     same(n, {"input_tokens": m["input_tokens"] + m["cache_read_input_tokens"]}, "count_tokens counts what the prompt has")
@@ -249,6 +261,10 @@ same(error(b"{}", headers={"Content-Type": "text/plain"})[:2], (415, "invalid_re
 same(error({"messages": []}, COUNT)[:2], (400, "invalid_request_error"), "count_tokens: its errors")
 status, headers, data = s.request("GET", MESSAGES)
 same((status, headers["Allow"], json.loads(data)["error"]["type"]), (405, "POST, OPTIONS", "invalid_request_error"), "GET")
+for path in MESSAGES + "/batches", "/messages/batches":
+    status, headers, data = s.request("GET", path)
+    same((status, headers["request-id"], json.loads(data)["type"], json.loads(data)["error"]),
+         (404, headers["X-Request-Id"], "error", {"type": "not_found_error", "message": f"there is nothing at {path}"}), path)
 
 # headers
 for body in ask("plain"), {}:
@@ -286,6 +302,12 @@ s = Server("--api-key-file", keys, "--served-model-name", "*", model=model)
 same([s.post(MESSAGES, ask("plain", model="claude-opus"), h)[0] for h in
       ({"x-api-key": "sk-one"}, {"Authorization": "Bearer sk-one"})], [200, 200], "either header has the key")
 same(error(ask("plain"), headers={"x-api-key": "sk-two"})[:2], (401, "authentication_error"), "a wrong key")
+s.stop()
+
+# a server that does not know the format of calls
+s = Server("--tool-call-parser", "none", model=model)
+got = error(ask("plain", tool_choice={"type": "auto", "disable_parallel_tool_use": True}))
+ok(got[0] == 400 and got[2].startswith("tool_choice.disable_parallel_tool_use "), "an error names the parameter as this API has it", got)
 s.stop()
 
 # a failure within a stream, and a sign of life before it

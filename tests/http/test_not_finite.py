@@ -19,6 +19,7 @@ def fails(s, body, name):
 
 s = Server(env={**NAN, "FAKE_STEP_US": "20000", "FAKE_NAN_SCORE": "333"})
 fails(s, ask(100, seed=1300), "the first token")
+same(s.post(PATH, ask(100, seed=1300, max_tokens=0))[0], 200, "which max_tokens 0 does not draw")
 fails(s, ask(101, seed=1303), "a later token")
 fails(s, ask(102, seed=1302, n=4), "all choices")
 fails(s, {**ask(102, seed=1301), "prompt": [list(range(8)), list(range(90))]}, "one of two prompts")

@@ -65,6 +65,21 @@ same(raw(s, b"GET /health HTTP/1.0\r\n\r\n")[0], 200, "a probe by HTTP/1.0 needs
 same(raw(s, b"GET /v1/models HTTP/1.0\r\n\r\n")[0], 403, "other requests do")
 same(raw(s, b"GET /cache HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n")[0], 403, "an empty host is none")
 
+# ---- targets with a host (RFC 9112, section 3.2.2), which counts more than the header ----
+
+for target, host, want in (("http://localhost:1/version", "localhost", 200), ("HTTP://127.0.0.1/v1/%6dodels", "rebound.example", 200),
+                           ("http://localhost/v1/models/" + NAME, "localhost", 200), ("http://localhost/cache?limit=1", "localhost", 200),
+                           ("http://rebound.example/version", "localhost", 403), ("http:///version", "localhost", 400),
+                           ("http://localhost:x@evil.example/version", "localhost", 400), ("/version", "localhost:x@evil.example", 400),
+                           ("http://localhost@evil.example/version", "localhost", 400), ("http://localhost:x/version", "localhost", 400),
+                           ("%68ttp://localhost/version", "localhost", 404), ("/version", "user@localhost", 400),
+                           ("http://localhost", "localhost", 200), ("ftp://localhost/version", "localhost", 404)):
+    same(raw(s, f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())[0], want, f"GET {target}: {want}")
+body = json.dumps({"prompt": "Define violin.", "max_tokens": 2}).encode()
+got = raw(s, b"POST http://localhost/v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+same((got[0], json.loads(got[1])["object"]), (200, "text_completion"), "POST")
+same(raw(s, b"GET http://localhost/version HTTP/1.1\r\nConnection: close\r\n\r\n")[0], 400, "the header is needed all the same")
+
 # ---- pages of web sites ----
 
 for site, want in (("cross-site", 403), ("Cross-Site", 403), ("same-origin", 200), ("none", 200)):
@@ -82,6 +97,46 @@ same([status(s, "GET", "/cache", {"Host": h}) for h in ("api.example", "API.exam
 s.stop()
 s = Server("--allowed-host", "*")
 same(status(s, "GET", "/cache", {"Host": "rebound.example"}), 200, "--allowed-host '*' allows all")
+s.stop()
+s = Server("--cors-origin", "https://app.example,http://localhost:3000")
+
+
+def cors(method, path, headers):
+    """The answer's status and headers of CORS."""
+    got, answer, _ = s.request(method, path, headers=headers)
+    return got, {k.lower().removeprefix("access-control-"): v for k, v in answer.items()
+                 if k.lower().startswith("access-control-") or k.lower() == "vary"}
+
+
+EXPOSED = "X-Request-Id, X-Tigon-Cache, request-id, Retry-After"
+for origin in "https://app.example", "http://localhost:3000":
+    same(cors("GET", "/v1/models", {"Origin": origin}),
+         (200, {"allow-origin": origin, "expose-headers": EXPOSED, "vary": "Origin"}), f"{origin} may read answers")
+    same(cors("GET", "/nothing", {"Origin": origin})[1]["allow-origin"], origin, "errors too")
+same(cors("OPTIONS", "/v1/messages", {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}),
+     (200, {"allow-origin": "https://app.example", "expose-headers": EXPOSED, "vary": "Origin", "allow-methods": "POST, OPTIONS",
+            "allow-headers": "Authorization, Content-Type, X-API-Key, X-Request-Id, Anthropic-Version, Anthropic-Beta",
+            "max-age": "86400"}), "and ask what they may send")
+for headers in {"Origin": "https://app.example.evil"}, {"Origin": "http://app.example"}, {"Origin": "null"}, {"Origin": ""}, {}:
+    same([cors(m, "/v1/models", headers) for m in ("GET", "OPTIONS")], [(200, {"vary": "Origin"})] * 2, f"others may not: {headers}")
+ASK = json.dumps({"prompt": "Define violin.", "max_tokens": 2}).encode()
+for path in "/v1/completions", "/api/show", "/nothing":
+    for headers, allowed in (({}, True), ({"Origin": "https://app.example"}, True), ({"Origin": "https://evil.example"}, False),
+                             ({"Origin": "https://evil.example", "Content-Type": "text/plain"}, False), ({"Origin": "null"}, False),
+                             ({"Origin": "https://evil.example", "Sec-Fetch-Site": "same-site"}, False),
+                             ({"Origin": "https://own.example", "Sec-Fetch-Site": "same-origin"}, True)):
+        answer = s.request("POST", path, ASK, headers)
+        same(answer[0] != 403, allowed, f"POST {path} with {headers}: allowed {allowed}")
+ok(code(s.request("POST", "/v1/completions", ASK, {"Origin": "null"})) == "cross_origin", "with the code")
+CROSS = {"Sec-Fetch-Site": "cross-site"}
+same([status(s, "DELETE", "/v1/responses/resp_1", {**CROSS, "Origin": o}) for o in ("https://app.example", "https://evil.example")], [404, 403],
+     "a page that is named may delete")
+same([cors(m, p, {**CROSS, "Origin": "https://app.example"}) for m, p in (("GET", "/cache"), ("POST", "/cache/flush"))], [(403, {})] * 2,
+     "but the operator's paths are for no page")
+s.stop()
+s = Server("--cors-origin", "none")
+same([cors(m, "/v1/models", {"Origin": "https://none"}) for m in ("GET", "OPTIONS")], [(200, {"vary": "Origin"})] * 2, "--cors-origin none")
+same([s.request("POST", "/v1/completions", ASK, h)[0] for h in ({}, {"Origin": "https://none"})], [200, 403], "and no page may compute")
 s.stop()
 s = Server("--host", "0.0.0.0")
 same(status(s, "GET", "/v1/models", {"Host": "rebound.example"}), 200, "elsewhere every host is fine")

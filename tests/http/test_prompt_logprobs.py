@@ -70,6 +70,12 @@ same((choice["logprobs"]["token_logprobs"], usage["prompt_tokens"], usage["compl
 (choice,), usage, _ = ask(s, "define violin", echo=True, max_tokens=0)
 same((choice["text"], choice["logprobs"], usage["completion_tokens"], choice["finish_reason"]),
      ("define violin", None, 0, "length"), "max_tokens 0 with an echo alone")
+(choice,), usage, _ = ask(s, "define violin", max_tokens=0, logprobs=1)
+same((choice["text"], choice["logprobs"]["tokens"], usage["completion_tokens"], choice["finish_reason"]), ("", [], 0, "length"), "without one: an empty text")
+choices, usage, _ = ask(s, ["a", "b"], max_tokens=0, n=3, temperature=1)
+same([(c["index"], c["text"], c["finish_reason"]) for c in choices], [(i, "", "length") for i in range(6)], "of each choice")
+chunks = s.stream("/v1/completions", {"prompt": "define violin", "max_tokens": 0})
+same(([c["text"] for e in chunks[:-1] for c in e["choices"]], chunks[-2]["choices"][0]["finish_reason"]), ([""] * (len(chunks) - 1), "length"), "in a stream")
 choices, usage, _ = echo(s, TEXTS, 2, 1, n=2, temperature=1, seed=3, ignore_eos=True)
 wrong = [well_formed(c, 1) for c in choices]
 ok(not any(wrong) and [c["index"] for c in choices] == list(range(10)) and
@@ -140,7 +146,7 @@ for chat in (False, True):
             bad.append((i, entry))
     ok(not bad, "each token first, then the two best, with ranks", bad[:3])
 for more, param in (({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs"), ({"prompt_logprobs": 21}, "prompt_logprobs"),
-                    ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": 0, "logprobs": 1}, "max_tokens")):
+                    ({"max_tokens": 0, "min_tokens": 1}, "min_tokens")):
     status, answer = s.complete("a", **more)
     same((status, answer["error"]["param"]), (400, param), f"{more} is refused")
 status, answer = s.complete([token_ids(i, 2000) for i in range(35)], n=8, echo=True, logprobs=0, max_tokens=0)

@@ -27,6 +27,7 @@ CASES = [
     ("disabled", [{"prompt": LONG}], {"prompt": LONG}, ("--prefix-cache", "off"), {}),
     ("logprobs", [{"prompt": LONG}], {"prompt": LONG, "echo": True, "logprobs": 1}, (), {}),
     ("logprobs", [{"prompt": LONG}], {"prompt": LONG, "prompt_logprobs": 0}, (), {}),
+    ("mean-pooling", [{"prompt": LONG}], {"input": LONG, "pooling": "mean"}, (), {}),
     ("no-checkpoint", [{"prompt": LONG}], {"prompt": TURN}, (), {}),
     ("evicted-page", [{"prompt": token_ids(i, 1000)} for i in (11, 12, 13, 14)], {"prompt": token_ids(11, 1000)},
      ("--max-model-len", "2048", "--max-num-seqs", "4"), {"FAKE_PAGES": "40", "FAKE_SLOTS": "64"}),
@@ -40,8 +41,8 @@ CASES = [
 
 
 def ask(s, body):
-    status, headers, answer = s.request("POST", "/v1/completions",
-                                        json.dumps({"max_tokens": 1, "temperature": 0, **body}),
+    path, more = ("embeddings", {}) if "input" in body else ("completions", {"max_tokens": 1, "temperature": 0})
+    status, headers, answer = s.request("POST", f"/v1/{path}", json.dumps({**more, **body}),
                                         {"Content-Type": "application/json"})
     cached = json.loads(answer)["usage"]["prompt_tokens_details"]["cached_tokens"]
     return status, cached, headers["X-Tigon-Cache"]
@@ -62,7 +63,7 @@ for reason, before, body, args, env in CASES:
         ask(s, b)
     counted = misses(s)
     status, cached, header = ask(s, body)
-    whole = (len(body["prompt"]) - 1) // 64 * 64
+    whole = (len(body.get("prompt") or body["input"]) - 1) // 64 * 64
     if same((status, header), (200, f"cached={cached}; reason={reason}"), f"{reason}: {' '.join(args) or 'as it comes'}"):
         forced.add(reason)
     ok(cached == whole if reason == "none" else cached < max(whole, 1), f"{cached} of {whole} tokens are found")

@@ -172,10 +172,10 @@ same(shown, ["created", "in_progress", *(
 got = events(ask("plain", max_output_tokens=2))
 ok(got[-1]["type"] == "response.incomplete" and got[-1]["response"]["status"] == "incomplete", "a stream that is cut", got[-1])
 
-wide = {"tool_choice": "none", "tools": [{**TOOLS[0], "description": "y" * 200000}]}
+wide = {"user": "y" * 200000}
 got = events(ask("plain", **wide))
-same((got[-1]["type"], got[-1]["response"]["tools"], summary(got[-1]["response"])),
-     ("response.completed", wide["tools"], [("message", SAYS["plain"][0])]), "events of 200 KB")
+same((got[-1]["type"], got[-1]["response"]["user"], summary(got[-1]["response"])),
+     ("response.completed", wide["user"], [("message", SAYS["plain"][0])]), "events of 200 KB")
 
 # ---- earlier responses ----
 answer = whole("one")
@@ -193,6 +193,9 @@ same(summary(by_id), summary(by_hand), "and one answer")
 third = whole("?", input="And?", previous_response_id=by_id["id"], tools=TOOLS)
 ok(third["usage"]["input_tokens"] > by_id["usage"]["input_tokens"] and third["previous_response_id"] == by_id["id"],
    "a third turn", third["usage"])
+same(s.post(RESPONSES + "/input_tokens", {"input": "And?", "previous_response_id": by_id["id"], "tools": TOOLS,
+                                          "tool_choice": "required"}),
+     (200, {"object": "response.input_tokens", "input_tokens": third["usage"]["input_tokens"]}), "/input_tokens counts it")
 status, items = s.post(RESPONSES, {"input": "x", "previous_response_id": "resp_none"})
 same((status, items["error"]["code"], items["error"]["param"]), (400, "previous_response_not_found", "previous_response_id"),
      "an unknown earlier response")
@@ -343,7 +346,7 @@ for _ in range(12):
     s.post(RESPONSES, ask("plain", instructions="x" * 2000), b)
 same((get(f"{RESPONSES}/{made[-1]}", s, **a)[0], get(f"{RESPONSES}/{made[-3]}", s, **a)[0], get(f"{RESPONSES}/{other}", s, **b)[0]),
      (200, 200, 404), "each has its half")
-large = s.post(RESPONSES, ask("plain", tool_choice="none", tools=[{**TOOLS[0], "description": "y" * 30000}]), a)
+large = s.post(RESPONSES, ask("plain", user="y" * 30000), a)
 ok(large[0] == 200 and get(f"{RESPONSES}/{large[1]['id']}", s, **a)[0] == 404, "one that is too large is not kept", large[0])
 s.stop()
 

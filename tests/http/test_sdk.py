@@ -191,6 +191,14 @@ answers = [client.chat.completions.create(**dict(ASK_TOOL, messages=[
 same(*((a.usage.prompt_tokens, a.choices[0].message.content) for a in answers), "tool calls: the SDK's message goes back")
 ok(answers[0].usage.prompt_tokens > r.usage.prompt_tokens + r.usage.completion_tokens, "with its call", answers[0].usage)
 
+# embeddings: the SDK asks for base64 unless told otherwise
+r = client.embeddings.create(model="lexis", input=["a violin", "a bow"])
+one = client.embeddings.create(model="lexis", input="a bow", encoding_format="float").data[0].embedding
+same([(d.index, d.object, len(d.embedding)) for d in r.data], [(i, "embedding", len(one)) for i in (0, 1)], "embeddings: two vectors")
+ok(max(abs(a - b) for a, b in zip(r.data[1].embedding, one)) < 1e-7, "embeddings: base64 and floats are the same", (one[:4], r.data[1].embedding[:4]))
+same((r.object, r.model, r.usage.prompt_tokens == r.usage.total_tokens > 2), ("list", "lexis", True), "embeddings: what stands beside them")
+same(len(client.embeddings.create(model="lexis", input=[[5, 6, 7]], dimensions=16).data[0].embedding), 16, "embeddings: dimensions")
+
 # golden chats without tools or thinking, all at the same time
 plain = [c for c in goldens() if "messages" in c and not c.get("tools") and "</think>" not in c["output"]]
 

@@ -166,9 +166,14 @@ def client(seed):
                 c.getresponse().read(50)
             c.close()
             continue
-        status, answer = s.post("/v1/completions", body)
-        if status != 200:
-            failures.append((status, answer))
+        asked = [("/v1/completions", body)]
+        if r.random() < 0.3:
+            asked += [("/v1/embeddings", {"input": prompt, "pooling": r.choice(("last", "mean"))}),
+                      ("/v1/score", {"text_1": "word " * r.randrange(1, 200), "text_2": ["a", f"{r.random()}"]})]
+        for path, one in asked:
+            status, answer = s.post(path, one)
+            if status != 200:
+                failures.append((status, answer))
 
 
 threads = [threading.Thread(target=client, args=(seed,)) for seed in range(8)]
@@ -208,6 +213,7 @@ ok(any(0 < pace < 256 for pace in paces), "a pace that is below the budget, of a
 ok(kinds >= {"submit", "plan", "commit", "abort", "flush", "pace"}, "has calls of every kind", kinds)
 c = simulate("--replay", record)
 ok(m['prefix_cache_misses_total{reason="logprobs"}'] > 5, "some asked about their prompts", m)
+ok(m["embeddings_total"] > 5 and m["scored_texts_total"] > 5, "some drew nothing", m)
 ok(c.returncode == 0 and c.stdout.endswith("all as recorded\n"), "replayed: the same plans", c.stderr)
 plans = sum("plan" in line and json.loads(line).get("plan") is not None for line in lines)
 same(fields(c.stdout.replace(" plans", "\tplans")).get(str(plans), [0])[0], plans, "every one of them")

@@ -239,6 +239,10 @@ c.getresponse().read(200)
 c.close()
 ok(s.wait_metric("num_requests_running", 0) is not None, "a client that leaves ends its constrained answer")
 
+# More prompts than are submitted at once: each begins at its constraint's beginning.
+status, answer = s.post(COMPLETE, {"prompt": [f"Say {i}." for i in range(300)], "n": 2, "temperature": 1, "guided_choice": ["yes", "no"]})
+same((status, {c["text"] for c in answer["choices"]}, len(answer["choices"])), (200, {"yes", "no"}, 600), "a batch")
+
 wrong = []
 
 

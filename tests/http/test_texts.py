@@ -140,6 +140,25 @@ ok(before <= 4, f"a text of {len(text)} bytes comes before most of eight very lo
 for c in [*waiting, short]:
     c.close()
 
+# A small body does not wait for small ones whose schemas take long to compile. All of these get their answers.
+SLOW = {"allOf": [{"pattern": f"(a|b)*a(a|b){{{i}}}"} for i in range(100)]}
+waiting = [post_from(f"127.0.0.{i}", path, {**body, "guided_json": SLOW}) for i in range(10, 18) for path, body in (
+    ("/v1/completions", {"prompt": "a", "max_tokens": 1}),
+    ("/v1/chat/completions/input_tokens", {"messages": [{"role": "user", "content": "a"}]}))]
+time.sleep(0.02)
+short = post_from("127.0.0.3", "/v1/completions", {"prompt": "a", "max_tokens": 1})
+select.select([short], [], [], 300)
+before = answered(waiting)
+ok(before <= 4, f"a small body comes before most of {len(waiting)} with costly schemas", before)
+ok(b" 200 " in short.recv(1000).split(b"\r\n")[0], "and is answered")
+refusals = set()
+for c in waiting:
+    select.select([c], [], [], 300)
+    refusals.add((c.recv(12), b"takes too much work" in c.recv(4000)))
+same(refusals, {(b"HTTP/1.1 400", True)}, "each costly schema has its refusal")
+for c in [*waiting, short]:
+    c.close()
+
 # A client may leave with all its texts at once.
 many = [post_from("127.0.0.2", "/tokenize", {"prompt": text[:60000]}) for _ in range(800)]
 begin = time.time()
@@ -232,6 +251,8 @@ s = Server("--tokenizer", folder)
 same(s.post("/tokenize", {"prompt": "aab" * 20000 + "a" * 200})[0], 200, "a slow pattern with a text that it likes")
 status, answer = s.post("/tokenize", {"prompt": "a" * MB}, timeout=250)
 ok(status == 400 and "takes too long" in answer["error"]["message"], "and with one that it does not: 400", answer)
+status, answer = s.post("/v1/embeddings", {"input": ["a", "a" * MB]}, timeout=250)
+ok(status == 400 and "takes too long" in answer["error"]["message"] and answer["error"]["param"] == "input[1]", "which is named", answer)
 c = raw_connection(s.port)
 c.sendall(raw_post("/tokenize", {"prompt": "a" * MB}))
 time.sleep(0.2)

@@ -85,11 +85,10 @@ ok(len({tuple(r) for r in right}) > 8, "answers differ", right)
 first = place("first")
 s = Server("--cache-dir", first)
 wait_open(s)
-a = [complete(s, ids(i)) for i in range(7)]
-a.append(complete(s, ids(7)))
 begin = time.time()
-wait_for(lambda: len(files(first)) >= 8 * (WHOLE // PAGE + 1), 5)
-ok(time.time() - begin < 5, "on disk soon after the answer", (time.time() - begin, files(first)[:3]))
+a = [complete(s, ids(i)) for i in range(8)]
+soon = 5 + 5 * (time.time() - begin)  # a busy machine is as slow with files as with answers
+ok(wait_for(lambda: len(files(first)) >= 8 * (WHOLE // PAGE + 1), soon), f"on disk within {soon:.1f} s of the answer", files(first)[:3])
 same([r.seen for r in a], [(0, "cold")] * 8, "a new directory knows nothing")
 ok(all(os.stat(f).st_mode & 0o7777 == 0o600 for f in files(first)), "files of mode 0600")
 wait_written(s)
@@ -294,9 +293,8 @@ if FAKE:
     a = complete(s, ids(1))
     same((a.seen, a.ids, tiers(s)["disk"]["status"]), ((0, "loading"), right[1], "opening"), "loading")
     same(s.metrics()['prefix_cache_misses_total{reason="loading"}'], 1, "is counted")
-    begin = time.time()
     s.stop("the server ends meanwhile")
-    ok(time.time() - begin < 8, "and does not wait for that", time.time() - begin)
+    ok(" listed in " not in s.text(), "and does not wait for that: it has never listed the files", s.text()[-2000:])
 
 # options that exclude each other, paths that are no directory
 for name, args, want in (

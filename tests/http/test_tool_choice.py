@@ -26,7 +26,7 @@ GOOD = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
 FREE = '<tool_call>\n{"name": "aim", "arguments": {"x": 1}}\n</tool_call>'
 # What the user says -> how the model answers if it may, and whether it thinks.
 SAYS = {"call": ("I look.\n" + GOOD, False), "thinks": ("Hm.</think>\n\n" + GOOD, True), "free": (FREE, False),
-        "prose": ("No call.", False), "json": ('{"a": "<tool_call>"}', False)}
+        "prose": ("No call.", False), "llama": ('{"name": "now", "parameters": {}}', False), "json": ('{"a": "<tool_call>"}', False)}
 
 
 def fits(name, text):
@@ -82,6 +82,7 @@ where = tempfile.mkdtemp()
 model = make_model(os.path.join(where, "lexis"), [
     ({"messages": messages(text), "tools": tools, "chat_template_kwargs": {"enable_thinking": thinks}}, answer)
     for text, (answer, thinks) in SAYS.items() for tools in (TOOLS, STRICT)])
+THINK_END = "4"  # the id of </think>
 NAMED = {"type": "function", "function": {"name": "aim"}}
 
 for parser in "hermes", "qwen_xml", "mistral", "llama_json", "pythonic":
@@ -100,6 +101,9 @@ for parser in "hermes", "qwen_xml", "mistral", "llama_json", "pythonic":
            f"{parser}: a named tool", (calls, content, finish))
         (calls, content, finish), = whole(s, f"Say {seed}.", tool_choice="required", parallel_tool_calls=False, temperature=1, seed=seed)
         ok(len(calls) == 1 and fits(*calls[0]) and finish == "tool_calls", f"{parser}: one call", (calls, content, finish))
+    (calls, content, finish), = whole(s, "Think.", tool_choice=NAMED, temperature=1, seed=1, logit_bias={THINK_END: 100},
+                                      chat_template_kwargs={"enable_thinking": True})
+    ok(len(calls) == 1 and fits(*calls[0]) and not content and finish == "tool_calls", f"{parser}: behind reasoning", (calls, content, finish))
     ok(n_calls >= 24, f"{parser}: {n_calls} calls")
     s.stop(f"{parser}: the server ends")
 
@@ -111,7 +115,37 @@ ok(calls and not content, "required: no text before the call", (calls, content, 
 same(whole(s, "prose"), [([], "No call.", "stop")], "auto: text")
 (calls, content, finish), = whole(s, "prose", tool_choice="required", parallel_tool_calls=False)
 ok(len(calls) == 1 and fits(*calls[0]), "a model that would write text calls", calls)
-same(whole(s, "call", tool_choice="none"), whole(s, "call", tools=None), "none")
+
+# none: the prompt is that of auto, so all of it is cached, and no call comes
+whole(s, "call")
+status, body = s.post(CHAT, ask("call", tool_choice="none"))
+usage, message = body["usage"], body["choices"][0]["message"]
+ok(usage["prompt_tokens"] > 200 and usage["prompt_tokens_details"]["cached_tokens"] == (usage["prompt_tokens"] - 1) // 64 * 64,
+   "none behind auto: all whole pages are cached", usage)
+ok(not calls_of(message) and message["content"].startswith("I look.\n") and "<tool_call>" not in message["content"],
+   "none: the token with which a call begins is not drawn", message)
+(calls, content, finish), = streamed(s, "call", tool_choice="none")
+same((calls, content), ([], message["content"]), "none: as a stream")
+same(whole(s, "prose", tool_choice="none"), [([], "No call.", "stop")], "none: text")
+same(whole(s, "thinks", tool_choice="none", chat_template_kwargs={"enable_thinking": True})[0][0], [], "none: thinking")
+same(s.post("/apply-template", ask("call", tool_choice="none")), s.post("/apply-template", ask("call")), "none: /apply-template")
+
+# allowed_tools: the same prompt, and calls of some tools alone
+def allowed(mode, *names):
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [{"type": "function", "function": {"name": n}} for n in names]}}
+
+
+status, body = s.post(CHAT, ask("call", tool_choice=allowed("auto", "aim", "rest")))
+usage, message = body["usage"], body["choices"][0]["message"]
+same(usage["prompt_tokens_details"]["cached_tokens"], (usage["prompt_tokens"] - 1) // 64 * 64, "allowed_tools behind auto: all whole pages are cached")
+ok(all(name in ("aim", "rest") for name, _ in calls_of(message)), "a tool that is not allowed is not called", message)
+same(s.post("/apply-template", ask("call", tool_choice=allowed("auto", "aim"))), s.post("/apply-template", ask("call")), "the prompt has all tools")
+same(whole(s, "call", tool_choice=allowed("auto", "now")), [([("now", "{}")], "I look.", "tool_calls")], "one that is allowed is called")
+same(whole(s, "call", tool_choice=allowed("auto"))[0][0], [], "none is allowed, none is called")
+for seed in range(4):
+    (calls, content, finish), = whole(s, f"Say {seed}.", tool_choice=allowed("required", "aim", "now"), temperature=1, seed=seed)
+    ok((calls or finish == "length") and not content and all(name in ("aim", "now") and fits(name, text) for name, text in calls if finish != "length"),
+       "required of those", (calls, content, finish))
 
 # strict tools: free text, then calls by the schema
 same(whole(s, "call", tools=STRICT), [([("now", "{}")], "I look.", "tool_calls")], "strict: text, and a call that fits")
@@ -156,6 +190,7 @@ bad = [{"type": "function", "function": {"name": "f", "strict": True, "parameter
 for params, want in (
         ({"tools": None, "tool_choice": "required"}, (400, None, "tool_choice", "no tools")),
         ({"tool_choice": {"function": {"name": "fly"}}}, (400, None, "tool_choice", "fly")),
+        ({"tool_choice": allowed("auto", "now", "fly")}, (400, None, "tool_choice", "fly")),
         ({"tool_choice": "required", "guided_regex": "a"}, (400, None, "tool_choice", "guided_regex")),
         ({"tools": STRICT, "guided_regex": "a"}, (400, None, "guided_regex", "strict")),
         ({"tools": bad}, (400, "unsupported_parameter", "tools", "contentRules")),
@@ -169,7 +204,15 @@ ok(got[:3] == (400, "unsupported_parameter", "tool_choice"), "a server that does
 got = refused(s, tools=STRICT)
 ok(got[:3] == (400, "unsupported_parameter", "tools") and '"aim"' in got[3], "strict tools there are refused", got)
 same(whole(s, "prose"), [([], "No call.", "stop")], "other tools there are a matter of the prompt alone")
-same(whole(s, "prose", tools=STRICT, tool_choice="none"), whole(s, "prose", tools=None), "without tools strict is no matter")
+same(whole(s, "prose", tools=STRICT, tool_choice="none"), [([], "No call.", "stop")], "with none strict is no matter")
+same(whole(s, "prose", tool_choice="none", parallel_tool_calls=False), [([], "No call.", "stop")], "nor are parallel calls")
+
+# a format in which no single token begins a call
+s.stop()
+s = Server("--tool-call-parser", "llama_json", model=model)
+same(whole(s, "llama"), [([("now", "{}")], None, "tool_calls")], "auto: a call")
+for answer in whole, streamed:
+    same(answer(s, "llama", tool_choice="none"), [([], SAYS["llama"][0], "stop")], "none: a text that looks like a call is text")
 
 # hostile tools
 s.stop()

@@ -199,7 +199,7 @@ same(sum((c["choices"][0]["token_ids"] for c in streamed(s, "one", return_token_
           if "token_ids" in c["choices"][0]), []), ids, "the chunks have all token ids")
 
 # without tools nothing is a call
-for more in {"tools": None}, {"tools": []}, {"tool_choice": "none"}:
+for more in {"tools": None}, {"tools": []}:
     choice = whole(s, "two", **more)["choices"][0]
     same((choice["message"]["content"], choice["finish_reason"], "tool_calls" in choice["message"]),
          (SAYS["two"][0], "stop", False), f"{more}: the text as it is")

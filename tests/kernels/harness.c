@@ -78,11 +78,11 @@ static const struct kernel_shape common_shapes[] = {
 	 .eps = 1e-5f,
 	 .rotary_dim = 16,
 	 .n_mlps = 1,
-	 .mlps = {{.experts = 130,
-		   .topk = 8,
-		   .expert_size = 32,
-		   .shared_size = 16,
-		   .shared_gate = true}}},
+	 .mlps = {{.experts = 130, .topk = 8, .expert_size = 32}},
+	 .ropes = 2,
+	 .gelu = true,
+	 .out_norms = true,
+	 .embed_scale = 6.3125f},
 };
 
 static const struct kernel_shape small_shapes[] = {
@@ -99,6 +99,16 @@ static const struct kernel_shape small_shapes[] = {
 		   .norm_topk = true,
 		   .shared_gate = true},
 		  {.shared_size = 24}}},
+	{.hidden = 24,
+	 .vocab = 40,
+	 .eps = 1e-6f,
+	 .rotary_dim = 6,
+	 .n_mlps = 1,
+	 .mlps = {{.experts = 3, .topk = 2, .expert_size = 16}},
+	 .ropes = 2,
+	 .gelu = true,
+	 .out_norms = true,
+	 .embed_scale = 4.875f},
 };
 
 /* Ends the program unless `good`: a failure of the harness itself is no result of a test. */
@@ -173,6 +183,13 @@ bool harness_emulates(const struct way *w)
 
 struct kernels *set_open(const struct way *w, struct kernel_shape shape)
 {
+	return set_open_tuned(w, shape, kernel_test.programs, NULL);
+}
+
+struct kernels *set_open_tuned(const struct way *w, struct kernel_shape shape, const char *only,
+			       const struct tuning_table *table)
+{
+	const struct tuning_options tuning = {.table = table};
 	struct kernels *k = NULL;
 	struct err e = {0};
 
@@ -181,9 +198,9 @@ struct kernels *set_open(const struct way *w, struct kernel_shape shape)
 	shape.plain_weights = w->plain;
 	/* Nobody runs the GPU's width on a CPU, and PoCL takes long to optimise it. */
 	shape.unoptimised = harness_emulates(w) && !h.small;
-	shape.only = kernel_test.programs;
+	shape.only = only;
 	if (kernels_open(h.device.context, h.device.id, h.device.queue, &shape, w->variant,
-			 h.abilities, NULL, NULL, &k, &e) < 0) {
+			 h.abilities, NULL, &tuning, &k, &e) < 0) {
 		failed("%s", e.text);
 		ok_way(w, "the kernels open");
 		return NULL;
@@ -394,6 +411,7 @@ static size_t packed_at(enum kernel_packing packing, size_t row, size_t k)
 	case KERNEL_PACK_PANELS: return k * 16 + row;
 	case KERNEL_PACK_CODED: /* before it is coded */
 	case KERNEL_PACK_PAIRS: return k / 2 * 32 + row * 2 + k % 2;
+	case KERNEL_PACK_QUANT: break; /* its panels have packings of their own */
 	case KERNEL_PACK_FRAGMENTS:
 		for (size_t lane = 0; lane < 32; lane++)
 			for (size_t e = 0; e < 8; e++)
@@ -447,6 +465,22 @@ cl_mem buffer_packed(const struct kernels *k, bool bf16, const struct packed_par
 	return packing == KERNEL_PACK_CODED
 		       ? buffer_coded(packed, panels, K)
 		       : buffer_rounded(bf16, packed, (uint64_t)panels * K * 16);
+}
+
+void harness_pack(enum kernel_packing packing, bool bf16, const struct packed_part *p, uint32_t K,
+		  void *out)
+{
+	for (size_t n = 0; n < p->N; n++)
+		for (size_t c = 0; c < K; c++) {
+			float *v = &p->weights[n * K + c];
+			size_t at = packed_at(packing, n, c);
+
+			*v = bf16 ? bf16_rounded(*v) : *v;
+			if (bf16)
+				((uint16_t *)out)[at] = bf16_bits(*v);
+			else
+				((float *)out)[at] = *v;
+		}
 }
 
 float *read_floats(cl_mem mem, uint64_t n)

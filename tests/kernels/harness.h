@@ -54,6 +54,10 @@ bool harness_emulates(const struct way *w);
 /* Opens the set for a shape in this way. Returns NULL (and a check has failed) if the set does not open. */
 struct kernels *set_open(const struct way *w, struct kernel_shape shape);
 
+/* As set_open, with a table of cuts (kernels/tuning/tuning.h; NULL: none) and the programs `only`. */
+struct kernels *set_open_tuned(const struct way *w, struct kernel_shape shape, const char *only,
+			       const struct tuning_table *table);
+
 /* Waits for the queue. A failed launch is a failed check. */
 void set_finish(struct kernels *k);
 
@@ -105,6 +109,10 @@ struct packed_part {
 };
 cl_mem buffer_packed(const struct kernels *k, bool bf16, const struct packed_part *parts,
 		     size_t n_parts, uint32_t panels, uint32_t K);
+
+/* Packs one panel of plain weights, 16 rows at most, into `out`; rounds them in place. */
+void harness_pack(enum kernel_packing packing, bool bf16, const struct packed_part *p, uint32_t K,
+		  void *out);
 
 /* Writes new content over a buffer's beginning. */
 void buffer_write(cl_mem mem, const void *data, uint64_t bytes);

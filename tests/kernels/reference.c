@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/macros.h"
+#include "kernels/quant.h"
+
 double reference_sigmoid(double x)
 {
 	return 1 / (1 + exp(-x));
@@ -12,6 +15,11 @@ double reference_sigmoid(double x)
 double reference_silu(double x)
 {
 	return x * reference_sigmoid(x);
+}
+
+double reference_gelu(double x)
+{
+	return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 
 double reference_softplus(double x)
@@ -59,10 +67,22 @@ static double dot(const float *a, const float *b, uint32_t n)
 	return sum;
 }
 
+/* Four sums are computed side by side, each in the order of its terms: one alone waits for each of its additions. */
 void reference_gemm(const float *a, const float *w, uint32_t N, uint32_t K, uint32_t ld,
 		    double *out)
 {
-	for (uint32_t n = 0; n < N; n++)
+	uint32_t n = 0;
+
+	for (; n + 4 <= N; n += 4) {
+		const float *at = w + (uint64_t)n * ld;
+		double sums[4] = {0};
+
+		for (uint32_t k = 0; k < K; k++)
+			for (uint32_t i = 0; i < 4; i++)
+				sums[i] += (double)a[k] * at[(uint64_t)i * ld + k];
+		memcpy(out + n, sums, sizeof(sums));
+	}
+	for (; n < N; n++)
 		out[n] = dot(a, w + (uint64_t)n * ld, K);
 }
 
@@ -82,28 +102,89 @@ void reference_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, f
 	}
 }
 
-void reference_gemm_int8(const int8_t *a, const float *a_scales, const int8_t *w,
-			 const float *w_scales, uint32_t N, uint32_t K, uint32_t group, float *out)
+void reference_input(const float *x, uint32_t K, bool bf16, bool int8, void *out)
 {
-	const uint32_t groups = (K + group - 1) / group;
+	uint32_t N = (K + 31) / 32 * 32;
+	uint8_t *bytes = out;
 
-	for (uint32_t n = 0; n < N; n++) {
-		out[n] = 0;
-		for (uint32_t g = 0; g < groups; g++) {
-			int64_t sum = 0;
+	for (uint32_t k = 0; k < K; k++)
+		if (bf16) {
+			uint32_t u;
 
-			for (uint32_t k = g * group; k < K && k < (g + 1) * group; k++)
-				sum += (int64_t)a[k] * w[(uint64_t)n * K + k];
-			out[n] = fmaf((float)sum, a_scales[g] * w_scales[n * groups + g], out[n]);
+			memcpy(&u, &x[k], 4);
+			((uint16_t *)out)[k] = (uint16_t)(u >> 16);
+		} else {
+			((float *)out)[k] = x[k];
 		}
+	if (!int8)
+		return;
+	for (uint32_t k = 0; k < K; k += 32) {
+		uint8_t *block = bytes + 2 * N + k / 32 * 48;
+		int8_t q[32] = {0};
+		int32_t sums[2] = {0};
+		float scale, minus;
+
+		reference_quantize(x + k, MIN(K - k, 32u), 32, q, &scale);
+		for (int i = 0; i < 32; i++) {
+			sums[0] += q[i];
+			sums[1] += i < 16 ? q[i] : 0;
+		}
+		minus = -(float)sums[0] * scale;
+		memcpy(block, q, 32);
+		memcpy(block + 32, &scale, 4);
+		memcpy(block + 36, &minus, 4);
+		memcpy(block + 40, sums, 8);
 	}
 }
 
-void reference_gate_up(const float *h, const float *gate, const float *up, uint32_t N, uint32_t K,
-		       uint32_t ld, double *act)
+float reference_quant_int8(const struct quant_type *t, const void *panel, uint32_t row,
+			   const float *x, uint32_t K)
+{
+	float sum = 0;
+
+	for (uint32_t k = 0; k < K; k += 32) {
+		uint32_t group = t->group < 32 ? t->group : 32;
+		int8_t q[32];
+		float scale;
+
+		reference_quantize(x + k, 32, 32, q, &scale);
+		for (uint32_t g = 0; g < 32; g += group) {
+			struct quant_weight w = {0};
+			int32_t dot = 0, total = 0;
+
+			for (uint32_t i = g; i < g + group; i++) {
+				w = quant_weight(t, panel, row, k + i);
+				dot += (w.code - t->offset) * q[i];
+				total += q[i];
+			}
+			sum = fmaf((float)dot, scale * w.scale, sum);
+			if (t->min)
+				sum = fmaf(-(float)total * scale, w.min, sum);
+		}
+	}
+	return sum;
+}
+
+float reference_quant_float(const struct quant_type *t, const void *panel, uint32_t row,
+			    const float *x, uint32_t K)
+{
+	float sum = 0;
+
+	for (uint32_t k = 0; k < K; k++) {
+		struct quant_weight w = quant_weight(t, panel, row, k);
+		float v = (float)(w.code - t->offset) * w.scale;
+
+		sum = fmaf(x[k], t->min ? v - w.min : v, sum);
+	}
+	return sum;
+}
+
+void reference_gate_up(bool gelu, const float *h, const float *gate, const float *up, uint32_t N,
+		       uint32_t K, uint32_t ld, double *act)
 {
 	for (uint32_t n = 0; n < N; n++)
-		act[n] = reference_silu(dot(h, gate + (uint64_t)n * ld, K)) *
+		act[n] = (gelu ? reference_gelu
+			       : reference_silu)(dot(h, gate + (uint64_t)n * ld, K)) *
 			 dot(h, up + (uint64_t)n * ld, K);
 }
 
@@ -136,14 +217,14 @@ void reference_moe_topk(const float *router, uint32_t experts, uint32_t topk, bo
 }
 
 void reference_moe_sort(const int32_t *ids, uint32_t n_tokens, uint32_t experts, uint32_t topk,
-			int32_t *rows)
+			uint32_t slots, int32_t *rows)
 {
 	for (uint32_t e = 0; e < experts; e++)
 		for (uint32_t i = 0; i < n_tokens * topk; i++)
 			if (ids[i] == (int32_t)e)
-				*rows++ = (int32_t)(i / topk * (topk + 1) + i % topk);
-	for (uint32_t t = 0; t < n_tokens; t++)
-		*rows++ = (int32_t)(t * (topk + 1) + topk);
+				*rows++ = (int32_t)(i / topk * slots + i % topk);
+	for (uint32_t t = 0; t < n_tokens && slots > topk; t++)
+		*rows++ = (int32_t)(t * slots + topk);
 }
 
 void reference_attention(const float *q, const float *gate, const float *k, const float *v,

@@ -16,6 +16,9 @@
 double reference_sigmoid(double x);
 double reference_silu(double x);
 
+/* x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
+double reference_gelu(double x);
+
 /* log(1 + e^x) */
 double reference_softplus(double x);
 
@@ -39,24 +42,30 @@ void reference_gemm(const float *a, const float *w, uint32_t N, uint32_t K, uint
  * and scale 0; a group with a number that is not finite gets zeros and scale NaN. */
 void reference_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, float *scales);
 
-/* out[n] = sum over groups of sums of int8 products, bit for bit: each sum exact, its scales multiplied in float, the
- * groups added with one rounding each. a [K], w [N, K]; a has a scale a group, w one a row and group. */
-void reference_gemm_int8(const int8_t *a, const float *a_scales, const int8_t *w,
-			 const float *w_scales, uint32_t N, uint32_t K, uint32_t group, float *out);
+/* Writes a row of a product's input of K columns, x being elements: the elements, and with int8 the blocks behind them
+ * (generic/input.clh). */
+void reference_input(const float *x, uint32_t K, bool bf16, bool int8, void *out);
 
-/* act[n] = silu(gate row n . h) * (up row n . h) */
-void reference_gate_up(const float *h, const float *gate, const float *up, uint32_t N, uint32_t K,
-		       uint32_t ld, double *act);
+/* Return an element of a product with quantised weights, row `row` of a panel, bit for bit (generic/quant_core.clh). */
+struct quant_type;
+float reference_quant_int8(const struct quant_type *t, const void *panel, uint32_t row,
+			   const float *x, uint32_t K);
+float reference_quant_float(const struct quant_type *t, const void *panel, uint32_t row,
+			    const float *x, uint32_t K);
+
+/* act[n] = silu(gate row n . h) * (up row n . h), with `gelu` gelu in the place of silu */
+void reference_gate_up(bool gelu, const float *h, const float *gate, const float *up, uint32_t N,
+		       uint32_t K, uint32_t ld, double *act);
 
 /* The topk experts of largest probability (ties: the smaller index) and their probabilities, divided by the sum of
  * these if `norm`. */
 void reference_moe_topk(const float *router, uint32_t experts, uint32_t topk, bool norm,
 			int32_t *ids, double *weights);
 
-/* The order in which rows are computed: token * (topk + 1) + slot, by expert, then token, then slot; behind these the
- * rows of the shared expert, with slot topk. ids [n_tokens, topk], rows [n_tokens * (topk + 1)]. */
+/* The order in which rows are computed: token * slots + slot, by expert, then token, then slot; with topk + 1 slots behind
+ * these the rows of the shared expert, with slot topk. ids [n_tokens, topk], rows [n_tokens * slots]. */
 void reference_moe_sort(const int32_t *ids, uint32_t n_tokens, uint32_t experts, uint32_t topk,
-			int32_t *rows);
+			uint32_t slots, int32_t *rows);
 
 /* One query of one head over the keys and values [n, hd] it may see: softmax(q k^T / sqrt(hd)) v, times
  * sigmoid(gate) unless gate is NULL. */

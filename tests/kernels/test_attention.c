@@ -13,21 +13,25 @@
 
 enum { ROWS_MAX = 8, SPARE_PAGES = 3, TENSOR_HEADS = 3 /* the last ones of all_heads */ };
 
-/* Ratios of query heads to KV heads from 1 to 8, head sizes from 16 to 256; with an output gate and without. */
+/* Ratios of query heads to KV heads from 1 to 8, head sizes from 16 to 256; with an output gate and without; with norms
+ * of queries and keys, and with biases in their place. */
 static const struct heads {
 	uint32_t heads, kv_heads, head_dim, rotary_dim, page_tokens;
 	bool gate;
-	bool small; /* also under oclgrind */
+	bool small;  /* also under oclgrind */
+	bool biased; /* biases, and no norms */
+	/* not 0: a sliding window of so many keys, with angles of its own; then score_dim is another than head_dim */
+	uint32_t window;
 } all_heads[] = {
 	{2, 2, 16, 6, 64, true, true},
 	{4, 2, 64, 16, 128, true, false},
 	{4, 1, 80, 16, 64, true, true},
 	{8, 1, 128, 6, 64, true, false},
 	{4, 1, 256, 64, 192, true, false},
-	{2, 1, 16, 16, 64, false, true},
-	{4, 2, 128, 128, 64, false, false},
+	{2, 1, 16, 16, 64, false, true, true, 21},
+	{4, 2, 128, 128, 64, false, false, false, 70},
 	/* for nvidia alone, which has blocks of 64 dimensions and 8 query heads: odd numbers of both, and the most */
-	{2, 2, 64, 6, 64, false, false},
+	{2, 2, 64, 6, 64, false, false, false, 200},
 	{3, 1, 192, 16, 64, true, false},
 	{8, 1, 256, 64, 64, true, false},
 };
@@ -55,12 +59,19 @@ struct setup {
 	uint32_t rows_at, token_rows_at, tiles_at, ints;
 	uint32_t
 		query_ld; /* columns of a query head in the projection: the query and, where there is one, its gate */
-	float *rope, *inv_freq; /* [T, ROT], [ROT / 2] */
+	float *rope, *inv_freq; /* [T, ropes, ROT], [ROT / 2] */
+	bool sliding;		/* the layer has a sliding window */
 };
 
 static int32_t *row_of(const struct setup *u, uint32_t r)
 {
 	return u->table + u->rows_at + r * ROW_INTS;
+}
+
+/* Returns the first position that a query at `position` sees. */
+static uint32_t first_seen(const struct setup *u, uint32_t position)
+{
+	return u->sliding && position >= u->s->window ? position - u->s->window + 1 : 0;
 }
 
 static uint32_t page_of(const struct setup *u, uint32_t r, uint32_t position)
@@ -70,10 +81,11 @@ static uint32_t page_of(const struct setup *u, uint32_t r, uint32_t position)
 }
 
 /* Lays out the rows, their pages in random order among spare ones, and tiles of at most tile_tokens. */
-static struct setup make_setup(struct kernels *k, const struct row *rows, uint32_t n_rows,
-			       uint32_t tile_tokens)
+static struct setup make_setup(struct kernels *k, bool sliding, const struct row *rows,
+			       uint32_t n_rows, uint32_t tile_tokens)
 {
-	struct setup u = {.k = k, .s = kernels_shape(k), .rows = rows, .n_rows = n_rows};
+	struct setup u = {
+		.k = k, .s = kernels_shape(k), .rows = rows, .n_rows = n_rows, .sliding = sliding};
 	uint32_t P = u.s->page_tokens, at, pages = 0, *order;
 
 	for (uint32_t r = 0; r < n_rows; r++) {
@@ -136,48 +148,54 @@ static uint64_t value_at(const struct setup *u, uint32_t page, uint32_t g, uint3
 
 /* ---- attention_prepare ---- */
 
-static void normed_and_turned(const struct setup *u, const float *x, const float *w,
-			      uint32_t position, double *out)
+static void normed_and_turned(const struct setup *u, const float *x, const float *bias,
+			      const float *w, uint32_t position, double *out)
 {
-	reference_rms_norm(x, w, u->s->head_dim, (double)u->s->eps, out);
+	if (u->s->qk_norm)
+		reference_rms_norm(x, w, u->s->head_dim, (double)u->s->eps, out);
+	for (uint32_t d = 0; d < u->s->head_dim && u->s->qkv_bias; d++)
+		out[d] = (double)x[d] + (double)bias[d];
 	reference_rope(out, position, u->inv_freq, u->s->rotary_dim);
 }
 
-static void prepare(const struct way *w, struct kernels *k, const struct row *rows, uint32_t n_rows,
-		    unsigned number)
+static void prepare(const struct way *w, struct kernels *k, bool sliding, const struct row *rows,
+		    uint32_t n_rows, unsigned number)
 {
-	struct setup u = make_setup(k, rows, n_rows, kernels_tile_tokens(k, 1));
+	struct setup u = make_setup(k, sliding, rows, n_rows, kernels_tile_tokens(k, 1));
 	const struct kernel_shape *s = u.s;
 	uint32_t H = s->heads, G = s->kv_heads, hd = s->head_dim, ld = kernels_attention_ld(s);
-	uint32_t T = u.n_tokens, rot = s->rotary_dim;
+	uint32_t T = u.n_tokens, rot = s->rotary_dim, ropes = MAX(s->ropes, 1u);
 	uint64_t n = u.n_pages * page_elements(&u), written = 0;
 	float *proj = case_matrix(T, ld, ld, -3, 3), *q, *keys, *values;
 	float *wq = case_matrix(1, hd, hd, 0, 2), *wk = case_matrix(1, hd, hd, 0, 2);
-	float *rope = CASE_FLOATS((size_t)T * rot);
+	float *bias = case_matrix(1, ld, ld, -1, 1);
+	float *rope = case_matrix(T * ropes, rot, rot, -1,
+				  1); /* one table of each token is another layer's */
 	double *want = CASE_DOUBLES(hd), *angles = CASE_DOUBLES(rot), *row_v = CASE_DOUBLES(hd);
 	float *row_k = CASE_FLOATS(hd);
 	cl_mem S = buffer_ints(u.table, u.ints), P = buffer_floats(proj, (uint64_t)T * ld);
 	cl_mem Q = buffer_out((uint64_t)T * H * hd * 4), K = buffer_out_elements(w, n);
 	cl_mem V = buffer_out_elements(w, n), Q1 = buffer_out((uint64_t)H * hd * 4), WQ, WK, A, A1,
-	       P1;
+	       P1, B = buffer_floats(bias, ld);
 	uint32_t alone = u.first[n_rows - 1]; /* the last row has one token */
 
 	u.inv_freq = CASE_FLOATS(rot / 2);
 	for (uint32_t j = 0; j < rot / 2; j++)
-		u.inv_freq[j] = 1 / powf(10000, (float)(2 * j) / (float)rot);
+		u.inv_freq[j] = 1 / powf(sliding ? 500 : 10000, (float)(2 * j) / (float)rot);
 	for (uint32_t r = 0; r < n_rows; r++)
 		for (uint32_t i = 0; i < rows[r].n; i++) {
 			reference_rope_angles(rows[r].start + i, u.inv_freq, rot, angles);
 			for (uint32_t j = 0; j < rot; j++)
-				rope[(u.first[r] + i) * rot + j] = (float)angles[j];
+				rope[((u.first[r] + i) * ropes + sliding) * rot + j] =
+					(float)angles[j];
 		}
 	WQ = buffer_floats(wq, hd);
 	WK = buffer_floats(wk, hd);
-	A = buffer_floats(rope, (uint64_t)T * rot);
-	kernel_attention_prepare(k, S, (cl_int)u.rows_at, (cl_int)u.token_rows_at, P, WQ, WK, A, Q,
-				 K, V, T);
+	A = buffer_floats(rope, (uint64_t)T * ropes * rot);
+	kernel_attention_prepare(k, S, (cl_int)u.rows_at, (cl_int)u.token_rows_at, P, B, WQ, WK, A,
+				 Q, K, V, sliding, T);
 	P1 = buffer_floats(proj + (size_t)alone * ld, ld);
-	A1 = buffer_floats(rope + alone * rot, rot);
+	A1 = buffer_floats(rope + alone * ropes * rot, ropes * rot);
 	set_finish(k);
 
 	q = read_floats(Q, (uint64_t)T * H * hd);
@@ -190,15 +208,19 @@ static void prepare(const struct way *w, struct kernels *k, const struct row *ro
 			const float *in = proj + (size_t)t * ld;
 
 			for (uint32_t head = 0; head < H; head++) {
-				normed_and_turned(&u, in + head * u.query_ld, wq, position, want);
+				normed_and_turned(&u, in + head * u.query_ld,
+						  bias + head * u.query_ld, wq, position, want);
 				near(q + ((size_t)t * H + head) * hd, want, hd, BOUND);
 			}
 			for (uint32_t g = 0; g < G; g++) {
-				normed_and_turned(&u, in + H * u.query_ld + g * hd, wk, position,
-						  want);
+				uint32_t key = H * u.query_ld + g * hd, value = key + G * hd;
+
+				normed_and_turned(&u, in + key, bias + key, wk, position, want);
 				for (uint32_t d = 0; d < hd; d++) {
 					row_k[d] = keys[key_at(&u, page, g, slot, d)];
-					row_v[d] = in[H * u.query_ld + (G + g) * hd + d];
+					row_v[d] = in[value + d];
+					if (s->qkv_bias)
+						row_v[d] = in[value + d] + bias[value + d];
 				}
 				near_elements(w, row_k, want, hd, BOUND);
 				near_elements(w, values + value_at(&u, page, g, slot, 0), row_v, hd,
@@ -214,8 +236,8 @@ static void prepare(const struct way *w, struct kernels *k, const struct row *ro
 	u.table[u.token_rows_at] = (int32_t)(n_rows - 1);
 	row_of(&u, n_rows - 1)[ROW_TOKEN] = 0;
 	buffer_write(S, u.table, u.ints * sizeof(*u.table));
-	kernel_attention_prepare(k, S, (cl_int)u.rows_at, (cl_int)u.token_rows_at, P1, WQ, WK, A1,
-				 Q1, K, V, 1);
+	kernel_attention_prepare(k, S, (cl_int)u.rows_at, (cl_int)u.token_rows_at, P1, B, WQ, WK,
+				 A1, Q1, K, V, sliding, 1);
 	set_finish(k);
 	check(same_bits(read_floats(Q1, H * hd), q + (size_t)alone * H * hd, H * hd));
 	check(same_bits(read_elements(w, K, n), keys, n));
@@ -225,7 +247,8 @@ static void prepare(const struct way *w, struct kernels *k, const struct row *ro
 
 /* ---- attention ---- */
 
-/* Fills the pages: random keys and values at every position that a row's tokens may see, NaN elsewhere. */
+/* Fills the pages: random keys and values at every position that a row's tokens may see, and before it in the same page.
+ * Elsewhere NaN: nothing else is read, not even pages that lie before the window of all of the row's tokens. */
 static void fill_pages(const struct setup *u, float *keys, float *values)
 {
 	uint64_t n = u->n_pages * page_elements(u);
@@ -233,7 +256,9 @@ static void fill_pages(const struct setup *u, float *keys, float *values)
 	for (uint64_t i = 0; i < n; i++)
 		keys[i] = values[i] = NAN;
 	for (uint32_t r = 0; r < u->n_rows; r++)
-		for (uint32_t p = 0; p < u->rows[r].start + u->rows[r].n; p++)
+		for (uint32_t p = first_seen(u, u->rows[r].start) / u->s->page_tokens *
+				  u->s->page_tokens;
+		     p < u->rows[r].start + u->rows[r].n; p++)
 			for (uint32_t g = 0; g < u->s->kv_heads; g++)
 				for (uint32_t d = 0; d < u->s->head_dim; d++) {
 					uint32_t page = page_of(u, r, p),
@@ -250,20 +275,27 @@ static void compare_token(const struct way *w, const struct setup *u, const floa
 			  uint32_t position, const float *got, double bound)
 {
 	const struct kernel_shape *s = u->s;
-	uint32_t hd = s->head_dim, repeat = s->heads / s->kv_heads, n = position + 1;
+	uint32_t hd = s->head_dim, repeat = s->heads / s->kv_heads;
+	uint32_t from = first_seen(u, position), n = position + 1 - from;
 	float *k = CASE_FLOATS((size_t)n * hd), *v = CASE_FLOATS((size_t)n * hd);
+	float *query = CASE_FLOATS(hd);
 	double *want = CASE_DOUBLES(hd);
+	/* The reference multiplies scores by hd^-1/2. */
+	const double scale = s->score_dim ? sqrt((double)hd / s->score_dim) : 1;
 
 	for (uint32_t g = 0; g < s->kv_heads; g++) {
 		for (uint32_t p = 0; p < n; p++)
 			for (uint32_t d = 0; d < hd; d++) {
-				uint32_t page = page_of(u, r, p), slot = p % s->page_tokens;
+				uint32_t page = page_of(u, r, from + p);
+				uint32_t slot = (from + p) % s->page_tokens;
 
 				k[p * hd + d] = keys[key_at(u, page, g, slot, d)];
 				v[p * hd + d] = values[value_at(u, page, g, slot, d)];
 			}
 		for (uint32_t head = g * repeat; head < (g + 1) * repeat; head++) {
-			reference_attention(q + head * hd,
+			for (uint32_t d = 0; d < hd; d++)
+				query[d] = (float)(q[head * hd + d] * scale);
+			reference_attention(query,
 					    s->attention_gate ? proj + head * u->query_ld + hd
 							      : NULL,
 					    k, v, n, hd, want);
@@ -272,10 +304,10 @@ static void compare_token(const struct way *w, const struct setup *u, const floa
 	}
 }
 
-static void attention(const struct way *w, struct kernels *k, const struct row *rows,
+static void attention(const struct way *w, struct kernels *k, bool sliding, const struct row *rows,
 		      uint32_t n_rows, unsigned number)
 {
-	struct setup u = make_setup(k, rows, n_rows, kernels_tile_tokens(k, 1)), one;
+	struct setup u = make_setup(k, sliding, rows, n_rows, kernels_tile_tokens(k, 1)), one;
 	const struct kernel_shape *s = u.s;
 	uint32_t T = u.n_tokens, ld = kernels_attention_ld(s), width = s->heads * s->head_dim;
 	uint64_t n = u.n_pages * page_elements(&u);
@@ -292,7 +324,8 @@ static void attention(const struct way *w, struct kernels *k, const struct row *
 	fill_pages(&u, keys, values);
 	K = buffer_elements(w, keys, n);
 	V = buffer_elements(w, values, n);
-	kernel_attention(k, S, (cl_int)u.rows_at, (cl_int)u.tiles_at, P, Q, K, V, O, u.n_tiles, 1);
+	kernel_attention(k, S, (cl_int)u.rows_at, (cl_int)u.tiles_at, P, Q, K, V, O, sliding,
+			 u.n_tiles, 1);
 	set_finish(k);
 	out = read_elements(w, O, (uint64_t)T * width);
 	for (uint64_t i = 0; flash && i < (uint64_t)T * width; i++)
@@ -319,7 +352,8 @@ static void attention(const struct way *w, struct kernels *k, const struct row *
 	}
 	out1 = buffer_out_elements(w, (uint64_t)rows[0].n * width);
 	kernel_attention(k, buffer_ints(one.table, u.ints + one.n_tiles * QUERY_TILE_INTS),
-			 (cl_int)u.rows_at, (cl_int)u.ints, P, Q, K, V, out1, one.n_tiles, 1);
+			 (cl_int)u.rows_at, (cl_int)u.ints, P, Q, K, V, out1, sliding, one.n_tiles,
+			 1);
 	set_finish(k);
 	check(same_bits(read_elements(w, out1, (uint64_t)rows[0].n * width), out,
 			rows[0].n * width));
@@ -355,17 +389,17 @@ static float *decode_batch(const struct way *w, struct setup u, uint32_t first_r
 	S = buffer_ints(u.table, u.ints + n * SPLIT_INTS);
 	kernel_attention_decode(u.k, S, (cl_int)u.rows_at, (cl_int)u.ints, n, first_row,
 				u.n_rows - first_row, P, Q, K, V,
-				buffer_out(floats * s->head_dim * 4), buffer_out(floats * 2 * 4),
-				O);
+				buffer_out(floats * s->head_dim * 4), buffer_out(floats * 2 * 4), O,
+				u.sliding);
 	set_finish(u.k);
 	return read_elements(w, O, u.n_tokens * width);
 }
 
-static void decode(const struct way *w, struct kernels *k)
+static void decode(const struct way *w, struct kernels *k, bool sliding)
 {
 	const struct row *rows = harness_small() ? small_decode_rows : decode_rows;
 	uint32_t n_rows = harness_small() ? ARRAY_SIZE(small_decode_rows) : ARRAY_SIZE(decode_rows);
-	struct setup u = make_setup(k, rows, n_rows, 1);
+	struct setup u = make_setup(k, sliding, rows, n_rows, 1);
 	const struct kernel_shape *s = u.s;
 	uint32_t T = u.n_tokens, ld = kernels_attention_ld(s), width = s->heads * s->head_dim;
 	uint64_t n = u.n_pages * page_elements(&u);
@@ -411,18 +445,26 @@ static void test(const struct way *w)
 		shape.rotary_dim = h->rotary_dim;
 		shape.page_tokens = h->page_tokens;
 		shape.attention_gate = h->gate;
+		shape.qk_norm = !h->biased;
+		shape.qkv_bias = h->biased;
+		shape.window = h->window;
+		shape.ropes = h->window ? 2 : 1;
+		shape.score_dim = h->window ? h->head_dim * 3 / 2 : 0;
 		shape.max_context = 1024;
 		k = set_open(w, shape);
 		if (!k)
 			return;
-		random_seed(i);
-		prepare(w, k, rows, n_rows, i);
-		attention(w, k, rows, n_rows, i);
-		if (kernels_split_slots(k))
-			decode(w, k);
-		ok_way(w, "%u heads for %u, of %u, %u of them turned, pages of %u%s", h->heads,
+		for (unsigned sliding = 0; sliding <= (h->window > 0); sliding++) {
+			random_seed(i + sliding * 100);
+			prepare(w, k, sliding, rows, n_rows, i + sliding * 100);
+			attention(w, k, sliding, rows, n_rows, i + sliding * 100);
+			if (kernels_split_slots(k))
+				decode(w, k, sliding);
+		}
+		ok_way(w, "%u heads for %u, of %u, %u of them turned, pages of %u%s%s%s", h->heads,
 		       h->kv_heads, h->head_dim, h->rotary_dim, h->page_tokens,
-		       h->gate ? "" : ", no gate");
+		       h->gate ? "" : ", no gate", h->biased ? ", biases and no norms" : "",
+		       h->window ? ", with a window and without" : "");
 		kernels_close(k);
 	}
 }

@@ -21,7 +21,7 @@ static float *random_router(uint32_t T, uint32_t ld, bool ties)
 static void check_tasks(const struct kernel_mlp *m, const int32_t *tasks, const int32_t *rows,
 			const int32_t *ids, uint32_t T)
 {
-	uint32_t slots = m->topk + 1, at = 0;
+	uint32_t slots = kernel_mlp_slots(m), at = 0;
 
 	for (int32_t i = 0; i < tasks[0]; i++) {
 		const int32_t *task = tasks + TASK_AT(i);
@@ -47,7 +47,7 @@ static void check_tasks(const struct kernel_mlp *m, const int32_t *tasks, const 
 static void route(const struct way *w, struct kernels *k, uint32_t mlp, uint32_t T, bool ties)
 {
 	const struct kernel_mlp *m = &kernels_shape(k)->mlps[mlp];
-	uint32_t ld = KERNEL_LD(m->experts + 1), slots = m->topk + 1;
+	uint32_t ld = kernel_mlp_router_ld(m), slots = kernel_mlp_slots(m);
 	uint64_t choices = (uint64_t)T * m->topk, ints = kernels_task_ints(m, T);
 	float *router = random_router(T, ld, ties), *weights;
 	int32_t *want_ids = CASE_INTS(choices), *want_rows = CASE_INTS((uint64_t)T * slots);
@@ -68,7 +68,7 @@ static void route(const struct way *w, struct kernels *k, uint32_t mlp, uint32_t
 				   want_ids + t * m->topk, want + t * m->topk);
 	check(!memcmp(ids, want_ids, choices * sizeof(*ids)));
 	near(weights, want, choices, BOUND);
-	reference_moe_sort(want_ids, T, m->experts, m->topk, want_rows);
+	reference_moe_sort(want_ids, T, m->experts, m->topk, slots, want_rows);
 	check(!memcmp(rows, want_rows, (size_t)T * slots * sizeof(*rows)));
 	if (check(tasks[0] >= 0 && TASK_AT((uint64_t)tasks[0]) <= ints))
 		check_tasks(m, tasks, want_rows, want_ids, T);
@@ -98,8 +98,9 @@ static void test(const struct way *w, struct kernels *k)
 				route(w, k, mlp, tokens[t], ties);
 			}
 		if (m->experts)
-			ok_way(w, "%u of %u experts%s", m->topk, m->experts,
-			       m->norm_topk ? ", normalised" : "");
+			ok_way(w, "%u of %u experts%s%s", m->topk, m->experts,
+			       m->norm_topk ? ", normalised" : "",
+			       m->shared_size ? "" : ", none of them shared");
 		else
 			ok_way(w, "a dense MLP");
 	}

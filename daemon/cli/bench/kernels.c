@@ -6,9 +6,7 @@
  * repeat of the step; the median of the repeats is printed. A long prompt takes several steps, which count as one. Rows
  * are printed after all measurements, because shares refer to the best peaks of the whole run.
  *
- * No model launches int8 products yet. Unless an option leaves them out, they are measured by themselves, at the shapes
- * of a step's projections and as often as the step launches the projections. Large weights come from memory, not from a
- * cache (kernels/int8_trial.h). */
+ * Of a model whose weights are quantised, the bytes of a weight are the mean of all of its weights. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +46,6 @@ struct kind {
 	uint32_t streams; /* 0: a prompt */
 	/* tokens of the prompt; with streams: tokens of each stream before the step */
 	uint32_t tokens;
-	bool int8; /* not the step itself, but its projections as int8 products */
 	struct row rows[ROWS_MAX];
 	size_t n_rows;
 	/* [repeat] owned. wall_us: the time of the step by the host's clock. all_us: the sum of the times of its
@@ -87,6 +84,7 @@ static int take(const struct bench *b, struct kind *c, uint32_t at, uint32_t pos
 		.n_rows = n_rows,
 		.n_prefill_rows = !c->streams,
 		.n_logits = n_rows,
+		.weight = engine_info(b->engine)->quantised_bytes,
 	};
 	const struct kernel_timing *t;
 	size_t n;
@@ -183,71 +181,6 @@ static int measure(struct bench *b, struct kind *c, struct err *e)
 	return r;
 }
 
-/* ---- int8 ---- */
-
-static bool is_projection(const struct row *row)
-{
-	const char *name = row->what.kernel;
-
-	return !strcmp(name, "gemm_store") || !strcmp(name, "gemm_add") ||
-	       !strcmp(name, "gemm_split");
-}
-
-/* Launches the projections of a step as int8 products, each as often as the step launched it. */
-static int measure_int8(struct bench *b, struct int8_trial *t, const struct kind *of,
-			struct kind *c, struct err *e)
-{
-	const uint32_t repeat = b->options->repeat;
-	const struct kernel_timing *timings;
-	size_t n;
-	int r = allocate(b, c, e);
-
-	bench_progress("int8 products of %s of %u tokens", of->streams ? "streams" : "a prompt",
-		       of->tokens);
-	/* The first repeat is not counted, because the driver may compile during it. */
-	for (uint32_t i = 0; r == 0 && i <= repeat; i++) {
-		for (size_t k = 0; r == 0 && k < of->n_rows; k++) {
-			const struct kernel_timing *what = &of->rows[k].what;
-
-			if (is_projection(&of->rows[k]))
-				r = int8_trial_run(t, what->m, KERNEL_LD(what->n),
-						   KERNEL_LD(what->k),
-						   of->rows[k].launches / repeat, e);
-		}
-		if (r == 0)
-			r = i ? take(b, c, i - 1, 0, 1, e)
-			      : kernels_profile_take(engine_kernels(b->engine), &timings, &n, e);
-	}
-	return r;
-}
-
-static bool wants_int8(const struct bench_options *o)
-{
-	return o->int8 && (!o->only || !strcmp(o->only, "gemm_int8_store") ||
-			   !strcmp(o->only, "quantize_rows"));
-}
-
-/* Measures the projections of each kinds[i] as int8 products, and writes the result to int8[i]; both arrays have n
- * members. */
-static int measure_all_int8(struct bench *b, const struct kind *kinds, struct kind *int8, size_t n,
-			    struct err *e)
-{
-	struct int8_trial *t = NULL;
-	int r = engine_int8_trial_open(b->engine, b->options->engine.program_cache,
-				       b->options->int8, &t, e);
-
-	for (size_t i = 0; r == 0 && i < n; i++) {
-		int8[i] = (struct kind){.streams = kinds[i].streams,
-					.tokens = kinds[i].tokens,
-					.int8 = true};
-		r = measure_int8(b, t, &kinds[i], &int8[i], e);
-		if (r == 0)
-			r = bench_measure_peaks(b, e);
-	}
-	int8_trial_close(t);
-	return r;
-}
-
 /* ---- printing ---- */
 
 static void print_numbers(const struct bench *b, const struct row *row, double us)
@@ -270,8 +203,7 @@ static void print_numbers(const struct bench *b, const struct row *row, double u
 
 static void print_kind_columns(const struct kind *c)
 {
-	printf("%s%s\t%u\t%u\t", c->int8 ? "int8-" : "", c->streams ? "decode" : "prefill",
-	       MAX(c->streams, 1u), c->tokens);
+	printf("%s\t%u\t%u\t", c->streams ? "decode" : "prefill", MAX(c->streams, 1u), c->tokens);
 }
 
 static void print_row(const struct bench *b, const struct kind *c, const struct row *row, double us,
@@ -317,7 +249,7 @@ static void print_kind(const struct bench *b, struct kind *c, const char *note)
 	for (size_t i = 0; i < c->n_rows; i++)
 		if (!o->only || !strcmp(o->only, c->rows[i].what.kernel))
 			print_row(b, c, &c->rows[i], c->rows[i].us[0], note);
-	if (o->only || c->int8)
+	if (o->only)
 		return;
 	print_sum(b, c, "(all kernels)", median(c->all_us, o->repeat), note);
 	print_sum(b, c, "(step)", median(c->wall_us, o->repeat), note);
@@ -422,32 +354,28 @@ static int run_kernels(struct bench *b, struct err *e)
 	const struct bench_options *o = b->options;
 	struct bench_case *cases = NULL;
 	struct kind *kinds = NULL;
-	size_t n = 0, all = 0;
+	size_t n = 0;
 	int r = bench_cases(b, &cases, &n, e);
 
-	if (r == 0) /* kinds [n .. 2 n) are int8 products */
-		all = wants_int8(o) ? 2 * n : n;
-	if (r == 0 && !(kinds = calloc(all, sizeof(*kinds))))
+	if (r == 0 && !(kinds = calloc(n, sizeof(*kinds))))
 		r = err_no_memory(e);
 	for (size_t i = 0; r == 0 && i < n; i++)
 		kinds[i] = (struct kind){.streams = cases[i].streams, .tokens = cases[i].tokens};
 	if (r == 0)
 		r = measure_all(b, kinds, n, e);
-	if (r == 0 && all > n)
-		r = measure_all_int8(b, kinds, kinds + n, n, e);
-	if (r == 0 && o->only && !known_name(kinds, all, o->only))
+	if (r == 0 && o->only && !known_name(kinds, n, o->only))
 		r = err_set(e, EINVAL, "--only: no step of this model launches %s", o->only);
 	if (r == 0) {
 		const char *note = bench_print_head(b);
 
 		printf("step\tstreams\ttokens\tkernel\tshape\tlaunches\tus\tMB\tMFLOP\tGB/s\t"
 		       "GFLOP/s\tbound\tshare_%%\texperts\tnote\n");
-		for (size_t i = 0; i < all; i++)
+		for (size_t i = 0; i < n; i++)
 			print_kind(b, &kinds[i], note);
 		if (o->plot)
 			r = draw(b, kinds, n, e);
 	}
-	for (size_t i = 0; kinds && i < all; i++)
+	for (size_t i = 0; kinds && i < n; i++)
 		release(&kinds[i]);
 	free(kinds);
 	free(cases);

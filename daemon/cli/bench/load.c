@@ -182,6 +182,7 @@ static void add_roofline(struct load *l, const struct plan *p, double experts,
 		.n_prefill_rows = p->n_prefill_rows,
 		.n_logits = p->n_draws,
 		.experts = experts,
+		.weight = engine_info(l->engine)->quantised_bytes,
 	};
 
 	for (uint32_t i = 0; i < p->n_rows; i++)

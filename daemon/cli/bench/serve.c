@@ -36,14 +36,15 @@ static const char *const builtin_prompts[] = {
 };
 
 struct settings {
-	const char *url, *model, *prompts_path, *api_key_file;
+	const char *url, *model, *prompts_path, *schema_path, *api_key_file, *tls_ca;
 	struct bench_list levels;
 	uint64_t requests, max_tokens;
 	double temperature;
 	bool ignore_eos, completions, json;
 	char **prompts; /* [n_prompts], owned */
 	size_t n_prompts;
-	char *text; /* the text that prompts point into, owned */
+	char *text;	/* the text that prompts point into, owned */
+	json_t *schema; /* of the answers, owned; NULL: they are free */
 };
 
 struct level {
@@ -120,6 +121,11 @@ static char *request_body(const struct settings *o, const char *prompt)
 		json_object_set_new(body, "model", json_string(o->model));
 	if (o->ignore_eos)
 		json_object_set_new(body, "ignore_eos", json_true());
+	if (o->schema)
+		json_object_set_new(body, "response_format",
+				    json_pack("{s:s, s:{s:s, s:O}}", "type", "json_schema",
+					      "json_schema", "name", "answer", "schema",
+					      o->schema));
 	if (o->completions)
 		json_object_set_new(body, "prompt", json_string(prompt));
 	else
@@ -189,7 +195,7 @@ static void finish(struct client *c, const struct err *e)
 static void work(struct client *c)
 {
 	struct epoll_event ev = {.data.ptr = c};
-	enum stream_state before = c->stream.state;
+	const uint32_t before = stream_events(&c->stream);
 	struct err e = {0};
 	int r = stream_io(&c->stream, &e);
 
@@ -199,8 +205,8 @@ static void work(struct client *c)
 		return;
 	}
 	if (!r) {
-		if (c->stream.state != before) {
-			ev.events = stream_events(&c->stream);
+		ev.events = stream_events(&c->stream);
+		if (ev.events != before) {
 			epoll_ctl(c->level->epoll_fd, EPOLL_CTL_MOD, c->stream.fd, &ev);
 		}
 		return;
@@ -249,18 +255,21 @@ static void print_level(const struct settings *o, uint32_t n_streams, struct lev
 	double ttft50 = samples_nearest(&l->ttft, .5) / 1e6,
 	       ttft99 = samples_nearest(&l->ttft, .99) / 1e6;
 	double itl50 = samples_nearest(&l->itl, .5) / 1e6,
-	       itl99 = samples_nearest(&l->itl, .99) / 1e6;
+	       itl99 = samples_nearest(&l->itl, .99) / 1e6,
+	       itl_max = samples_nearest(&l->itl, 1) / 1e6;
 
 	if (o->json)
 		printf("{\"streams\":%u,\"requests\":%llu,\"failed\":%llu,\"tokens\":%llu,"
 		       "\"seconds\":%.3f,\"tokens_per_second\":%.1f,\"ttft_p50_ms\":%.2f,"
-		       "\"ttft_p99_ms\":%.2f,\"itl_p50_ms\":%.3f,\"itl_p99_ms\":%.3f}\n",
+		       "\"ttft_p99_ms\":%.2f,\"itl_p50_ms\":%.3f,\"itl_p99_ms\":%.3f,"
+		       "\"itl_max_ms\":%.3f}\n",
 		       n_streams, (unsigned long long)l->requests, (unsigned long long)l->failed,
-		       (unsigned long long)l->tokens, seconds, rate, ttft50, ttft99, itl50, itl99);
+		       (unsigned long long)l->tokens, seconds, rate, ttft50, ttft99, itl50, itl99,
+		       itl_max);
 	else
-		printf("%u\t%llu\t%llu\t%.1f\t%.2f\t%.2f\t%.3f\t%.3f\n", n_streams,
+		printf("%u\t%llu\t%llu\t%.1f\t%.2f\t%.2f\t%.3f\t%.3f\t%.3f\n", n_streams,
 		       (unsigned long long)l->requests, (unsigned long long)l->failed, rate, ttft50,
-		       ttft99, itl50, itl99);
+		       ttft99, itl50, itl99, itl_max);
 	fflush(stdout);
 }
 
@@ -288,13 +297,15 @@ static int measure_all(const struct settings *o, struct err *e)
 {
 	struct target target;
 	bool failed = false;
-	int r = target_parse(o->url, &target, e);
+	int r = target_parse(o->url, o->tls_ca, &target, e);
 
-	if (!r)
-		r = target_key(&target, o->api_key_file, e);
+	if (r < 0)
+		return r;
+	r = target_key(&target, o->api_key_file, e);
 	/* One request is sent before the measurements and not counted, because it may find caches cold. */
 	if (!r && (r = measure(o, &target, 1, 1, false, e)) != 0) {
 		err_prefix(e, "%s", o->url);
+		target_release(&target);
 		return r < 0 ? r : -EPROTO;
 	}
 	if (!r && !o->json)
@@ -302,13 +313,14 @@ static int measure_all(const struct settings *o, struct err *e)
 		       o->url, o->model ? o->model : "none named");
 	if (!r && !o->json)
 		printf("streams\trequests\tfailed\ttokens/s\tttft_p50_ms\tttft_p99_ms\titl_p50_ms\t"
-		       "itl_p99_ms\n");
+		       "itl_p99_ms\titl_max_ms\n");
 	for (uint32_t i = 0; r >= 0 && i < o->levels.n; i++) {
 		uint64_t n = o->requests ? o->requests : MAX(4ull * o->levels.v[i], 8ull);
 
 		r = measure(o, &target, o->levels.v[i], n, true, e);
 		failed |= r > 0;
 	}
+	target_release(&target);
 	return r < 0 ? r : failed ? -EPROTO : 0;
 }
 
@@ -354,6 +366,16 @@ static int read_prompts(struct settings *o, struct err *e)
 	return o->n_prompts ? 0 : err_set(e, EINVAL, "--prompts %s: no lines", o->prompts_path);
 }
 
+static int read_schema(struct settings *o, struct err *e)
+{
+	json_error_t error;
+
+	if (!o->schema_path)
+		return 0;
+	o->schema = json_load_file(o->schema_path, 0, &error);
+	return o->schema ? 0 : err_set(e, EINVAL, "--schema %s: %s", o->schema_path, error.text);
+}
+
 static int use_builtin_prompts(struct settings *o, struct err *e)
 {
 	o->prompts = calloc(ARRAY_SIZE(builtin_prompts), sizeof(*o->prompts));
@@ -370,6 +392,8 @@ static const struct option_def table[] = {
 	{"url", "URL", OPTION_TEXT, AT(url), .initial_text = DEFAULT_URL, .text = "the server"},
 	{"api-key-file", "FILE", OPTION_TEXT, AT(api_key_file), .initial_text = "none",
 	 .text = "a file of keys, of which the first is sent"},
+	{"tls-ca", "FILE", OPTION_TEXT, AT(tls_ca), .initial_text = "those of the system",
+	 .text = "certificates to trust with https://, in PEM"},
 	{"model", "NAME", OPTION_TEXT, AT(model), .initial_text = "none is named",
 	 .text = "the model to ask for"},
 	{"concurrency", "LIST", OPTION_OWN, AT(levels), .min = 1, .max = STREAMS_MAX,
@@ -385,6 +409,8 @@ static const struct option_def table[] = {
 	 .text = "prompts, one a line"},
 	{"completions", NULL, OPTION_FLAG, AT(completions),
 	 .text = "ask /v1/completions with the prompts as they are"},
+	{"schema", "FILE", OPTION_TEXT, AT(schema_path), .initial_text = "answers are free",
+	 .text = "a JSON schema that all answers follow"},
 	{"temperature", "T", OPTION_OWN, AT(temperature), .take = take_temperature,
 	 .initial_text = "0", .read_initial = true, .text = "temperature of the draws"},
 	{"json", NULL, OPTION_FLAG, AT(json), .text = "print JSON, an object a line"},
@@ -399,7 +425,10 @@ int bench_serve(int argc, char **argv, struct err *e)
 	if (r == 0)
 		r = o.prompts_path ? read_prompts(&o, e) : use_builtin_prompts(&o, e);
 	if (r == 0)
+		r = read_schema(&o, e);
+	if (r == 0)
 		r = measure_all(&o, e);
+	json_decref(o.schema);
 	free(o.prompts);
 	free(o.text);
 	return r;

@@ -14,7 +14,6 @@
 #include "daemon/cli/plot.h"
 #include "daemon/engine_options.h"
 #include "daemon/program_cache.h"
-#include "kernels/int8.h"
 
 enum {
 	TOKENS_MAX = 1 << 24,
@@ -27,21 +26,6 @@ enum {
 /* ---- options ---- */
 
 enum { KERNELS = 1, STEPS = 2, COPIES = 4, BOTH = KERNELS | STEPS, ALL = BOTH | COPIES };
-
-static int take_int8(const struct option_def *d, const char *text, void *member, struct err *e)
-{
-	unsigned long long v;
-	char *end;
-
-	errno = 0;
-	v = strtoull(text, &end, 10);
-	if (errno || end == text || *end || text[0] < '0' || text[0] > '9' ||
-	    (v && (v > INT8_GROUP_MAX || !int8_group_valid((uint32_t)v))))
-		return err_set(e, EINVAL, "--%s: %s is not 0 or a multiple of %d up to %d", d->name,
-			       text, INT8_GROUP_MIN, INT8_GROUP_MAX);
-	*(uint32_t *)member = (uint32_t)v;
-	return 0;
-}
 
 /* Returns whether the name kernels_name(i) also has a smaller number. Kernels of different programs may have one
  * name. */
@@ -132,10 +116,6 @@ static const struct part_option {
 	 BOTH},
 	{{"only", "KERNEL", OPTION_OWN, AT(only), .take = take_kernel, .initial_text = "all",
 	  .text = "print rows of this kernel alone"},
-	 KERNELS},
-	{{"int8", "GROUP", OPTION_OWN, AT(int8), .take = take_int8, .initial_text = "128",
-	  .read_initial = true,
-	  .text = "values that share a scale in int8 products; 0 leaves these out"},
 	 KERNELS},
 };
 

@@ -18,8 +18,6 @@ struct bench_options {
 	uint32_t steps;
 	uint64_t in_flight; /* bench copies: bytes of copies that are under way at most */
 	const char *only;   /* bench kernels: print only this kernel; NULL: all */
-	/* bench kernels: values that share a scale in int8 products; 0: int8 products are not measured */
-	uint32_t int8;
 	const char *plot;   /* NULL: no figure */
 	const char *tuning; /* NULL: the built-in table */
 	char program_cache[4096];

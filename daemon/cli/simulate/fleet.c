@@ -73,6 +73,12 @@ static int no_memory(struct fleet *f)
 	return err_no_memory(f->e);
 }
 
+/* Peers count time in nanoseconds. */
+static uint64_t to_ns(double seconds)
+{
+	return (uint64_t)(seconds * 1e9);
+}
+
 /* ---- events ---- */
 
 static bool earlier(const void *a, const void *b)
@@ -184,7 +190,7 @@ static int exchange(struct fleet *f, uint32_t decode)
 	uint32_t peer;
 	int r = 0;
 
-	while (r == 0 && peers_tick(peers, (uint64_t)(f->now * 1e9), &peer) == PEERS_SAY_PING) {
+	while (r == 0 && peers_tick(peers, to_ns(f->now), &peer) == PEERS_SAY_PING) {
 		struct worker *w = &f->workers[f->o->n_decode + peer];
 		struct wire_key keys[GOSSIP_TOLD];
 		struct peer_info info;
@@ -197,7 +203,7 @@ static int exchange(struct fleet *f, uint32_t decode)
 			pong.queued_tokens += a->load.n_asked;
 			pong.running++;
 		}
-		r = peers_pong(peers, peer, &pong, (uint64_t)(f->now * 1e9));
+		r = peers_pong(peers, peer, &pong, to_ns(f->now));
 	}
 	return r;
 }
@@ -224,8 +230,7 @@ static int ask(struct fleet *f, uint32_t decode, const struct scheduler_prepare 
 		attempt_free(a);
 		return no_memory(f);
 	}
-	if (!peers_choose(peers, a->keys, a->n_keys, 0, (uint64_t)(f->now * 1e9), &peer,
-			  &n_cached)) {
+	if (!peers_choose(peers, a->keys, a->n_keys, 0, to_ns(f->now), &peer, &n_cached)) {
 		attempt_free(a);
 		return err_set(f->e, EFAULT, "no prefill worker is registered");
 	}
@@ -352,8 +357,8 @@ static int arrived(struct fleet *f, struct attempt *a)
 	*at = a->next;
 	scheduler_shipped(w->s, a->prefill_id);
 	/* No worker fails, so no peer is ever silent. */
-	(void)peers_measure(to->peers, prefill - f->o->n_decode, a->n_computed,
-			    (uint64_t)(a->sent * 1e9), (uint64_t)(f->now * 1e9));
+	(void)peers_measure(to->peers, prefill - f->o->n_decode, a->n_computed, to_ns(a->sent),
+			    to_ns(f->now));
 	peers_done(to->peers, prefill - f->o->n_decode, &a->load);
 	gossip_add(w->gossip, a->keys, a->n_keys);
 	n = scheduler_received(to->s, a->decode_id, &draw, f->answers);
@@ -432,7 +437,7 @@ static int open_peers(struct fleet *f, struct worker *w, uint32_t number)
 {
 	const uint64_t seed[2] = {number, 1};
 
-	w->peers = peers_new(seed, (uint64_t)(f->o->heartbeat_s * 1e9));
+	w->peers = peers_new(seed, to_ns(f->o->heartbeat_s));
 	if (!w->peers)
 		return no_memory(f);
 	for (uint32_t i = 0; i < f->o->n_prefill; i++) {

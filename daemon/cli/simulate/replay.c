@@ -81,6 +81,11 @@ static enum scheduler_handoff handoff_of(uint64_t v)
 	return v == HANDOFF_RECEIVE || v == HANDOFF_SEND ? (enum scheduler_handoff)v : HANDOFF_NONE;
 }
 
+static enum pooling pooling_of(uint64_t v)
+{
+	return v == POOLING_LAST || v == POOLING_MEAN ? (enum pooling)v : POOLING_NONE;
+}
+
 static int submit(struct replay *p, const json_t *line, struct err *e)
 {
 	const json_t *space = json_object_get(line, "space");
@@ -92,6 +97,8 @@ static int submit(struct replay *p, const json_t *line, struct err *e)
 		.space.id = {hex(json_array_get(space, 0)), hex(json_array_get(space, 1))},
 		.cache_disabled = number(line, "cache_disabled"),
 		.prompt_logprobs = number(line, "prompt_logprobs"),
+		.first_score = (uint32_t)number(line, "first_score"),
+		.pooling = pooling_of(number(line, "pooling")),
 		.handoff = handoff_of(number(line, "handoff")),
 		.n_have = (uint32_t)number(line, "n_have"),
 		.owner = number(line, "owner"),

@@ -444,6 +444,10 @@ static int choose(const struct tune_options *o, int argc, char **argv, struct er
 	if (r == 0) {
 		take_all(&t);
 		r = write_out(&t, e);
+	} else if (r == -ENOTSUP) {
+		/* Nothing to tune is an answer, and no failure. */
+		fprintf(stderr, "tigon tune: %s, so there is no table to write\n", e->text);
+		r = 0;
 	}
 	buf_release(&t.notes);
 	free(t.places);

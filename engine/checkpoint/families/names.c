@@ -1,4 +1,4 @@
-/* Names of tensors in transformers. The families share them. resolve.c finds the prefixes.
+/* Names of tensors in transformers. The families share them.
  *
  *     prefix    model.  (the language model alone)
  *               model.language_model.  (beside a vision tower, as transformers 5 saves it)
@@ -12,25 +12,73 @@
  *               first, and down_proj [E, D, I] (E: number of experts, I: size of an expert, D: hidden size) */
 #include "engine/checkpoint/families/family.h"
 
+#include <string.h>
+
 #include "base/macros.h"
+#include "engine/checkpoint/tensor.h"
 
 #define SET(name, kind, list) const struct tensor_set name = {kind, ARRAY_SIZE(list), list}
 
-const struct family_tensor tensor_embed = {"embed_tokens.weight",
+static const struct family_tensor embed = {"embed_tokens.weight",
 					   TENSOR_MATRIX,
 					   {{WEIGHT_EMBED, 0}}};
-const struct family_tensor tensor_final_norm = {"norm.weight",
+static const struct family_tensor final_norm = {"norm.weight",
 						TENSOR_VECTOR,
 						{{WEIGHT_FINAL_NORM, 0}}};
-const struct family_tensor tensor_lm_head = {"lm_head.weight",
+static const struct family_tensor lm_head = {"lm_head.weight",
 					     TENSOR_MATRIX,
 					     {{WEIGHT_LM_HEAD, 0}}};
+
+static bool is_foreign(const char *name, const struct model_config *c)
+{
+	static const char *const others[] = {
+		"model.visual.",
+		"visual.",
+		"model.vision_tower.",
+		"vision_tower.",
+		"multi_modal_projector.",
+		"model.multi_modal_projector.",
+		"mtp.",
+		"model.mtp.",
+		"language_model.mtp.",
+		"model.language_model.mtp.",
+	};
+
+	(void)c;
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (!strncmp(name, others[i], strlen(others[i])))
+			return true;
+	return name_ends_in(name, ".rotary_emb.inv_freq"); /* a constant that older files hold */
+}
+
+static const char *const prefixes[] = {"model.language_model.", "language_model.model.", "model.",
+				       NULL};
+static const char *const head_prefixes[] = {"", "language_model.", "model.language_model.", NULL};
+
+const struct naming naming_transformers = {
+	.prefixes = prefixes,
+	.head_prefixes = head_prefixes,
+	.layer = "layers.",
+	.embed = &embed,
+	.final_norm = &final_norm,
+	.lm_head = &lm_head,
+	.config = "config.json",
+	.is_foreign = is_foreign,
+};
 
 static const struct family_tensor norms[] = {
 	{"input_layernorm.weight", TENSOR_VECTOR, {{WEIGHT_INPUT_NORM, 0}}},
 	{"post_attention_layernorm.weight", TENSOR_VECTOR, {{WEIGHT_POST_NORM, 0}}},
 };
 SET(tensors_norms, LAYER_KINDS, norms);
+
+static const struct family_tensor four_norms[] = {
+	{"input_layernorm.weight", TENSOR_VECTOR, {{WEIGHT_INPUT_NORM, 0}}},
+	{"post_attention_layernorm.weight", TENSOR_VECTOR, {{WEIGHT_MIXER_NORM, 0}}},
+	{"pre_feedforward_layernorm.weight", TENSOR_VECTOR, {{WEIGHT_POST_NORM, 0}}},
+	{"post_feedforward_layernorm.weight", TENSOR_VECTOR, {{WEIGHT_MLP_NORM, 0}}},
+};
+SET(tensors_four_norms, LAYER_KINDS, four_norms);
 
 static const struct family_tensor attention[] = {
 	{"self_attn.q_proj.weight", TENSOR_MATRIX, {{WEIGHT_ATTN_Q, 0}}},
@@ -41,6 +89,13 @@ static const struct family_tensor attention[] = {
 	{"self_attn.k_norm.weight", TENSOR_VECTOR, {{WEIGHT_ATTN_K_NORM, 0}}},
 };
 SET(tensors_attention, LAYER_ATTENTION, attention);
+
+static const struct family_tensor qkv_bias[] = {
+	{"self_attn.q_proj.bias", TENSOR_VECTOR, {{WEIGHT_ATTN_Q_BIAS, 0}}},
+	{"self_attn.k_proj.bias", TENSOR_VECTOR, {{WEIGHT_ATTN_K_BIAS, 0}}},
+	{"self_attn.v_proj.bias", TENSOR_VECTOR, {{WEIGHT_ATTN_V_BIAS, 0}}},
+};
+SET(tensors_qkv_bias, LAYER_ATTENTION, qkv_bias);
 
 static const struct family_tensor delta[] = {
 	{"linear_attn.conv1d.weight", TENSOR_CONV, {{WEIGHT_DELTA_CONV, 0}}},

@@ -2,15 +2,13 @@
  * output gate. Qwen3.5 has dense MLPs; Qwen3.5-MoE has experts; Qwen3-Next has experts, but dense MLPs in the layers
  * for which its configuration says so. The defaults are those of Qwen3_5TextConfig, Qwen3_5MoeTextConfig and
  * Qwen3NextConfig of transformers. */
-#include <errno.h>
-
 #include "engine/checkpoint/families/family.h"
 
-#define HYBRID                                                                              \
-	.max_position_embeddings = 32768, .rms_norm_eps = 1e-6f, .norm_adds_one = true,     \
-	.n_heads = 16, .head_dim = 256, .rope_theta = 10000, .attention_gate = true,        \
-	.n_key_heads = 16, .n_value_heads = 32, .key_head_dim = 128, .value_head_dim = 128, \
-	.conv_kernel = 4
+#define HYBRID                                                                          \
+	.max_position_embeddings = 32768, .rms_norm_eps = 1e-6f, .norm_adds_one = true, \
+	.n_heads = 16, .head_dim = 256, .rope_theta = 10000, .attention_gate = true,    \
+	.qk_norm = true, .n_key_heads = 16, .n_value_heads = 32, .key_head_dim = 128,   \
+	.value_head_dim = 128, .conv_kernel = 4
 
 static void read_dense(struct config_source *s, struct model_config *c)
 {
@@ -29,30 +27,10 @@ static void read_moe(struct config_source *s, struct model_config *c)
 	config_only_truth(s, "norm_topk_prob", true);
 }
 
-/* Reads the layers of Qwen3-Next. A layer has a dense MLP if mlp_only_layers lists its number, counted from 0, or if
- * its number, counted from 1, is no multiple of decoder_sparse_step. Without experts all layers have dense MLPs. */
 static void read_next(struct config_source *s, struct model_config *c)
 {
-	const json_t *only = config_value(s, "mlp_only_layers"), *v;
-	uint32_t step = config_whole(s, "decoder_sparse_step", 1, MODEL_LAYERS_MAX, 1);
-	size_t i;
-
-	c->n_experts = config_whole(s, "num_experts", 0, MODEL_EXPERTS_MAX, c->n_experts);
 	family_read_mixers(s, c, 4);
-	for (uint32_t k = 0; k < c->n_layers; k++)
-		c->layers[k].mlp = c->n_experts && (k + 1) % step == 0 ? LAYER_MOE : LAYER_DENSE;
-	if (only && !json_is_array(only))
-		config_fail(s, EINVAL, "mlp_only_layers", "must be a list of layer numbers");
-	json_array_foreach(only, i, v)
-	{
-		json_int_t k = json_integer_value(v);
-
-		if (json_is_integer(v) && k >= 0 && k < c->n_layers)
-			c->layers[k].mlp = LAYER_DENSE;
-		else
-			config_fail(s, EINVAL, "mlp_only_layers",
-				    "must be a list of layer numbers");
-	}
+	family_read_mlps(s, c);
 }
 
 static const struct tensor_set *const sets[] = {
@@ -77,6 +55,8 @@ const struct family family_qwen3_5 = {
 	.rotary_factor = 0.25,
 	.read_layers = read_dense,
 	.sets = sets,
+	.gguf_sets = gguf_hybrid_sets,
+	.gguf_tiles_heads = true,
 };
 
 const struct family family_qwen3_5_moe = {
@@ -89,6 +69,8 @@ const struct family family_qwen3_5_moe = {
 	.rotary_factor = 0.25,
 	.read_layers = read_moe,
 	.sets = sets,
+	.gguf_sets = gguf_hybrid_sets,
+	.gguf_tiles_heads = true,
 };
 
 /* In Qwen3-Next's own files the projections of Gated DeltaNet are interleaved, and every expert has its own tensors. */
@@ -111,4 +93,5 @@ const struct family family_qwen3_next = {
 	.rotary_factor = 0.25,
 	.read_layers = read_next,
 	.sets = next_sets,
+	.gguf_sets = gguf_next_sets,
 };

@@ -32,10 +32,9 @@ static const struct {
 	[CHECKPOINT_CONFIG] = {"config.json", 4 * MIB},
 	[CHECKPOINT_GENERATION] = {"generation_config.json", 4 * MIB},
 	[CHECKPOINT_TOKENIZER] = {"tokenizer.json", 256 * MIB},
+	[CHECKPOINT_TOKENIZER_CONFIG] = {"tokenizer_config.json", 64 * MIB},
 	[CHECKPOINT_TEMPLATE] = {"chat_template.jinja", 16 * MIB},
 };
-static const char tokenizer_config[] = "tokenizer_config.json";
-
 static int folder_open(const char *path, struct checkpoint **ret, struct err *e)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -86,6 +85,12 @@ static int read_file(const struct folder *f, const char *name, size_t max,
 	return r;
 }
 
+static int read_text(const struct folder *f, enum checkpoint_part part, struct checkpoint_text *ret,
+		     struct err *e)
+{
+	return read_file(f, texts[part].name, texts[part].max, ret, e);
+}
+
 /* Returns the template in the value of "chat_template": the value itself if it is no list, else the template in the
  * list's entry "default". NULL: there is none. */
 static const json_t *default_template(const json_t *v)
@@ -111,11 +116,12 @@ static int read_tokenizer_config(const struct folder *f, struct checkpoint_text 
 {
 	json_error_t why;
 	json_t *config;
-	int r = read_file(f, tokenizer_config, 64 * MIB, ret, e);
+	int r = read_text(f, CHECKPOINT_TOKENIZER_CONFIG, ret, e);
 
 	if (r < 0)
 		return r;
-	config = json_loadb(buf_str(&ret->bytes), ret->bytes.len, 0, &why);
+	/* Many of these files have a model_max_length of 10^30, which is no integer of 64 bits. */
+	config = json_loadb(buf_str(&ret->bytes), ret->bytes.len, JSON_DECODE_INT_AS_REAL, &why);
 	if (!config)
 		return err_set(e, EINVAL, "%s: %s", ret->name,
 			       ret->bytes.len ? why.text : "the file is empty");
@@ -165,8 +171,7 @@ static int check_tokenizer_config(const struct folder *f, struct err *e)
 /* Reads the chat template. An empty one is refused: every chat would have the same prompt, without its messages. */
 static int read_template(const struct folder *f, struct checkpoint_text *ret, struct err *e)
 {
-	int r = read_file(f, texts[CHECKPOINT_TEMPLATE].name, texts[CHECKPOINT_TEMPLATE].max, ret,
-			  e);
+	int r = read_text(f, CHECKPOINT_TEMPLATE, ret, e);
 	const char *text;
 
 	if (r == -ENOENT)
@@ -186,16 +191,14 @@ static int folder_read(const struct checkpoint *k, enum checkpoint_part part,
 {
 	const struct folder *f = (const struct folder *)k;
 
-	return part == CHECKPOINT_TEMPLATE
-		       ? read_template(f, ret, e)
-		       : read_file(f, texts[part].name, texts[part].max, ret, e);
+	return part == CHECKPOINT_TEMPLATE ? read_template(f, ret, e) : read_text(f, part, ret, e);
 }
 
 static int folder_copy_texts(const struct checkpoint *k, const char *dir, struct err *e)
 {
 	static const char *const names[] = {
 		"tokenizer.json",
-		tokenizer_config,
+		"tokenizer_config.json",
 		"special_tokens_map.json",
 		"vocab.json",
 		"merges.txt",
@@ -273,6 +276,7 @@ static int folder_files(const struct checkpoint *k, checkpoint_visit *visit, voi
 }
 
 const struct checkpoint_format format_folder = {
+	.names = CHECKPOINT_TRANSFORMERS,
 	.open = folder_open,
 	.close = folder_close,
 	.read = folder_read,

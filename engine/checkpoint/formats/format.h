@@ -4,6 +4,7 @@
 #include "engine/checkpoint/checkpoint.h"
 
 struct checkpoint_format {
+	enum checkpoint_names names;
 	/* Opens a checkpoint: new in *ret, but checkpoint_open sets `format`. -ENOTDIR, -EISDIR: the path may be of
 	 * another format. */
 	int (*open)(const char *path, struct checkpoint **ret, struct err *e);
@@ -23,4 +24,4 @@ struct checkpoint {
 	char *path; /* owned by the format */
 };
 
-extern const struct checkpoint_format format_folder;
+extern const struct checkpoint_format format_folder, format_gguf;

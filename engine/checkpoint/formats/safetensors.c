@@ -4,12 +4,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -17,23 +14,14 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "engine/checkpoint/formats/json_scan.h"
+#include "engine/checkpoint/formats/mapped_files.h"
 
 #define INDEX_NAME "model.safetensors.index.json"
 
 enum {
 	INDEX_MAX = 100000000, /* bytes */
-	FILES_MAX = 16384,     /* files of a checkpoint */
 	NAMES_MAX = 1 << 30,   /* bytes of names, all files */
 	FILE_NAME_MAX = 255,
-};
-
-struct mapping {
-	const char *shown; /* in `names`: the path for messages */
-	const char *name;  /* in `names`: the name inside the directory */
-	void *data;	   /* owned mapping, NULL before it is mapped */
-	size_t len;
-	/* addresses between which data were read since the last give_back; 0: none were; guarded by lock */
-	uintptr_t read_begin, read_end;
 };
 
 /* One line of the index: a tensor and its file. */
@@ -44,23 +32,12 @@ struct index_line {
 struct safetensors {
 	const char *dir; /* in `names` */
 	struct arena names;
-	struct mapping *files; /* owned, as are all arrays of this struct */
-	size_t n_files, cap_files;
-	struct tensor *list; /* sorted by name once all files are read */
+	struct mapped_files files; /* texts are in `names` */
+	struct tensor *list;	   /* owned; sorted by name once all files are read */
 	size_t n, cap;
-	struct index_line *lines; /* only while opening */
+	struct index_line *lines; /* owned; only while opening */
 	size_t n_lines, cap_lines;
-	pthread_mutex_t lock;
-	/* bytes that safetensors_forget was told of since the last give_back; guarded by lock */
-	size_t read_bytes;
 };
-
-/* Memory is given back when so many bytes were read. So the system is called seldom, for large ranges. */
-#define READ_MAX ((size_t)32 << 20)
-
-/* When a page of a file is read, Linux may map pages around it too, but none beyond the next multiples of AROUND. So
- * whole multiples are given back. Pages that other threads still read come back from the system's cache. */
-#define AROUND ((uintptr_t)2 << 20)
 
 static int out_of_memory(const struct safetensors *s, struct err *e)
 {
@@ -71,20 +48,20 @@ static int add_file(struct safetensors *s, const char *name, struct err *e)
 {
 	size_t size = strlen(s->dir) + 1 + strlen(name) + 1;
 	char *shown = arena_alloc(&s->names, size);
+	int r;
 
-	if (s->n_files == FILES_MAX)
-		return err_set(e, EINVAL, "%s: more than %d files", s->dir, FILES_MAX);
-	if (!shown || !array_grow(s->files, s->cap_files, s->n_files + 1))
+	if (!shown)
 		return out_of_memory(s, e);
 	snprintf(shown, size, "%s/%s", s->dir, name);
-	s->files[s->n_files++] =
-		(struct mapping){.shown = shown, .name = shown + strlen(s->dir) + 1};
-	return 0;
+	r = mapped_files_add(&s->files, shown, shown + strlen(s->dir) + 1);
+	if (r == -EMFILE)
+		return err_set(e, EINVAL, "%s: too many files", s->dir);
+	return r < 0 ? out_of_memory(s, e) : 0;
 }
 
 static int compare_files(const void *a, const void *b)
 {
-	const struct mapping *x = a, *y = b;
+	const struct mapped_file *x = a, *y = b;
 
 	return strcmp(x->name, y->name);
 }
@@ -223,11 +200,11 @@ static int choose_files(struct safetensors *s, int dir_fd, struct err *e)
 			r = add_file(s, entry->d_name, e);
 	}
 	closedir(d);
-	if (r == 0 && !s->n_files)
+	if (r == 0 && !s->files.n)
 		r = err_set(e, ENOENT, "%s: no safetensors file in this directory", s->dir);
 	/* The files are sorted, so that errors do not depend on the order of the directory. */
-	if (s->n_files)
-		qsort(s->files, s->n_files, sizeof(*s->files), compare_files);
+	if (s->files.n)
+		qsort(s->files.v, s->files.n, sizeof(*s->files.v), compare_files);
 	return r;
 }
 
@@ -243,27 +220,12 @@ static int keep_tensor(const struct tensor *t, void *user)
 	return 0;
 }
 
-static int map_file(struct safetensors *s, struct mapping *m, int dir_fd, struct err *e)
+static int read_file(struct safetensors *s, struct mapped_file *m, int dir_fd, struct err *e)
 {
-	off_t size;
-	void *data;
-	int fd, r;
+	int r = mapped_file_open(m, dir_fd, e);
 
-	fd = file_open(dir_fd, m->name, m->shown, &size, e);
-	if (fd < 0)
-		return fd;
-	if (size < 8) {
-		close(fd);
-		return err_set(e, EINVAL, "%s: %lld bytes are too short for a safetensors file",
-			       m->shown, (long long)size);
-	}
-	data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
-	r = -errno;
-	close(fd);
-	if (data == MAP_FAILED)
-		return err_set(e, -r, "%s: cannot map: %s", m->shown, strerror(-r));
-	m->data = data;
-	m->len = (size_t)size;
+	if (r < 0)
+		return r;
 	r = safetensors_parse(m->shown, m->data, m->len, keep_tensor, s, e);
 	return r == -ENOMEM ? out_of_memory(s, e) : r;
 }
@@ -315,15 +277,15 @@ int safetensors_open(const char *dir, struct safetensors **ret, struct err *e)
 		close(dir_fd);
 		return err_set(e, ENOMEM, "%s: out of memory", dir);
 	}
-	pthread_mutex_init(&s->lock, NULL);
+	mapped_files_init(&s->files);
 	arena_init(&s->names, NAMES_MAX);
 	s->dir = arena_strdup(&s->names, dir);
 	if (!s->dir)
 		r = err_set(e, ENOMEM, "%s: out of memory", dir);
 	if (r == 0)
 		r = choose_files(s, dir_fd, e);
-	for (size_t i = 0; r == 0 && i < s->n_files; i++)
-		r = map_file(s, &s->files[i], dir_fd, e);
+	for (size_t i = 0; r == 0 && i < s->files.n; i++)
+		r = read_file(s, &s->files.v[i], dir_fd, e);
 	if (r == 0)
 		r = check_together(s, e);
 	close(dir_fd);
@@ -341,12 +303,8 @@ void safetensors_close(struct safetensors *s)
 {
 	if (!s)
 		return;
-	for (size_t i = 0; i < s->n_files; i++)
-		if (s->files[i].data)
-			munmap(s->files[i].data, s->files[i].len);
-	pthread_mutex_destroy(&s->lock);
+	mapped_files_release(&s->files);
 	arena_release(&s->names);
-	free(s->files);
 	free(s->list);
 	free(s);
 }
@@ -357,38 +315,7 @@ const struct tensor *safetensors_list(const struct safetensors *s, size_t *n)
 	return s->list;
 }
 
-/* Gives back the memory of all data that were read since the last call. Call with s->lock held. */
-static void give_back(struct safetensors *s)
-{
-	for (size_t i = 0; i < s->n_files; i++) {
-		struct mapping *m = &s->files[i];
-		uintptr_t first = (uintptr_t)m->data, last = first + m->len;
-		uintptr_t begin = MAX(m->read_begin & ~(AROUND - 1), first);
-		uintptr_t end = MIN((m->read_end + AROUND - 1) & ~(AROUND - 1), last);
-
-		if (m->read_end)
-			madvise((void *)begin, end - begin, MADV_DONTNEED);
-		m->read_begin = m->read_end = 0;
-	}
-	s->read_bytes = 0;
-}
-
 void safetensors_forget(struct safetensors *s, const void *data, size_t bytes)
 {
-	uintptr_t begin = (uintptr_t)data, end = begin + bytes;
-
-	pthread_mutex_lock(&s->lock);
-	for (size_t i = 0; i < s->n_files; i++) {
-		struct mapping *m = &s->files[i];
-
-		if (begin < (uintptr_t)m->data || end > (uintptr_t)m->data + m->len)
-			continue;
-		m->read_begin = m->read_end ? MIN(m->read_begin, begin) : begin;
-		m->read_end = MAX(m->read_end, end);
-		s->read_bytes += bytes;
-		break;
-	}
-	if (s->read_bytes >= READ_MAX)
-		give_back(s);
-	pthread_mutex_unlock(&s->lock);
+	mapped_files_forget(&s->files, data, bytes);
 }

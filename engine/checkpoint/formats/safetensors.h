@@ -5,10 +5,7 @@
  * large, as in the format's own library, and is valid JSON; all offsets are inside the file; a tensor has the bytes of
  * its shape and dtype; tensors do not overlap, and leave no hole; no name comes twice, in one file or over all files of
  * a checkpoint. Names of tensors must be printable ASCII, because they appear in messages. The names of files in
- * model.safetensors.index.json must be printable ASCII too, and must not leave the directory.
- *
- * One fault is not guarded against: a file that is truncated while it is mapped. Reading past its new end raises
- * SIGBUS. A checkpoint must not be written while it is loaded. */
+ * model.safetensors.index.json must be printable ASCII too, and must not leave the directory. */
 #pragma once
 
 #include <stddef.h>
@@ -29,8 +26,7 @@ void safetensors_close(struct safetensors *s);
 /* Returns all tensors, sorted by name; borrowed. */
 const struct tensor *safetensors_list(const struct safetensors *s, size_t *n);
 
-/* Does the work of checkpoint_forget for a part of a tensor's data. The memory of such parts is given back when they
- * have 32 MiB together. Any thread may call it. */
+/* Does the work of checkpoint_forget (mapped_files.h). Any thread may call it. */
 void safetensors_forget(struct safetensors *s, const void *data, size_t bytes);
 
 /* Checks one file's bytes. If the whole file is valid, visits every tensor in the order of the data; a tensor's name
