@@ -57,6 +57,7 @@ class Liar:
         self.mute = False
         self.connection = None
         self.prepares = 0
+        self.busy = False
         self.pong = struct.pack("<QIBBI", 0, 0, 0, 0, 0)
         self.ours = None
         threading.Thread(target=self._serve, daemon=True).start()
@@ -75,7 +76,9 @@ class Liar:
         try:
             c = self.connection = zmtp.Connection(s, b"ROUTER")
             while True:
+                self.busy = False
                 frame = c.receive(600)[0]
+                self.busy = True
                 kind = zmtp.kind_of(frame)
                 if self.mute:
                     continue
@@ -560,22 +563,39 @@ LIES = {
 }
 
 
-def meet(again=True):
-    """The liar is a peer: it says HELLO where it was refused."""
-    until = time.time() + 20
+def wait_idle():
+    """The liar has told all lies that it was asked for."""
+    until, quiet = time.time() + 20, 0
+    while quiet < 5 and time.time() < until:
+        time.sleep(0.01)
+        quiet = 0 if liar.busy else quiet + 1
+
+
+def meet(ended=False):
+    """The liar is a peer. If a lie of the round before ended that, the worker has read all its lies: a REFUSE is the last of them."""
     liar.mute = False
+    wait_idle()
+    if ended:
+        try:
+            liar.connection.send(message(zmtp.REFUSE, struct.pack("<II", 22, 4) + b"next"))
+            victim.wait_metric("transfer_peers", 0)
+        except Closed:
+            pass
+    until = time.time() + 20
     while victim.metrics()["transfer_peers"] != 1 and time.time() < until:
         try:
-            if again:
-                liar.say_hello(liar.connection)
+            liar.say_hello(liar.connection)
         except Closed:
             pass
         time.sleep(0.1)
 
 
+ENDS_THE_PEER = ("it leaves", "bytes that are no frames", "it says nothing any more", "it knows nobody",
+                 "it has another model now, and sends everything", "it refuses")
+before_it = None
 for name, lie in LIES.items():
-    meet()
-    liar.lie = lie
+    meet(before_it in ENDS_THE_PEER)
+    liar.lie, before_it = lie, name
     asked, before = liar.prepares, victim.metrics()
     begin = time.time()
     got = [plain(a) if isinstance(a, tuple) else a for a in
@@ -588,7 +608,7 @@ for name, lie in LIES.items():
 ok(": it was started again" in victim.text(), "of another process the log says that it was started again", victim.text()[-3000:])
 ok(": it does not know this worker any more" in victim.text(), "and of one that has forgotten this worker, that",
    victim.text()[-3000:])
-meet()
+meet(before_it in ENDS_THE_PEER)
 liar.pong = struct.pack("<QIBBI", (1 << 64) - 1, 1 << 31, 0, 0, 4096) + rng.randbytes(65536)
 time.sleep(3 * BEAT_MS / 1000)
 liar.lie = LIES["it gives up"]
