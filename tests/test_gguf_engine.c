@@ -20,20 +20,30 @@
 enum { CASES = 8 }; /* of lexis */
 
 static enum engine_kernels kernels = ENGINE_KERNELS_AUTO;
-static const char *dtype = "float32";
+
+/* How an engine runs a model. */
+struct way {
+	const char *dtype;
+	bool separate;	  /* no decode step in one launch */
+	bool unoptimised; /* the driver compiles faster */
+};
+
+static const struct way shipped = {"float32", false, false}, quick = {"float32", true, true};
 static uint64_t weight_bytes; /* of the last model that ran */
 
 /* Runs the first n cases with the model at a path. */
-static bool run_model(const char *path, bool shipped, const struct golden *golden, struct run **ret)
+static bool run_model(const char *path, struct way way, const struct golden *golden,
+		      struct run **ret)
 {
-	struct engine_options o = run_options(path, dtype, 4, 64);
+	struct engine_options o = run_options(path, way.dtype, 4, 64);
 	struct run_setup setup;
 	struct engine *g;
 	struct err e = {0};
 	bool good;
 
 	o.kernels = kernels;
-	o.unoptimised = o.separate_launches = !shipped;
+	o.separate_launches = way.separate;
+	o.unoptimised = way.unoptimised;
 	setup = run_setup_of(&o);
 	*ret = golden_runs(golden);
 	if (engine_open(&o, &g, &e) < 0) {
@@ -59,8 +69,8 @@ static void test_lexis(void)
 		"lexis as GGUF"))
 		return;
 	golden.n = CASES;
-	if (!ok(run_model("models/lexis", true, &golden, &folder) &&
-			run_model(scratch_path("lexis.gguf"), true, &golden, &gguf),
+	if (!ok(run_model("models/lexis", shipped, &golden, &folder) &&
+			run_model(scratch_path("lexis.gguf"), shipped, &golden, &gguf),
 		"%zu cases ran from both", golden.n))
 		return;
 	for (size_t i = 0; i < golden.n; i++) {
@@ -99,8 +109,8 @@ static void test_blocks(void)
 		"lexis as Q8_0, and its numbers as floats"))
 		return;
 	golden.n = 2;
-	if (!ok(run_model(scratch_path("blocks.gguf"), true, &golden, &a) &&
-			run_model(scratch_path("floats.gguf"), true, &golden, &b),
+	if (!ok(run_model(scratch_path("blocks.gguf"), shipped, &golden, &a) &&
+			run_model(scratch_path("floats.gguf"), shipped, &golden, &b),
 		"%zu cases ran from both", golden.n))
 		return;
 	apart = runs_apart(a, b, golden.n, &tokens);
@@ -121,13 +131,12 @@ static void test_launches(void)
 		"lexis as GGUF"))
 		return;
 	golden.n = 2;
-	dtype = "bfloat16";
-	if (ok(run_model(scratch_path("launches.gguf"), true, &golden, &one) &&
-		       run_model(scratch_path("launches.gguf"), false, &golden, &separate),
+	if (ok(run_model(scratch_path("launches.gguf"), (struct way){"bfloat16"}, &golden, &one) &&
+		       run_model(scratch_path("launches.gguf"),
+				 (struct way){"bfloat16", .separate = true}, &golden, &separate),
 	       "%zu cases ran in bf16, in one launch and in separate ones", golden.n))
 		for (size_t i = 0; i < golden.n; i++)
 			check(run_same(&one[i], &separate[i], "one launch, and separate ones"));
-	dtype = "float32";
 	ok_all("one launch gives the bits of separate ones");
 }
 
@@ -146,10 +155,10 @@ static void test_shared_head(void)
 		"lexis as Q8_0, with a tied head and with one of its own"))
 		return;
 	golden.n = 2;
-	if (!ok(run_model(scratch_path("tied.gguf"), true, &golden, &a), "the tied head runs"))
+	if (!ok(run_model(scratch_path("tied.gguf"), shipped, &golden, &a), "the tied head runs"))
 		return;
 	once = weight_bytes;
-	if (!ok(run_model(scratch_path("both.gguf"), true, &golden, &b), "the other head runs"))
+	if (!ok(run_model(scratch_path("both.gguf"), shipped, &golden, &b), "the other head runs"))
 		return;
 	for (size_t i = 0; i < golden.n; i++)
 		check(run_same(&a[i], &b[i], "a tied head, and one of its own"));
@@ -192,7 +201,7 @@ static void test_recipes(void)
 	if (!ok(golden_open("models/lexis", &golden), "the cases of lexis"))
 		return;
 	golden.n = CASES;
-	if (!ok(run_model("models/lexis", false, &golden, &folder), "lexis ran"))
+	if (!ok(run_model("models/lexis", quick, &golden, &folder), "lexis ran"))
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(recipes); i++) {
 		const char *path = scratch_path("recipe.gguf");
@@ -200,7 +209,7 @@ static void test_recipes(void)
 		float sum = 0;
 
 		if (!ok(quantize_model("models/lexis", path, recipes[i].name) &&
-				run_model(path, false, &golden, &gguf),
+				run_model(path, quick, &golden, &gguf),
 			"%s ran", recipes[i].name))
 			continue;
 		for (size_t k = 0; k < golden.n; k++) {
@@ -230,11 +239,11 @@ static void test_tiny(const char *name, bool in_turn, struct gguf_conversion how
 	snprintf(to, sizeof(to), "%s%s.gguf", name, how.parts ? "-00001-of-00003" : "");
 	if (!ok(golden_open(from, &golden) &&
 			gguf_convert(from, scratch_path(how.parts ? name : to), &how) &&
-			run_model(from, false, &golden, &folder) &&
-			run_model(scratch_path(to), false, &golden, &gguf) &&
+			run_model(from, quick, &golden, &folder) &&
+			run_model(scratch_path(to), quick, &golden, &gguf) &&
 			(!quantizes ||
 			 (quantize_model(from, scratch_path("written.gguf"), "F32") &&
-			  run_model(scratch_path("written.gguf"), false, &golden, &written))),
+			  run_model(scratch_path("written.gguf"), quick, &golden, &written))),
 		"%s ran from all", name))
 		return;
 	for (size_t i = 0; i < golden.n; i++) {

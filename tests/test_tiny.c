@@ -102,7 +102,7 @@ static bool is_shipped(const char *name)
 	return false;
 }
 
-/* Runs all requests in an engine whose kernels are not optimised: the same bits. */
+/* Runs all requests in an engine whose kernels are not optimised: the same bits from PoCL's compiler. */
 static void check_unoptimised(struct engine_options o, const struct run *optimised, size_t n)
 {
 	struct run_setup setup = run_setup_of(&o);
@@ -132,7 +132,7 @@ static void test_model(const char *dir, const char *name, enum engine_kernels ke
 	struct engine *g;
 	struct err e = {0};
 	struct run *runs;
-	char path[4096];
+	char path[4096], variant[32];
 	float worst = 0;
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
@@ -156,11 +156,14 @@ static void test_model(const char *dir, const char *name, enum engine_kernels ke
 	check_hits(g, setup, runs, golden.n);
 	check_tight(g, setup, runs, golden.n);
 	check_items(g);
-	if (!strcmp(name, "01-moe") || !strcmp(name, "21-qwen3"))
+	snprintf(variant, sizeof(variant), "%s", engine_info(g)->kernels);
+	engine_close(g); /* of a GPU's memory, it takes most */
+	/* NVIDIA's compiler gives other bits when it does not optimise: tests alone ask for that. */
+	if (strcmp(variant, "nvidia") != 0 &&
+	    (!strcmp(name, "01-moe") || !strcmp(name, "21-qwen3")))
 		check_unoptimised(o, runs, golden.n);
 	ok_all("%s: %zu prompts, log-probabilities within %.2g, after hits the same bits (%s)",
-	       name, golden.n, (double)worst, engine_info(g)->kernels);
-	engine_close(g);
+	       name, golden.n, (double)worst, variant);
 }
 
 static int is_model(const struct dirent *d)
