@@ -113,20 +113,19 @@ static int choose_kernels(enum engine_kernels wanted, const struct device *d, ui
 	return 0;
 }
 
-/* The products of the nvidia variant take plain weights alone. Weights of safetensors become floats for them; those of GGUF
- * files have the generic kernels there. */
-static int settle_for_quantised(enum engine_kernels wanted, struct weights *w,
-				enum kernel_variant *variant, struct err *e)
+/* The nvidia variant in bf16 multiplies quantised weights with int8 inputs alone. Other models have the generic
+ * kernels there. */
+static int settle_for_quantised(enum engine_kernels wanted, const struct kernel_shape *s,
+				uint32_t abilities, enum kernel_variant *variant, struct err *e)
 {
-	if (*variant != KERNELS_NVIDIA)
-		return 0;
-	weights_expand(w);
-	if (!(weights_quant(w) & ~1u))
+	if (*variant != KERNELS_NVIDIA || !s->quant || !s->bf16 ||
+	    (s->int8 && abilities & ABILITY_MMA_INT8))
 		return 0;
 	if (wanted != ENGINE_KERNELS_AUTO)
 		return err_set(e, ENOTSUP,
-			       "--kernels nvidia: the model's weights are quantised, which the "
-			       "generic kernels alone can compute on a GPU");
+			       "--kernels nvidia: the model's weights are quantised, and its heads "
+			       "are not multiples of 32 numbers, which the generic kernels alone "
+			       "can compute on a GPU");
 	*variant = KERNELS_GENERIC;
 	return 0;
 }
@@ -299,14 +298,15 @@ static int open_kernels(struct engine *g, const struct engine_options *o, struct
 		r = probe_device(g->device.id, o->program_cache, false, &g->abilities, e);
 	if (r == 0)
 		r = choose_kernels(o->kernels, &g->device, g->abilities, &g->variant, e);
-	if (r == 0)
-		r = settle_for_quantised(o->kernels, w, &g->variant, e);
 	if (r < 0)
 		return r;
 	model_shape(&g->info.model, o->dtype == ENGINE_BFLOAT16, o->page_tokens,
 		    o->dump_activations, ret);
 	log_codes(w);
 	set_types(ret, weights_quant(w));
+	r = settle_for_quantised(o->kernels, ret, g->abilities, &g->variant, e);
+	if (r < 0)
+		return r;
 	ret->quant_embed = weights_find(w, WEIGHT_EMBED, 0)->quant != 0;
 	ret->plain_weights = o->plain_weights;
 	ret->separate_launches = o->separate_launches;

@@ -90,6 +90,10 @@ enum {
 	SPLIT_SLOTS_MIN = 4096, /* the least number of slots for splits on a GPU */
 	FLASH_QUERIES = 128,	/* the most queries of a tile of attention_flash.cl */
 	FLASH_KEYS = 32,	/* keys of a block of attention_flash.cl */
+	QUANT_ROWS_LANES = 512, /* lanes of a group of nvidia/quant_rows.clh and quant_wide.cl */
+	QUANT_WIDE_ROWS = 64,	/* rows of a group of quant_wide.cl */
+	QUANT_WIDE_LEAST = 129, /* rows from which quant_wide.cl is taken, */
+	QUANT_WIDE_TASK = 16,	/* and of experts on average */
 	WIDE_LANES = 256,	/* lanes of a group of gemm_wide.cl */
 	WIDE_ROWS = 128,	/* rows of a tile of gemm_wide.cl */
 	WIDE_PART_ROWS = 64,	/* the same of gemm_wide_parts */
@@ -168,6 +172,9 @@ uint32_t kernels_cut_tile_tokens(const struct kernels *k, uint32_t cut);
 /* Returns whether products of elements run on tensor cores (nvidia/tensor.clh). The router's product is of floats and
  * never runs there. */
 bool kernels_on_tensor_cores(const struct kernels *k);
+
+/* Returns whether products are those of nvidia/quant_rows.clh. */
+bool kernels_has_quant_rows(const struct kernels *k);
 
 /* Returns whether the attention of prompts runs on tensor cores (attention_flash.cl). */
 bool kernels_has_flash(const struct kernels *k);

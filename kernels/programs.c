@@ -24,9 +24,14 @@ static bool on_cpu(const struct kernels *k)
 	return !on_gpu(k);
 }
 
-static bool has_wgmma(const struct kernels *k)
+static bool has_parts(const struct kernels *k)
 {
-	return k->wgmma;
+	return kernels_on_tensor_cores(k) && !k->shape.quant;
+}
+
+static bool has_wide_products(const struct kernels *k)
+{
+	return k->wgmma && !k->shape.quant;
 }
 
 static bool has_out_norms(const struct kernels *k)
@@ -116,7 +121,7 @@ static const struct program {
 	 .cuts = CUT_GEMM,
 	 .kernels = {{K_GEMM_STORE, "gemm_store"}, {K_GEMM_ADD, "gemm_add"}}},
 	{.file = "gemm_parts.cl",
-	 .needed = kernels_on_tensor_cores,
+	 .needed = has_parts,
 	 .kernels = {{K_GEMM_STORE_PARTS, "gemm_store_parts", .shown = "gemm_store"},
 		     {K_GEMM_ADD_PARTS, "gemm_add_parts", .shown = "gemm_add"}}},
 	{.file = "gemm.cl",
@@ -135,7 +140,7 @@ static const struct program {
 	 .each_mlp = true,
 	 .kernels = {{K_MOE_GATE_UP, "moe_gate_up"}, {K_MOE_DOWN, "moe_down"}}},
 	{.file = "gemm_wide.cl",
-	 .needed = has_wgmma,
+	 .needed = has_wide_products,
 	 .each_mlp = true,
 	 .gpu_lanes = WIDE_LANES,
 	 .kernels = {{K_GEMM_STORE_WIDE, "gemm_wide", .shown = "gemm_store"},
@@ -146,6 +151,14 @@ static const struct program {
 		     {K_GEMM_SUM_PARTS, "gemm_sum_parts"},
 		     {K_GATE_UP_WIDE, "gate_up_wide", .shown = "moe_gate_up"},
 		     {K_DOWN_WIDE, "down_wide", .shown = "moe_down"}}},
+	{.file = "quant_wide.cl",
+	 .needed = kernels_has_quant_rows,
+	 .each_mlp = true,
+	 .gpu_lanes = QUANT_ROWS_LANES,
+	 .kernels = {{K_GEMM_STORE_WIDE, "quant_wide", .shown = "gemm_store"},
+		     {K_GEMM_ADD_WIDE, "quant_wide", .shown = "gemm_add"},
+		     {K_GATE_UP_WIDE, "gate_up_quant_wide", .shown = "moe_gate_up"},
+		     {K_DOWN_WIDE, "down_quant_wide", .shown = "moe_down"}}},
 	{.file = "moe_route.cl",
 	 .each_mlp = true,
 	 .floats = true,
@@ -278,19 +291,20 @@ static void cut_options(const struct tuning_cut *c, struct buf *o)
 		c->tile_rows, c->tile_blocks, c->blocks, c->row_block, c->ahead, c->chains);
 }
 
-/* Appends the body of DOT_INT8, and the option for correctly rounded division if the device has that.
- * Otherwise a GPU divides approximately, and a value halfway between two integers could be rounded to the other one. */
-static void int8_options(const struct kernels *k, struct buf *o)
+/* Appends the option for correctly rounded division, if the device has that and the program is one that needs it.
+ * Otherwise a GPU divides approximately. With quantised weights a value halfway between two integers could be rounded to
+ * the other one; and nvidia/decode_step.cl, which needs the option for that, chooses experts as moe_route.cl does. */
+static void division_option(const struct kernels *k, const struct program *p, struct buf *o)
 {
 	cl_device_fp_config config = 0;
 	cl_device_id device = NULL;
 
+	if (!k->shape.quant || (p->floats && !p->each_mlp))
+		return;
 	clGetCommandQueueInfo(k->queue, CL_QUEUE_DEVICE, sizeof(device), &device, NULL);
 	clGetDeviceInfo(device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(config), &config, NULL);
-	buf_printf(o, " -DINT8_DOT=%d%s", k->int8_dot,
-		   config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT
-			   ? " -cl-fp32-correctly-rounded-divide-sqrt"
-			   : "");
+	if (config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT)
+		buf_printf(o, " -cl-fp32-correctly-rounded-divide-sqrt");
 }
 
 /* ---- compiling ---- */
@@ -328,7 +342,8 @@ static void offer_options(const struct kernels *k, const struct program *p, uint
 	buf_printf(o, " -DINT8=%d -DQUANT_MASK=%uu -DQUANT_EMBED=%d", int8, s->quant,
 		   s->quant_embed);
 	if (s->quant && !p->floats)
-		int8_options(k, o);
+		buf_printf(o, " -DINT8_DOT=%d", k->int8_dot);
+	division_option(k, p, o);
 	if (s->unoptimised)
 		buf_printf(o, " -cl-opt-disable");
 }

@@ -140,6 +140,11 @@ bool kernels_on_tensor_cores(const struct kernels *k)
 	return k->tuning->tensor && k->shape.bf16;
 }
 
+bool kernels_has_quant_rows(const struct kernels *k)
+{
+	return kernels_on_tensor_cores(k) && k->shape.quant;
+}
+
 bool kernels_has_flash(const struct kernels *k)
 {
 	const struct kernel_shape *s = &k->shape;
@@ -236,8 +241,8 @@ bool kernels_has_decode_step(const struct kernels *k)
 	if (k->shape.n_mlps != 1 || k->shape.dump || k->shape.separate_launches ||
 	    !k->tuning->decode_blocks)
 		return false;
-	return !kernels_decode_resident(k) ||
-	       (kernels_on_tensor_cores(k) && step_takes_mixers(&k->shape) && step_takes_mlp(k));
+	return !kernels_decode_resident(k) || (kernels_on_tensor_cores(k) && !k->shape.quant &&
+					       step_takes_mixers(&k->shape) && step_takes_mlp(k));
 }
 
 uint32_t kernels_decode_rows(const struct kernels *k)

@@ -98,13 +98,6 @@ static bool has_codes(const struct weight_source *s)
 	return false;
 }
 
-void weights_expand(struct weights *w)
-{
-	for (size_t i = 0; w->sources && i < w->n_table; i++)
-		if (has_codes(&w->sources[i]))
-			w->table[i].quant = QUANT_PLAIN;
-}
-
 void weights_count_codes(const struct weights *w, uint32_t *ret_kept, uint32_t *ret_floats)
 {
 	*ret_kept = *ret_floats = 0;

@@ -41,10 +41,6 @@ void weights_close(struct weights *w);
  * the embedding is none: it may be plain where all other matrices are quantised, and the reverse). */
 uint32_t weights_quant(const struct weights *w);
 
-/* Makes matrices plain that safetensors files hold as codes with scales, for kernels that read floats alone. Matrices of
- * GGUF files keep their types. */
-void weights_expand(struct weights *w);
-
 /* Counts the weights that safetensors files hold as codes with scales: those that stay codes on the device, and those
  * that are floats there. */
 void weights_count_codes(const struct weights *w, uint32_t *ret_kept, uint32_t *ret_floats);

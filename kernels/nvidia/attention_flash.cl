@@ -20,6 +20,7 @@
  * reference_attention.
  */
 #include "attention.clh"
+#include "input.clh"
 #include "copy.clh"
 #include "mma.clh"
 #include "warp.clh"
@@ -225,6 +226,18 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 				x *= sigmoid_v(gate[0]);
 				y *= sigmoid_v(gate[1]);
 			}
-			*(__global uint *)(out + (ulong)head[i] * HD + d) = pair(x, y);
+			*(__global uint *)(IN_ROW(out, head[i] / HEADS, HEADS * HD) + head[i] % HEADS * HD + d) = pair(x, y);
 		}
+#if INT8
+	if (HD % 32 == 0) {
+		const uint blocks = HD / 32;
+
+		barrier(CLK_GLOBAL_MEM_FENCE);
+		for (uint i = THREAD; i < n * blocks; i += FLASH_LANES) {
+			const uint r = i / blocks, column = (g * SHARERS + r % SHARERS) * blocks + i % blocks;
+
+			in_quantise_block(IN_ROW(out, token + r / SHARERS, HEADS * HD), HEADS * HD, column);
+		}
+	}
+#endif
 }

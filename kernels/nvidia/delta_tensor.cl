@@ -449,8 +449,15 @@ __kernel GROUP_SIZE void delta_out_tensor(__global const int *restrict step, int
 			sum = add_other(sum, d);
 		x *= native_rsqrt(sum / DV + EPS) * w;
 		if (token < n && lane * 4 < DV)
-			*(__global uint2 *)(out + ((t + token) * HV + h) * DV + column) =
+			*(__global uint2 *)(IN_ROW(out, t + token, HV * DV) + h * DV + column) =
 				(uint2)(pair(x.x * quick_silu(g.x), x.y * quick_silu(g.y)),
 					pair(x.z * quick_silu(g.z), x.w * quick_silu(g.w)));
 	}
+#if INT8
+	if (DV % 32 == 0) {
+		BARRIER();
+		FOR_ITEMS (i, n * (DV / 32))
+			in_quantise_block(IN_ROW(out, t + i / (DV / 32), HV * DV), HV * DV, h * (DV / 32) + i % (DV / 32));
+	}
+#endif
 }

@@ -2,9 +2,12 @@
  * and the reference of those in the generic file. If elements are floats, the generic file is used.
  *
  * Local size WARPS * 32. Global size: groups of panels (tensor.clh) x the largest number of tasks possible. A group of
- * moe_gate_up has 16 columns: their gate panel belongs to the first warp, their up panel to the second. */
+ * moe_gate_up has 16 columns: their gate panel belongs to the first warp, their up panel to the second. If
+ * weights are quantised, quant_moe.clh says how groups share the work. */
 #if !BF16
 #include "generic/moe_gemm.cl"
+#elif INT8
+#include "quant_moe.clh"
 #else
 #include "activation.clh"
 #include "tensor.clh"

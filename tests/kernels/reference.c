@@ -138,9 +138,9 @@ void reference_input(const float *x, uint32_t K, bool bf16, bool int8, void *out
 }
 
 float reference_quant_int8(const struct quant_type *t, const void *panel, uint32_t row,
-			   const float *x, uint32_t K)
+			   const float *x, uint32_t K, uint32_t part)
 {
-	float sum = 0;
+	float all = 0, sum = 0;
 
 	for (uint32_t k = 0; k < K; k += 32) {
 		uint32_t group = t->group < 32 ? t->group : 32;
@@ -161,8 +161,12 @@ float reference_quant_int8(const struct quant_type *t, const void *panel, uint32
 			if (t->min)
 				sum = fmaf(-(float)total * scale, w.min, sum);
 		}
+		if ((k + 32) % part && k + 32 < K)
+			continue;
+		all = k < part ? sum : all + sum;
+		sum = 0;
 	}
-	return sum;
+	return all;
 }
 
 float reference_quant_float(const struct quant_type *t, const void *panel, uint32_t row,

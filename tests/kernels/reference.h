@@ -46,10 +46,11 @@ void reference_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, f
  * (generic/input.clh). */
 void reference_input(const float *x, uint32_t K, bool bf16, bool int8, void *out);
 
-/* Return an element of a product with quantised weights, row `row` of a panel, bit for bit (generic/quant_core.clh). */
+/* Return an element of a product with quantised weights, row `row` of a panel, bit for bit (generic/quant_core.clh). Each
+ * `part` terms have a sum of their own, and these are added up in order (nvidia/tensor.clh). */
 struct quant_type;
 float reference_quant_int8(const struct quant_type *t, const void *panel, uint32_t row,
-			   const float *x, uint32_t K);
+			   const float *x, uint32_t K, uint32_t part);
 float reference_quant_float(const struct quant_type *t, const void *panel, uint32_t row,
 			    const float *x, uint32_t K);
 

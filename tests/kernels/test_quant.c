@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "kernels/chains.h"
 #include "kernels/quant.h"
 #include "tests/kernels/reference.h"
 #include "tests/kernels/harness.h"
@@ -13,8 +14,9 @@ struct product {
 };
 
 /* K is a multiple of 256 for types of such blocks: it is rounded up to a multiple of the block. */
-static const struct product products[] = {{1, 16, 32},	{1, 144, 512}, {3, 80, 256}, {5, 32, 544},
-					  {9, 48, 320}, {26, 48, 96},  {65, 16, 288}};
+static const struct product products[] = {{1, 16, 32},	 {1, 144, 512}, {3, 80, 256},
+					  {5, 32, 544},	 {9, 48, 320},	{26, 48, 96},
+					  {65, 16, 288}, {66, 272, 32}, {34, 48, 1120}};
 static const struct product small_products[] = {{1, 16, 32}, {3, 32, 64}, {9, 16, 32}};
 
 /* Random blocks of a type, of rows x K weights. The halves among the bytes are finite, and small enough. */
@@ -148,9 +150,10 @@ static float want_of(const struct way *w, const struct kernels *k, const struct 
 	*ret_exact = exact;
 	if (!t)
 		return NAN;
-	return kernels_shape(k)->int8 ? reference_quant_int8(t, m->panels[n / 16], n % 16, x, K)
-				      : reference_quant_float(t, m->panels[n / 16], n % 16, x, K);
-	(void)w;
+	return kernels_shape(k)->int8
+		       ? reference_quant_int8(t, m->panels[n / 16], n % 16, x, K,
+					      w->variant == KERNELS_NVIDIA ? PART_TERMS : K)
+		       : reference_quant_float(t, m->panels[n / 16], n % 16, x, K);
 }
 
 static void product(const struct way *w, struct kernels *k, const struct quant_type *const *choice,
@@ -252,8 +255,6 @@ static void test(const struct way *w)
 	struct kernel_shape s = common_shape();
 	uint32_t n = 1;
 
-	if (w->variant == KERNELS_NVIDIA)
-		return;
 	s.hidden = 256;
 	s.quant = 1;
 	s.quant_embed = true;
@@ -262,7 +263,8 @@ static void test(const struct way *w)
 			all[n++] = quant_of(i);
 			s.quant |= 1u << i;
 		}
-	for (int int8 = 0; int8 <= w->bf16; int8++) {
+	/* The nvidia variant in bf16 has int8 inputs alone. */
+	for (int int8 = w->bf16 && w->variant == KERNELS_NVIDIA; int8 <= w->bf16; int8++) {
 		struct kernels *k;
 
 		s.int8 = int8;
@@ -277,4 +279,4 @@ static void test(const struct way *w)
 	}
 }
 
-const struct kernel_test kernel_test = {.programs = "gemm.cl embed.cl", .way = test};
+const struct kernel_test kernel_test = {.programs = "gemm.cl quant_wide.cl embed.cl", .way = test};
