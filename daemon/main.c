@@ -397,8 +397,8 @@ static int open_keys(const char *option, const char *path, struct api_keys *ret,
 static int listen_admin(const struct options *o, struct http_listener *l, uint16_t *ret_port,
 			struct err *e)
 {
-	int r = http_listen("--admin-host", o->admin_host, (uint16_t)o->admin_port, &l->fd,
-			    ret_port, e);
+	int r = http_listen("--admin-", o->admin_host, (uint16_t)o->admin_port, &l->fd, ret_port,
+			    e);
 
 	if (!r && !l->keys->n && !http_is_local(l->fd))
 		r = err_set(e, EINVAL,
@@ -412,7 +412,7 @@ static int listen_admin(const struct options *o, struct http_listener *l, uint16
 static int listen_all(struct server *s, struct http_listener *l, uint16_t *ports, struct err *e)
 {
 	const struct options *o = &s->options;
-	int r = http_listen("--host", o->host, (uint16_t)o->port, &l[0].fd, &ports[0], e);
+	int r = http_listen("--", o->host, (uint16_t)o->port, &l[0].fd, &ports[0], e);
 
 	if (!r && o->admin)
 		r = listen_admin(o, &l[1], &ports[1], e);

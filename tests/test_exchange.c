@@ -218,7 +218,7 @@ int main(void)
 		usleep(1000);
 	check(lifecycle_state(server.lifecycle) == LIFECYCLE_READY);
 	check(watch_start(&watch, &server, &e) == 0);
-	check(http_listen("--host", "127.0.0.1", 0, &listener.fd, &port, &e) == 0);
+	check(http_listen("--", "127.0.0.1", 0, &listener.fd, &port, &e) == 0);
 	check(http_start(&server, watch, &listener, &http, &e) == 0);
 	ok_all("started");
 	run_tests();

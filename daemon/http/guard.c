@@ -29,10 +29,10 @@ static int check_host(struct MHD_Connection *mc, const struct exchange *x, struc
 }
 
 /* Finds the key that stands behind `scheme` in a header's value. Returns its number; 0: there is none, or it is not
- * in `keys`. The value is looked up with its length, so that one with a zero byte within is read to its end and is no
+ * in `keys`. *given: there is one; else unchanged. The value is looked up with its length, so that one with a zero byte within is read to its end and is no
  * key. */
 static size_t key_in(struct MHD_Connection *mc, const struct api_keys *keys, const char *header,
-		     const char *scheme)
+		     const char *scheme, bool *given)
 {
 	const char *value;
 	size_t len, n = strlen(scheme);
@@ -46,6 +46,7 @@ static size_t key_in(struct MHD_Connection *mc, const struct api_keys *keys, con
 	/* Blanks at the end of a header's line are no part of the value (RFC 9110, section 5.5). */
 	for (; len > n && (value[len - 1] == ' ' || value[len - 1] == '\t'); len--)
 		;
+	*given |= len > n;
 	return api_keys_find(keys, value + n, len - n);
 }
 
@@ -56,19 +57,23 @@ static int check_key(struct MHD_Connection *mc, const struct exchange *x, size_t
 		     struct err *e)
 {
 	const struct api_keys *keys = x->http->keys;
+	bool given = false;
 	size_t key;
 
 	if (!keys->n || x->options || (x->endpoint && x->endpoint->health))
 		return 0;
-	key = key_in(mc, keys, "Authorization", "Bearer ");
+	key = key_in(mc, keys, "Authorization", "Bearer ", &given);
 	if (!key)
-		key = key_in(mc, keys, "x-api-key", "");
+		key = key_in(mc, keys, "x-api-key", "", &given);
 	*ret_key = key;
 	if (key)
 		return 0;
+	if (given)
+		return err_set(e, PROBLEM_API_KEY,
+			       "the request's key is none of this server's keys");
 	return err_set(e, PROBLEM_API_KEY,
-		       "the request has no valid key, as \"Authorization: Bearer KEY\" or "
-		       "\"x-api-key: KEY\"");
+		       "the request has no key: this server needs one, as "
+		       "\"Authorization: Bearer KEY\" or \"x-api-key: KEY\"");
 }
 
 /* Refuses requests that pages of web sites sent, where they could do harm. CORS alone does not suffice: it keeps a page

@@ -189,7 +189,7 @@ __attribute__((format(printf, 2, 0))) static void library_log(void *cls, const c
 
 /* ---- start and stop ---- */
 
-int http_listen(const char *option, const char *host, uint16_t port, int *ret_fd,
+int http_listen(const char *options, const char *host, uint16_t port, int *ret_fd,
 		uint16_t *ret_port, struct err *e)
 {
 	struct addrinfo hints = {.ai_family = AF_UNSPEC,
@@ -204,7 +204,7 @@ int http_listen(const char *option, const char *host, uint16_t port, int *ret_fd
 	snprintf(service, sizeof(service), "%u", port);
 	r = getaddrinfo(host, service, &hints, &list);
 	if (r)
-		return err_set(e, EINVAL, "%s %s: %s", option, host, gai_strerror(r));
+		return err_set(e, EINVAL, "%shost %s: %s", options, host, gai_strerror(r));
 	fd = socket(list->ai_family, list->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	r = fd < 0 ? errno : 0;
 	if (!r) {
@@ -217,6 +217,10 @@ int http_listen(const char *option, const char *host, uint16_t port, int *ret_fd
 	if (r) {
 		if (fd >= 0)
 			close(fd);
+		if (r == EADDRINUSE)
+			return err_set(e, r,
+				       "cannot listen on %s port %u: %s; %sport N takes another",
+				       host, port, strerror(r), options);
 		return err_set(e, r, "cannot listen on %s port %u: %s", host, port, strerror(r));
 	}
 	if (bound.ss_family == AF_INET6)

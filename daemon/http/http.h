@@ -19,9 +19,9 @@
 struct http;
 
 /* Makes a socket that listens at host and port (port 0: any free one). *ret_fd is the socket, which the caller owns,
- * and *ret_port the port that it got. option: the name of the option that gives the host, "--host", for the sentence
- * of an error. */
-int http_listen(const char *option, const char *host, uint16_t port, int *ret_fd,
+ * and *ret_port the port that it got. options: how the names of the options begin that give host and port, "--", for the
+ * sentence of an error. */
+int http_listen(const char *options, const char *host, uint16_t port, int *ret_fd,
 		uint16_t *ret_port, struct err *e) MUST_CHECK;
 
 /* Returns whether only this machine reaches the address at which the socket listens. */

@@ -241,7 +241,7 @@ fails("a wrong value", "--port: 99999 is not between", "--model", MODEL, "--port
 fails("a missing directory", "No such file or directory", "--model", "/nowhere")
 fails("a file that is no model", "neither a directory nor a GGUF file", "--model", MODEL + "/config.json")
 fails("a missing tokenizer", "--tokenizer /nowhere", "--model", MODEL, "--tokenizer", "/nowhere")
-fails("a port in use", "Address already in use", "--model", MODEL, "--port", port)
+fails("a port in use", "Address already in use; --port N takes another", "--model", MODEL, "--port", port)
 fails("a host that is none", "--host", "--model", MODEL, "--host", "256.1.1.1")
 fails("less than a page", "less than one page", "--model", MODEL, "--max-batched-tokens", "64", "--page-size", "128")
 with tempfile.TemporaryDirectory() as empty:

@@ -162,6 +162,8 @@ keys = key_file("keys", "sk-one", "sk-two")
 s = Server("--host", "0.0.0.0", "--api-key-file", keys)
 ok("warning: --host" not in s.text(), "with keys nothing warns")
 ASK = b'{"prompt": "a", "max_tokens": 1}'
+NONE = 'the request has no key: this server needs one, as "Authorization: Bearer KEY" or "x-api-key: KEY"'
+WRONG = "the request's key is none of this server's keys"
 for name, headers, want in (
         ("a key", {"Authorization": "Bearer sk-one"}, 200), ("the other one", {"Authorization": "bearer  sk-two"}, 200),
         ("x-api-key", {"x-api-key": "sk-two"}, 200), ("blanks around", {"x-api-key": "  sk-two \t"}, 200), ("both, one right", {"Authorization": "Bearer x", "X-API-Key": "sk-one"}, 200),
@@ -171,6 +173,9 @@ for name, headers, want in (
     answer = s.request("POST", "/v1/completions", ASK, headers)
     ok(answer[0] == want and (want == 200 or (code(answer) == "invalid_api_key" and answer[1]["WWW-Authenticate"] == "Bearer")),
        f"{name}: {want}", answer)
+    if want == 401:
+        same(json.loads(answer[2])["error"]["message"], NONE if name in ("no key", "an empty key", "another scheme") else WRONG,
+             f"{name}: its own sentence")
 same([status(s, "GET", p) for p in ("/v1/models", "/version", "/nothing")], [401] * 3, "other requests need one, too")
 same([status(s, "GET", p) for p in ("/health", "/livez", "/readyz", "/ping")], [200] * 4, "but not probes")
 same(status(s, "OPTIONS", "/v1/completions", {"Origin": "http://page"}), 200, "and OPTIONS")
