@@ -401,6 +401,8 @@ int kernels_add_programs(struct kernels *k, struct library *l, struct err *e)
 {
 	const uint32_t built = l->built, loaded = l->loaded;
 	struct log_progress progress = {0};
+	/* On a slow device a line comes every half minute. It says that later starts have nothing to compile. */
+	const char *once = l->cache_dir ? ", once: the program cache keeps them" : "";
 	uint32_t all = 0, n_built = 0, n_wanted = 0;
 	int r = 0;
 
@@ -413,10 +415,12 @@ int kernels_add_programs(struct kernels *k, struct library *l, struct err *e)
 			n_wanted = all - (l->loaded - loaded);
 			if (r == 0 && n_built && n_built < n_wanted)
 				log_progress(&progress, clock_now_ns(), (double)n_built / n_wanted,
-					     "compiled %u of %u programs", n_built, n_wanted);
+					     "compiled %u of %u programs%s", n_built, n_wanted,
+					     once);
 		}
 	if (r == 0)
-		log_progress_end(&progress, "compiled %u of %u programs", n_built, n_wanted);
+		log_progress_end(&progress, "compiled %u of %u programs%s", n_built, n_wanted,
+				 once);
 	return r;
 }
 
