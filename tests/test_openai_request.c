@@ -150,6 +150,12 @@ TEST(messages)
 		 "'function':{'name':'j','arguments':{}}},{'type':'function','function':{'name':"
 		 "'k','arguments':'[1]'}}]},{'role':'tool','content':'ok','tool_call_id':'c1'}]",
 		 "tool calls: arguments are parsed when they are an object's text");
+	messages("[{'role':'assistant','tool_calls':[{'function':{'name':'f','arguments':"
+		 "'{\\'a\\':[1E+400,-1e999,1e-999,\\'1e999\\']}'}}]}]",
+		 "[{'role':'assistant','content':'','tool_calls':[{'type':'function','function':"
+		 "{'name':'f','arguments':{'a':[1.7976931348623157e308,-1.7976931348623157e308,"
+		 "0.0,'1e999']}}}]}]",
+		 "a number that a model wrote beyond double stays a number");
 	messages("[{'role':'function','name':'f','content':'3'}]",
 		 "[{'role':'tool','content':'3','name':'f'}]", "function is a tool's older name");
 	messages("[{'role':'assistant','content':[{'type':'thinking','thinking':'so '},{'type':"

@@ -147,7 +147,7 @@ static json_t *arguments_value(struct reading *rd, json_t *arguments)
 		return json_incref(arguments);
 	if (fields_check_bounds(text, len, NULL, &rd->values, NULL) < 0)
 		return json_incref(arguments);
-	parsed = fields_parse(text, len, JSON_ALLOW_NUL, NULL, NULL);
+	parsed = fields_parse_written(text, len, JSON_ALLOW_NUL);
 	if (json_is_object(parsed))
 		return parsed;
 	json_decref(parsed);

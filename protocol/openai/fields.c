@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -88,13 +89,15 @@ static bool too_big(const char *digits, size_t n, bool negative)
 	return n > most || (n == most && memcmp(digits, negative ? min : max, n) > 0);
 }
 
-/* Copies the text. Behind each whole number that is too big it adds "e0", which makes a real number of it. */
-static void widen(const char *text, size_t len, struct buf *out)
+/* Copies the text, which ends with a NUL. Behind each whole number that is too big it adds "e0", which makes a real number
+ * of it. written: in place of a number beyond double stands the largest double. */
+static void widen(const char *text, size_t len, bool written, struct buf *out)
 {
 	size_t copied = 0;
 
 	for (size_t i = 0; i < len;) {
 		size_t begin = i;
+		bool real;
 
 		if (text[i] == '"') {
 			for (i++; i < len && text[i] != '"'; i++)
@@ -108,17 +111,19 @@ static void widen(const char *text, size_t len, struct buf *out)
 			i++;
 			continue;
 		}
-		if (i < len && (text[i] == '.' || text[i] == 'e' || text[i] == 'E')) {
-			/* a real number already: its digits need no change */
-			while (i < len && strchr("0123456789.eE+-", text[i]) && text[i])
-				i++;
-			continue;
+		real = i < len && (text[i] == '.' || text[i] == 'e' || text[i] == 'E');
+		while (real && i < len && strchr("0123456789.eE+-", text[i]) && text[i])
+			i++;
+		if (written && isinf(strtod(text + begin, NULL))) {
+			buf_append(out, text + copied, begin - copied);
+			buf_puts(out, "1.7976931348623157e308");
+			copied = i;
+		} else if (!real &&
+			   too_big(text + begin, i - begin, begin && text[begin - 1] == '-')) {
+			buf_append(out, text + copied, i - copied);
+			buf_puts(out, "e0");
+			copied = i;
 		}
-		if (!too_big(text + begin, i - begin, begin && text[begin - 1] == '-'))
-			continue;
-		buf_append(out, text + copied, i - copied);
-		buf_puts(out, "e0");
-		copied = i;
 	}
 	buf_append(out, text + copied, len - copied);
 }
@@ -156,8 +161,8 @@ static json_t *parse(const char *text, size_t len, size_t flags, const struct pa
 	return root;
 }
 
-json_t *fields_parse(const char *text, size_t len, size_t flags, const struct pace *pace,
-		     json_error_t *error)
+static json_t *parse_wide(const char *text, size_t len, size_t flags, bool written,
+			  const struct pace *pace, json_error_t *error)
 {
 	json_error_t first;
 	json_t *root = parse(text, len, flags, pace, &first);
@@ -165,7 +170,7 @@ json_t *fields_parse(const char *text, size_t len, size_t flags, const struct pa
 
 	if (!root && first.text[0] && json_error_code(&first) == json_error_numeric_overflow) {
 		buf_init(&wide, SIZE_MAX / 2);
-		widen(text, len, &wide);
+		widen(text, len, written, &wide);
 		/* If widen runs out of memory, the first error stays: a number is too big. */
 		if (!wide.failed)
 			root = parse(buf_str(&wide), wide.len, flags, pace, &first);
@@ -174,6 +179,17 @@ json_t *fields_parse(const char *text, size_t len, size_t flags, const struct pa
 	if (!root && error)
 		*error = first;
 	return root;
+}
+
+json_t *fields_parse(const char *text, size_t len, size_t flags, const struct pace *pace,
+		     json_error_t *error)
+{
+	return parse_wide(text, len, flags, false, pace, error);
+}
+
+json_t *fields_parse_written(const char *text, size_t len, size_t flags)
+{
+	return parse_wide(text, len, flags, true, NULL, NULL);
 }
 
 int fields_load(const char *body, size_t len, const struct pace *pace, json_t **ret, struct err *e)

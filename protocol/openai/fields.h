@@ -35,6 +35,10 @@ int fields_load(const char *body, size_t len, const struct pace *pace, json_t **
 json_t *fields_parse(const char *text, size_t len, size_t flags, const struct pace *pace,
 		     json_error_t *error);
 
+/* The same of JSON that a model wrote: a number beyond double, such as 1E+400, becomes the largest one, which JSON can
+ * say, unlike infinity. */
+json_t *fields_parse_written(const char *text, size_t len, size_t flags);
+
 /* Returns whether a parameter's value has no effect: null, false, 0, "", [] or {}. */
 bool field_asks_nothing(const json_t *v);
 
