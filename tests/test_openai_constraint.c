@@ -22,6 +22,8 @@ TEST(constraints)
 		 "structured_outputs.json_object"},
 		{"'guided_json':{'enum':[1,2]}", "guided_json"},
 		{"'guided_json':'true'", "guided_json"},
+		{"'guided_json':{}", "guided_json"},
+		{"'json_schema':{}", "json_schema"},
 		{"'guided_regex':'a|b'", "guided_regex"},
 		{"'guided_choice':['yes','no']", "guided_choice"},
 		{"'guided_grammar':'root ::= [0-9]+'", "guided_grammar"},
@@ -33,7 +35,8 @@ TEST(constraints)
 	static const char *const without[] = {
 		"'response_format':{'type':'text'}",
 		"'response_format':null,'structured_outputs':null,'guided_json':null",
-		"'guided_json':{},'guided_choice':null,'guided_regex':'','grammar':'','regex':''",
+		"'guided_json':'','guided_choice':null,'guided_regex':'','grammar':'','regex':''",
+		"'guided_json':false,'guided_choice':false,'guided_grammar':0",
 		"'structured_outputs':{}",
 	};
 
@@ -177,6 +180,8 @@ static const struct bad bads[] = {
 	{'p', "'guided_choice':['a',1]", "guided_choice",
 	 "guided_choice: it must be an array of strings"},
 	{'c', "'guided_choice':[]", "guided_choice", "guided_choice: the list of choices is empty"},
+	{'c', "'guided_choice':{}", "guided_choice",
+	 "guided_choice: it must be an array of strings"},
 	{'p', "'structured_outputs':{'choice':[]}", "structured_outputs.choice", NULL},
 	{'p', "'guided_grammar':'root ::= ('", "guided_grammar", NULL},
 	{'p', "'grammar':'a ::= \\\"x\\\"'", "grammar", NULL},

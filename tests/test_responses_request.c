@@ -155,6 +155,9 @@ TEST(parameters)
 		   strstr(r.responses->fields, quoted("'metadata':{'a':'b'}")) &&
 		   strstr(r.responses->fields, quoted("'truncation':'auto'")),
 	   "and repeated");
+	is_int(parse_with("'background':null,'conversation':null,'prompt':null"), 0, "null");
+	is_int(parse_with("'background':false,'conversation':'','prompt':{}"), 0,
+	       "and what asks for nothing, is absent");
 	is_int(parse_with(""), 0, "none");
 	ok(!r.thinking && !r.truncate && !r.stream && !r.one_call && r.responses->store &&
 		   !r.sampling.want_logprobs && !r.grammar && !r.max_tokens,
@@ -229,6 +232,7 @@ TEST(refusals)
 		{"'conversation':'c'", "conversation", PROBLEM_UNSUPPORTED},
 		{"'prompt':{'id':'p'}", "prompt", PROBLEM_UNSUPPORTED},
 		{"'response_format':{'type':'text'}", "response_format", PROBLEM_UNSUPPORTED},
+		{"'prompt_logprobs':0", "prompt_logprobs", PROBLEM_UNSUPPORTED},
 		{"'n':2", "n", PROBLEM_UNSUPPORTED},
 		{"'truncation':'always'", "truncation", EINVAL},
 		{"'truncation':1", "truncation", EINVAL},

@@ -451,8 +451,8 @@ int constraint_parse(const json_t *body, const struct pace *pace, const struct r
 	for (size_t i = 0; ret == 0 && i < ARRAY_SIZE(parameters); i++) {
 		const json_t *v = field_get(body, parameters[i].name);
 
-		/* An array with no text to choose asks for something that no answer can be. */
-		if (v && (json_is_array(v) || !field_asks_nothing(v)))
+		/* {} is a schema, that of any JSON, and [] a list without a text to choose. */
+		if (v && (json_is_object(v) || json_is_array(v) || !field_asks_nothing(v)))
 			ret = note(&f, "", parameters[i].name, parameters[i].compile, v, e);
 	}
 	if (ret == 0)

@@ -31,7 +31,8 @@ static int check_refused(const json_t *body, struct err *e)
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
 		const json_t *v = field_get(body, refused[i].name);
 
-		if (v && !json_is_false(v))
+		/* A 0 may ask for something: prompt_logprobs 0 are those of the prompt's tokens alone. */
+		if (v && (json_is_number(v) || !field_asks_nothing(v)))
 			return field_refuse(e, "", &refused[i]);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(moved); i++)

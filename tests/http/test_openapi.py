@@ -128,6 +128,21 @@ for path, (target, good) in GOOD.items():
             wrong.append(f"{name}: {status} {text}")
     ok(not wrong, f"{path}: what it refuses", "\n".join(wrong))
 
+# ---- what several members decide together ----
+
+for path, allowed in ((CHAT, lambda mode, names: {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [
+        {"type": "function", "function": {"name": n}} for n in names]}}),
+        (RESPONSES, lambda mode, names: {"type": "allowed_tools", "mode": mode, "tools": [{"type": "function", "name": n} for n in names]})):
+    validator = Validator(whole(bodies()[path]))
+    good = {"input": "plain", "max_output_tokens": 1, "store": False} if path == RESPONSES else {"messages": HELLO, "max_tokens": 1}
+    tools = [{"type": "function", **FUNCTION}] if path == RESPONSES else TOOLS
+    for tool_choice, given in ((allowed("auto", []), None), (allowed("auto", []), tools), (allowed("auto", ["look_up"]), None),
+                               (allowed("required", []), None), (allowed("required", []), tools), (allowed("required", ["look_up"]), tools),
+                               ("required", None), ("required", tools), ("auto", None)):
+        body = {**good, "tool_choice": tool_choice, **({"tools": given} if given else {})}
+        status, _, text = ask("POST", path, body)
+        same(status == 200, validator.is_valid(body), f"{path}: {json.dumps(tool_choice)}, {'with' if given else 'without'} tools: {text[:80]}")
+
 # ---- defaults ----
 
 
