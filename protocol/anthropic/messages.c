@@ -43,23 +43,10 @@ static int end_text(struct making *m, const char *role, struct err *e)
 	return r;
 }
 
-/* Reads the string member that each block of a type has. */
-static int needed_string(const json_t *block, const char *where, const char *name,
-			 const json_t **ret, struct err *e)
-{
-	int r;
-
-	*ret = NULL;
-	r = field_string(block, where, name, ret, e);
-	if (r == 0 && !*ret)
-		return field_wrong(e, where, name, NULL, "a string");
-	return r;
-}
-
 static int add_text(struct making *m, const json_t *block, const char *where, struct err *e)
 {
 	const json_t *text;
-	int r = needed_string(block, where, "text", &text, e);
+	int r = field_needed(block, where, "text", &text, e);
 
 	if (r < 0)
 		return r;
@@ -71,7 +58,7 @@ static int add_text(struct making *m, const json_t *block, const char *where, st
 static int add_thinking(struct making *m, const json_t *block, const char *where, struct err *e)
 {
 	const json_t *text;
-	int r = needed_string(block, where, "thinking", &text, e);
+	int r = field_needed(block, where, "thinking", &text, e);
 
 	if (r < 0)
 		return r;
@@ -89,14 +76,12 @@ static int add_call(struct making *m, const json_t *block, const char *where, st
 {
 	const json_t *id, *name;
 	json_t *input = field_get(block, "input"), *call;
-	int r = needed_string(block, where, "id", &id, e);
+	int r = field_needed(block, where, "id", &id, e);
 
 	if (r == 0)
-		r = needed_string(block, where, "name", &name, e);
+		r = field_filled(block, where, "name", &name, e);
 	if (r < 0)
 		return r;
-	if (!json_string_length(name))
-		return field_wrong(e, where, "name", name, "a string that is not empty");
 	if (input && !json_is_object(input))
 		return field_wrong(e, where, "input", input, "an object");
 	if (!m->calls)
@@ -181,7 +166,7 @@ static int add_result(struct making *m, const json_t *block, const char *where, 
 {
 	const json_t *id;
 	json_t *message;
-	int r = needed_string(block, where, "tool_use_id", &id, e);
+	int r = field_needed(block, where, "tool_use_id", &id, e);
 
 	if (r == 0)
 		r = end_text(m, "user", e);

@@ -178,9 +178,10 @@ static int add_tool_choice(const json_t *body, json_t *chat, struct err *e)
 
 static int add_thinking(const json_t *body, json_t *chat, struct err *e)
 {
-	const json_t *thinking = field_get(body, "thinking"), *type = field_get(thinking, "type");
-	static const char *const types[] = {"disabled", "enabled", "adaptive", "between_tools"};
-	const char *name = word_of(type);
+	static const char *const types[] = {"disabled", "enabled", "adaptive", "between_tools",
+					    NULL};
+	static const char want[] = "\"enabled\", \"disabled\", \"adaptive\" or \"between_tools\"";
+	const json_t *thinking = field_get(body, "thinking");
 	int64_t budget = 0;
 	size_t i = 0;
 	int r;
@@ -189,12 +190,11 @@ static int add_thinking(const json_t *body, json_t *chat, struct err *e)
 		return 0;
 	if (!json_is_object(thinking))
 		return field_wrong(e, "", "thinking", thinking, "an object with a type");
-	while (name && i < ARRAY_SIZE(types) && strcmp(name, types[i]) != 0)
-		i++;
-	if (!name || i == ARRAY_SIZE(types))
-		return field_wrong(e, "thinking.", "type", type,
-				   "\"enabled\", \"disabled\", \"adaptive\" or \"between_tools\"");
-	r = field_int(thinking, "thinking.", "budget_tokens", 1, INT32_MAX, &budget, e);
+	if (!field_get(thinking, "type"))
+		return field_wrong(e, "thinking.", "type", NULL, want);
+	r = field_word(thinking, "thinking.", "type", types, want, &i, e);
+	if (r == 0)
+		r = field_int(thinking, "thinking.", "budget_tokens", 1, INT32_MAX, &budget, e);
 	return r < 0 ? r : field_set_new(chat, "enable_thinking", json_boolean(i > 0), e);
 }
 
@@ -319,12 +319,8 @@ static int convert(const json_t *body, json_t *chat, json_t **ret_prefill, struc
 {
 	int r = check_refused(body, e);
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(taken); i++) {
-		json_t *v = field_get(body, taken[i]);
-
-		if (v)
-			r = set(chat, taken[i], v, e);
-	}
+	if (r == 0)
+		r = fields_copy(body, chat, taken, ARRAY_SIZE(taken), e);
 	if (r == 0)
 		r = add_tools(body, chat, e);
 	if (r == 0)
@@ -344,20 +340,6 @@ static int no_logprobs(const json_t *body, struct openai_request *r, struct err 
 	r->sampling.want_logprobs = false;
 	r->sampling.n_logprobs = 0;
 	return 0;
-}
-
-static int set_prefill(const json_t *text, struct arena *arena, struct openai_request *r,
-		       struct err *e)
-{
-	if (!text || !json_string_length(text))
-		return 0;
-	if (r->thinking)
-		return err_param(e, EINVAL, "thinking",
-				 "thinking is on, but the last message is the assistant's, with "
-				 "which the answer would begin");
-	r->prefill_len = json_string_length(text);
-	r->prefill = arena_strndup(arena, json_string_value(text), r->prefill_len);
-	return r->prefill ? 0 : err_no_memory(e);
 }
 
 static int parse(const json_t *body, const struct pace *pace, const struct openai_limits *limits,
@@ -382,7 +364,7 @@ static int parse(const json_t *body, const struct pace *pace, const struct opena
 		r = request_read(chat, pace, &kind, limits, arena, &request, e);
 	if (r < 0)
 		return r;
-	r = set_prefill(prefill, arena, &request, e);
+	r = request_prefill(prefill, "thinking", arena, &request, e);
 	if (r < 0) {
 		openai_request_release(&request);
 		return r;

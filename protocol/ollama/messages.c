@@ -19,18 +19,6 @@ int messages_no_images(const json_t *object, const char *where, struct err *e)
 			 "%s is not supported: this server reads text alone", path);
 }
 
-/* Copies a string member under the name of a chat, if the message has it. */
-static int copy_string(const json_t *message, const char *where, const char *name,
-		       const char *chat_name, json_t *out, struct err *e)
-{
-	const json_t *v = NULL;
-	int r = field_string(message, where, name, &v, e);
-
-	if (r < 0 || !v)
-		return r;
-	return field_set_new(out, chat_name, json_incref((json_t *)v), e);
-}
-
 /* Writes a role in lower case. False: the member is none of the roles of this API. */
 static bool role_of(const json_t *message, char out[16])
 {
@@ -69,15 +57,13 @@ static int one_message(const json_t *message, size_t index, json_t *list, struct
 	if (r == 0)
 		r = messages_no_images(message, where, e);
 	if (r == 0)
-		r = copy_string(message, where, "thinking", "reasoning_content", out, e);
+		r = field_copy_string(message, where, "thinking", out, "reasoning_content", e);
 	if (r == 0)
-		r = copy_string(message, where, "tool_name", "name", out, e);
+		r = field_copy_string(message, where, "tool_name", out, "name", e);
 	if (r == 0)
-		r = copy_string(message, where, "tool_call_id", "tool_call_id", out, e);
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(same); i++)
-		if (field_get(message, same[i]))
-			r = field_set_new(out, same[i], json_incref(field_get(message, same[i])),
-					  e);
+		r = field_copy_string(message, where, "tool_call_id", out, "tool_call_id", e);
+	if (r == 0)
+		r = fields_copy(message, out, same, ARRAY_SIZE(same), e);
 	if (r == 0 && json_array_append(list, out) < 0)
 		r = err_no_memory(e);
 	return r;

@@ -20,20 +20,6 @@ static const char *const taken[] = {
 	"priority",
 };
 
-/* Copies the members that are named from one body to another. */
-static int take(const json_t *from, json_t *to, const char *const *names, size_t n, struct err *e)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < n; i++) {
-		json_t *v = field_get(from, names[i]);
-
-		if (v)
-			r = field_set_new(to, names[i], json_incref(v), e);
-	}
-	return r;
-}
-
 /* ---- the members of a chat ---- */
 
 static int add_format(const json_t *body, json_t *chat, struct err *e)
@@ -53,16 +39,15 @@ static int add_format(const json_t *body, json_t *chat, struct err *e)
 
 static int add_think(const json_t *body, json_t *chat, struct err *e)
 {
-	static const char *const levels[] = {"low", "medium", "high", "max"};
+	static const char *const levels[] = {"low", "medium", "high", "max", NULL};
 	json_t *think = field_get(body, "think");
 
 	if (!think)
 		return 0;
 	if (json_is_boolean(think))
 		return field_set_new(chat, "enable_thinking", json_incref(think), e);
-	for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
-		if (field_is(think, levels[i]))
-			return field_set_new(chat, "reasoning_effort", json_incref(think), e);
+	if (field_is_one_of(think, levels))
+		return field_set_new(chat, "reasoning_effort", json_incref(think), e);
 	return field_wrong(e, "", "think", think,
 			   "true, false, \"low\", \"medium\", \"high\" or \"max\"");
 }
@@ -77,7 +62,7 @@ static int convert_common(const json_t *body, json_t *chat, struct err *e)
 	if (r == 0)
 		r = field_set_new(chat, "stream", json_boolean(stream), e);
 	if (r == 0)
-		r = take(body, chat, taken, ARRAY_SIZE(taken), e);
+		r = fields_copy(body, chat, taken, ARRAY_SIZE(taken), e);
 	if (r == 0)
 		r = field_bool(body, "", "logprobs", &logprobs, e);
 	if (r == 0)
@@ -144,20 +129,6 @@ static int parse_errand(const json_t *body, const char *model, const char *sourc
 
 /* ---- bodies ---- */
 
-static int set_prefill(const json_t *text, struct arena *arena, struct openai_request *r,
-		       struct err *e)
-{
-	if (!text)
-		return 0;
-	if (r->thinking)
-		return err_param(e, EINVAL, "think",
-				 "thinking is on, but the last message is the assistant's, with "
-				 "which the answer would begin");
-	r->prefill_len = json_string_length(text);
-	r->prefill = arena_strndup(arena, json_string_value(text), r->prefill_len);
-	return r->prefill ? 0 : err_no_memory(e);
-}
-
 /* Sets what holds for every request of this API. */
 static int finish(struct arena *arena, struct openai_request *r, struct err *e)
 {
@@ -185,7 +156,7 @@ static int read_chat(const json_t *body, const json_t *chat, const struct reques
 		ollama_options_name(e);
 		return r;
 	}
-	r = set_prefill(prefill, arena, &request, e);
+	r = request_prefill(prefill, "think", arena, &request, e);
 	if (r == 0)
 		r = finish(arena, &request, e);
 	if (r < 0)
@@ -348,9 +319,9 @@ static int read_texts(const json_t *body, const char *source, const struct opena
 	if (r == 0)
 		r = field_bool(body, "", "truncate", &truncate, e);
 	if (r == 0)
-		r = take(body, vectors, same, ARRAY_SIZE(same), e);
+		r = fields_copy(body, vectors, same, ARRAY_SIZE(same), e);
 	if (r == 0)
-		r = take(body, vectors, &source, 1, e);
+		r = fields_copy(body, vectors, &source, 1, e);
 	if (r == 0)
 		r = field_int(body, "", "dimensions", 0, limits->hidden_size, &dimensions, e);
 	if (r == 0 && dimensions)

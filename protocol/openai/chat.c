@@ -53,7 +53,7 @@ static void add_text(struct texts *out, const json_t *string)
 static int part_text(const json_t *part, const char *where, struct texts *out, struct err *e)
 {
 	const bool assistant = !strcmp(out->role, "assistant");
-	const json_t *type = field_get(part, "type"), *text = NULL;
+	const json_t *type = field_get(part, "type"), *text;
 	const char *name = word_of(type);
 	char path[ERR_PARAM_MAX];
 	int r;
@@ -69,11 +69,9 @@ static int part_text(const json_t *part, const char *where, struct texts *out, s
 				   assistant ? "\"text\", \"refusal\" or \"thinking\""
 					     : "\"text\": this server takes no other parts");
 	/* The member with the text has the type's name. */
-	r = field_string(part, path, name, &text, e);
+	r = field_needed(part, path, name, &text, e);
 	if (r < 0)
 		return r;
-	if (!text)
-		return field_wrong(e, path, name, NULL, "a string");
 	if (strcmp(name, "thinking"))
 		add_text(out, text);
 	else
@@ -177,11 +175,9 @@ static int tool_call(struct reading *rd, const json_t *call, const char *where, 
 		return field_wrong(e, path, "function", function,
 				   "an object with name and arguments");
 	field_path(path, "%s.function.", where);
-	r = field_string(function, path, "name", &name, e);
+	r = field_filled(function, path, "name", &name, e);
 	if (r < 0)
 		return r;
-	if (!name || !json_string_length(name))
-		return field_wrong(e, path, "name", name, "a string that is not empty");
 	arguments = field_get(function, "arguments");
 	if (arguments && !json_is_string(arguments) && !json_is_object(arguments))
 		return field_wrong(e, path, "arguments", arguments,
@@ -217,18 +213,6 @@ static int tool_calls(struct reading *rd, const json_t *message, const char *whe
 	return r;
 }
 
-/* Copies a string member under the name out_name, if the message has it. */
-static int copy_string(const json_t *message, const char *where, const char *name, json_t *out,
-		       const char *out_name, struct err *e)
-{
-	const json_t *v = NULL;
-	int r = field_string(message, where, name, &v, e);
-
-	if (r < 0 || !v)
-		return r;
-	return field_set_new(out, out_name, json_incref((json_t *)v), e);
-}
-
 static int assistant_members(struct reading *rd, const json_t *message, const char *where,
 			     json_t *thinking, json_t *out, struct err *e)
 {
@@ -245,27 +229,20 @@ static int assistant_members(struct reading *rd, const json_t *message, const ch
 	if (thinking)
 		r = field_set_new(out, "reasoning_content", json_incref(thinking), e);
 	if (r == 0)
-		r = copy_string(message, where, "reasoning", out, "reasoning_content", e);
+		r = field_copy_string(message, where, "reasoning", out, "reasoning_content", e);
 	if (r == 0)
-		r = copy_string(message, where, "reasoning_content", out, "reasoning_content", e);
+		r = field_copy_string(message, where, "reasoning_content", out, "reasoning_content",
+				      e);
 	if (r == 0)
 		r = tool_calls(rd, message, where, out, e);
 	return r;
 }
 
-static bool is_one_of(const json_t *v, const char *const *names, size_t n)
-{
-	while (n)
-		if (field_is(v, names[--n]))
-			return true;
-	return false;
-}
-
 static int one_message(struct reading *rd, const json_t *message, size_t index, json_t *list,
 		       struct err *e)
 {
-	static const char *const roles[] = {"system",	 "developer", "user",
-					    "assistant", "tool",      "function"};
+	static const char *const roles[] = {"system", "developer", "user", "assistant",
+					    "tool",   "function",  NULL};
 	const json_t *role = field_get(message, "role");
 	json_t *content CLEANUP_JSON = NULL, *thinking CLEANUP_JSON = NULL;
 	json_t *out CLEANUP_JSON = NULL;
@@ -278,7 +255,7 @@ static int one_message(struct reading *rd, const json_t *message, size_t index, 
 	if (!json_is_object(message))
 		return field_wrong(e, where, "", message, "an object with role and content");
 	field_path(where, "messages[%zu].", index);
-	if (!is_one_of(role, roles, ARRAY_SIZE(roles)))
+	if (!field_is_one_of(role, roles))
 		return field_wrong(e, where, "role", role,
 				   "one of system, developer, user, assistant, tool and function");
 	if (!strcmp(name, "function"))
@@ -300,11 +277,11 @@ static int one_message(struct reading *rd, const json_t *message, size_t index, 
 	out = json_pack("{s:s, s:O}", "role", name, "content", content);
 	if (!out)
 		return err_no_memory(e);
-	r = copy_string(message, where, "name", out, "name", e);
+	r = field_copy_string(message, where, "name", out, "name", e);
 	if (r == 0 && !strcmp(name, "assistant"))
 		r = assistant_members(rd, message, where, thinking, out, e);
 	if (r == 0 && !strcmp(name, "tool"))
-		r = copy_string(message, where, "tool_call_id", out, "tool_call_id", e);
+		r = field_copy_string(message, where, "tool_call_id", out, "tool_call_id", e);
 	if (r == 0 && json_array_append(list, out) < 0)
 		r = err_no_memory(e);
 	return r;
@@ -393,21 +370,19 @@ int chat_effort(const json_t *object, const char *where, const char *name, const
 		bool *thinks, struct err *e)
 {
 	static const char *const efforts[] = {"none", "minimal", "low", "medium",
-					      "high", "xhigh",	 "max"};
-	const json_t *effort = NULL;
-	int r = field_string(object, where, name, &effort, e);
+					      "high", "xhigh",	 "max", NULL};
+	size_t effort;
+	int r;
 
-	if (r < 0 || !effort)
-		return r;
-	for (size_t i = 0; i < ARRAY_SIZE(efforts); i++) {
-		if (!field_is(effort, efforts[i]))
-			continue;
-		*thinks = i > 0;
-		*ret = effort;
+	if (!field_get(object, name))
 		return 0;
-	}
-	return field_wrong(e, where, name, effort,
-			   "one of none, minimal, low, medium, high, xhigh and max");
+	r = field_word(object, where, name, efforts,
+		       "one of none, minimal, low, medium, high, xhigh and max", &effort, e);
+	if (r < 0)
+		return r;
+	*thinks = effort > 0;
+	*ret = field_get(object, name);
+	return 0;
 }
 
 /* Reads the three settings that turn thinking on or off (request.h), the weakest first: each that is given overrides

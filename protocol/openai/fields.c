@@ -269,6 +269,16 @@ static void show(const json_t *v, char out[SHOWN_MAX + 8])
 	}
 }
 
+int fields_copy(const json_t *from, json_t *to, const char *const *names, size_t n, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++)
+		if (field_get(from, names[i]))
+			r = field_set_new(to, names[i], json_incref(field_get(from, names[i])), e);
+	return r;
+}
+
 int field_set_new(json_t *object, const char *name, json_t *value, struct err *e)
 {
 	return json_object_set_new_nocheck(object, name, value) < 0 ? err_no_memory(e) : 0;
@@ -372,6 +382,35 @@ bool field_is(const json_t *v, const char *text)
 	return word && !strcmp(word, text);
 }
 
+/* Returns the number of a value among words; that of the NULL behind them: it is none. */
+static size_t word_number(const json_t *v, const char *const *words)
+{
+	size_t i = 0;
+
+	while (words[i] && !field_is(v, words[i]))
+		i++;
+	return i;
+}
+
+bool field_is_one_of(const json_t *v, const char *const *words)
+{
+	return words[word_number(v, words)];
+}
+
+int field_word(const json_t *object, const char *where, const char *name, const char *const *words,
+	       const char *want, size_t *ret, struct err *e)
+{
+	const json_t *v = field_get(object, name);
+	const size_t number = word_number(v, words);
+
+	if (!v)
+		return 0;
+	if (!words[number])
+		return field_wrong(e, where, name, v, want);
+	*ret = number;
+	return 0;
+}
+
 int field_refuse(struct err *e, const char *where, const struct refused_field *field)
 {
 	char path[ERR_PARAM_MAX];
@@ -403,6 +442,38 @@ int field_string(const json_t *object, const char *where, const char *name, cons
 		return field_wrong(e, where, name, v, "a string");
 	*ret = v;
 	return 0;
+}
+
+int field_needed(const json_t *object, const char *where, const char *name, const json_t **ret,
+		 struct err *e)
+{
+	*ret = NULL;
+	if (!field_get(object, name))
+		return field_wrong(e, where, name, NULL, "a string");
+	return field_string(object, where, name, ret, e);
+}
+
+int field_filled(const json_t *object, const char *where, const char *name, const json_t **ret,
+		 struct err *e)
+{
+	int r;
+
+	*ret = NULL;
+	r = field_string(object, where, name, ret, e);
+	if (r == 0 && !json_string_length(*ret))
+		return field_wrong(e, where, name, *ret, "a string that is not empty");
+	return r;
+}
+
+int field_copy_string(const json_t *object, const char *where, const char *name, json_t *to,
+		      const char *to_name, struct err *e)
+{
+	const json_t *v = NULL;
+	int r = field_string(object, where, name, &v, e);
+
+	if (r < 0 || !v)
+		return r;
+	return field_set_new(to, to_name, json_incref((json_t *)v), e);
 }
 
 int field_ids(const json_t *array, const char *path, uint32_t vocab, size_t max, struct ids *ret,

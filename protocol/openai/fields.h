@@ -1,8 +1,8 @@
 /* Reads members of a request's JSON by name. All members of a type are checked alike.
  *
  * `where` is the path of the object, "" for the body itself or "messages[3]."; `where` and `name` together are the
- * `param` of an error. null counts as absent. If the member is absent, field_bool, field_int, field_number and
- * field_string return 0 and leave *ret unchanged, so the caller sets *ret to the default first. Otherwise they return
+ * `param` of an error. null counts as absent. If the member is absent, field_bool, field_int, field_number, field_string
+ * and field_word return 0 and leave *ret unchanged, so the caller sets *ret to the default first. Otherwise they return
  * 0 or -EINVAL. */
 #pragma once
 
@@ -45,6 +45,9 @@ bool field_asks_nothing(const json_t *v);
 /* Returns whether a value is the string `text`. */
 bool field_is(const json_t *v, const char *text);
 
+/* Returns whether a value is one of some words, which end with NULL. */
+bool field_is_one_of(const json_t *v, const char *const *words);
+
 /* A member that would change the answer and is not supported. */
 struct refused_field {
 	/* why: the rest of the error's sentence; x-refused of docs/openapi.json has the same one */
@@ -75,6 +78,10 @@ void field_path(char out[ERR_PARAM_MAX], const char *fmt, ...) PRINTF(2, 3);
 /* Returns the member, borrowed; NULL: absent or null. */
 json_t *field_get(const json_t *object, const char *name);
 
+/* Copies those of n members that are there and not null. */
+int fields_copy(const json_t *from, json_t *to, const char *const *names, size_t n,
+		struct err *e) MUST_CHECK;
+
 /* Sets a member to `value`, and takes over the reference to it. If `value` is NULL, its allocation has failed:
  * -ENOMEM. */
 int field_set_new(json_t *object, const char *name, json_t *value, struct err *e) MUST_CHECK;
@@ -96,6 +103,20 @@ int field_number(const json_t *object, const char *where, const char *name, doub
 /* *ret is the member itself, borrowed: json_string_value and json_string_length read it. */
 int field_string(const json_t *object, const char *where, const char *name, const json_t **ret,
 		 struct err *e) MUST_CHECK;
+
+/* The same of a member that has to be there; field_filled: and not be empty. */
+int field_needed(const json_t *object, const char *where, const char *name, const json_t **ret,
+		 struct err *e) MUST_CHECK;
+int field_filled(const json_t *object, const char *where, const char *name, const json_t **ret,
+		 struct err *e) MUST_CHECK;
+
+/* Copies a string member under the name to_name, if it is there. */
+int field_copy_string(const json_t *object, const char *where, const char *name, json_t *to,
+		      const char *to_name, struct err *e) MUST_CHECK;
+
+/* Reads a member that is one of some words, which end with NULL: *ret is its number among them. `want` names them. */
+int field_word(const json_t *object, const char *where, const char *name, const char *const *words,
+	       const char *want, size_t *ret, struct err *e) MUST_CHECK;
 
 /* Appends a list of at most `max` token ids, each below `vocab`. `path` is the list's own path. -EINVAL; -ENOMEM.
  * After an error some ids may have been appended. */

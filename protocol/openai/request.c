@@ -159,6 +159,20 @@ int request_truncation(const json_t *body, const struct openai_limits *limits,
 	return 0;
 }
 
+int request_prefill(const json_t *text, const char *thinking, struct arena *arena,
+		    struct openai_request *r, struct err *e)
+{
+	if (!json_string_length(text))
+		return 0;
+	if (r->thinking)
+		return err_param(e, EINVAL, thinking,
+				 "thinking is on, but the last message is the assistant's, with "
+				 "which the answer would begin");
+	r->prefill_len = json_string_length(text);
+	r->prefill = arena_strndup(arena, json_string_value(text), r->prefill_len);
+	return r->prefill ? 0 : err_no_memory(e);
+}
+
 int request_model(const json_t *body, struct arena *arena, const char **ret, struct err *e)
 {
 	const json_t *model = NULL;

@@ -129,6 +129,11 @@ int tools_context(const json_t *body, json_t *context, struct err *e) MUST_CHECK
 int tools_list(const json_t *context, const struct pace *pace, struct arena *arena,
 	       struct tool_list *ret, struct err *e) MUST_CHECK;
 
+/* request.c: has the answer go on with a text; NULL or empty: it begins by itself. It needs thinking to be off, which the
+ * parameter `thinking` turns on. */
+int request_prefill(const json_t *text, const char *thinking, struct arena *arena,
+		    struct openai_request *r, struct err *e) MUST_CHECK;
+
 /* request.c: reads the model's name into the arena; *ret NULL: absent. */
 int request_model(const json_t *body, struct arena *arena, const char **ret,
 		  struct err *e) MUST_CHECK;

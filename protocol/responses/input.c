@@ -18,19 +18,11 @@ struct reading {
 
 /* ---- texts ---- */
 
-static bool is_one_of(const char *name, const char *const *names)
-{
-	for (; *names; names++)
-		if (!strcmp(name, *names))
-			return true;
-	return false;
-}
-
 /* Appends the text of a part, {"type": one of `types`, "text": ...}; of a refusal its member has that name. */
 static int part_text(const json_t *part, const char *path, const char *const *types,
 		     struct buf *out, struct err *e)
 {
-	const json_t *type = field_get(part, "type"), *text = NULL;
+	const json_t *type = field_get(part, "type"), *text;
 	const char *name = word_of(type), *member = "text";
 	char where[ERR_PARAM_MAX];
 	int r;
@@ -40,17 +32,15 @@ static int part_text(const json_t *part, const char *path, const char *const *ty
 	field_path(where, "%s.", path);
 	if (!name)
 		return field_wrong(e, where, "type", type, "a string");
-	if (!is_one_of(name, types))
+	if (!field_is_one_of(type, types))
 		return err_param(e, PROBLEM_UNSUPPORTED, path,
 				 "%s is of type \"%.40s\", and this server takes %s there", path,
 				 name, types[0]);
 	if (!strcmp(name, "refusal"))
 		member = name;
-	r = field_string(part, where, member, &text, e);
+	r = field_needed(part, where, member, &text, e);
 	if (r < 0)
 		return r;
-	if (!text)
-		return field_wrong(e, where, member, NULL, "a string");
 	buf_append(out, json_string_value(text), json_string_length(text));
 	return 0;
 }
@@ -164,29 +154,14 @@ static int reasoning(struct reading *rd, const json_t *item, const char *where, 
 	return r;
 }
 
-/* Reads a string that is not empty. */
-static int needed(const json_t *item, const char *where, const char *member, const json_t **ret,
-		  struct err *e)
-{
-	int r;
-
-	*ret = NULL;
-	r = field_string(item, where, member, ret, e);
-	if (r < 0)
-		return r;
-	if (!json_string_length(*ret))
-		return field_wrong(e, where, member, *ret, "a string that is not empty");
-	return 0;
-}
-
 static int function_call(struct reading *rd, const json_t *item, const char *where, struct err *e)
 {
 	const json_t *id, *name, *arguments = NULL;
 	json_t *call;
-	int r = needed(item, where, "call_id", &id, e);
+	int r = field_filled(item, where, "call_id", &id, e);
 
 	if (r == 0)
-		r = needed(item, where, "name", &name, e);
+		r = field_filled(item, where, "name", &name, e);
 	if (r == 0)
 		r = field_string(item, where, "arguments", &arguments, e);
 	if (r < 0)
@@ -205,7 +180,7 @@ static int function_call_output(struct reading *rd, const json_t *item, const ch
 	static const char *const types[] = {"input_text", "output_text", "text", NULL};
 	const json_t *id;
 	json_t *text = NULL;
-	int r = needed(item, where, "call_id", &id, e);
+	int r = field_filled(item, where, "call_id", &id, e);
 
 	if (r == 0 && !field_get(item, "output"))
 		return field_wrong(e, where, "output", NULL, "a string or an array of text parts");
@@ -225,15 +200,14 @@ static int message(struct reading *rd, const json_t *item, const char *where, st
 	static const char *const input[] = {"input_text", "text", NULL};
 	static const char *const output[] = {"output_text", "refusal", "text", "input_text", NULL};
 	const json_t *role = field_get(item, "role");
-	const char *name = word_of(role);
 	bool assistant;
 	json_t *text = NULL;
 	int r;
 
-	if (!name || !is_one_of(name, roles))
+	if (!field_is_one_of(role, roles))
 		return field_wrong(e, where, "role", role,
 				   "one of user, assistant, system and developer");
-	assistant = !strcmp(name, "assistant");
+	assistant = field_is(role, "assistant");
 	if (!field_get(item, "content"))
 		return field_wrong(e, where, "content", NULL, "a string or an array of text parts");
 	r = member_text(item, where, "content", assistant ? output : input, &text, e);
@@ -244,7 +218,7 @@ static int message(struct reading *rd, const json_t *item, const char *where, st
 		json_decref(text);
 		return r;
 	}
-	return append(rd, json_pack("{s:s, s:o}", "role", name, "content", text), e);
+	return append(rd, json_pack("{s:O, s:o}", "role", role, "content", text), e);
 }
 
 static int one_item(struct reading *rd, const json_t *item, const char *path, struct err *e)
@@ -275,18 +249,30 @@ static int one_item(struct reading *rd, const json_t *item, const char *path, st
 			 path, name);
 }
 
-int responses_messages(const json_t *items, const char *where, json_t *messages, struct err *e)
+/* Reads a list of items; `where` is its path. */
+static int read_items(struct reading *rd, const json_t *items, const char *where, struct err *e)
 {
-	struct reading rd = {.messages = messages};
 	char path[ERR_PARAM_MAX];
 	int r = 0;
 
-	buf_init(&rd.content, SIZE_MAX / 2);
-	buf_init(&rd.thinking, SIZE_MAX / 2);
 	for (size_t i = 0; !r && i < json_array_size(items); i++) {
 		field_path(path, "%s[%zu]", where, i);
-		r = one_item(&rd, json_array_get(items, i), path, e);
+		r = one_item(rd, json_array_get(items, i), path, e);
 	}
+	return r;
+}
+
+int responses_messages(const json_t *before, const json_t *items, json_t *messages, struct err *e)
+{
+	struct reading rd = {.messages = messages};
+	int r;
+
+	buf_init(&rd.content, SIZE_MAX / 2);
+	buf_init(&rd.thinking, SIZE_MAX / 2);
+	/* The assistant's items of an answer may go on in the input, so all items are read as one list. */
+	r = read_items(&rd, before, "previous_response_id", e);
+	if (!r)
+		r = read_items(&rd, items, "input", e);
 	if (!r)
 		r = close_answer(&rd, e);
 	json_decref(rd.calls);

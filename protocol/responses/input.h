@@ -19,7 +19,7 @@
  * send this one back. Nothing is secret in it: the client has had the text. */
 #define RESPONSES_REASONING "tigon:"
 
-/* Appends the messages of items to the array `messages`. `where` is the path of the items, "input". -EINVAL;
- * -PROBLEM_UNSUPPORTED; -ENOMEM. */
-int responses_messages(const json_t *items, const char *where, json_t *messages,
+/* Appends the messages of items to the array `messages`. before: the items of earlier responses, NULL: there are none.
+ * Errors name the path of an item in "input", or else "previous_response_id". -EINVAL; -PROBLEM_UNSUPPORTED; -ENOMEM. */
+int responses_messages(const json_t *before, const json_t *items, json_t *messages,
 		       struct err *e) MUST_CHECK;

@@ -80,22 +80,6 @@ static int check_metadata(const json_t *body, struct err *e)
 	return 0;
 }
 
-/* Reads a member that is one of some words. *ret: its number in `words`, unchanged if the member is absent. */
-static int word(const json_t *object, const char *where, const char *name, const char *const *words,
-		const char *want, size_t *ret, struct err *e)
-{
-	const json_t *v = field_get(object, name);
-
-	if (!v)
-		return 0;
-	for (size_t i = 0; words[i]; i++)
-		if (field_is(v, words[i])) {
-			*ret = i;
-			return 0;
-		}
-	return field_wrong(e, where, name, v, want);
-}
-
 static int check_text(const json_t *body, struct err *e)
 {
 	static const char *const words[] = {"low", "medium", "high", NULL};
@@ -105,7 +89,7 @@ static int check_text(const json_t *body, struct err *e)
 	/* constraint.c reads its format. */
 	if (text && !json_is_object(text))
 		return field_wrong(e, "", "text", text, "an object");
-	return word(text, "text.", "verbosity", words, "low, medium or high", &verbosity, e);
+	return field_word(text, "text.", "verbosity", words, "low, medium or high", &verbosity, e);
 }
 
 /* include: *logprobs and *encrypted are set if it has the names of these. */
@@ -171,12 +155,9 @@ static int one_tool(const json_t *tool, size_t index, json_t **ret, struct err *
 	if (v && !json_is_object(v))
 		return field_wrong(e, where, "parameters", v, "an object");
 	function = json_object();
-	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
-		json_t *member = field_get(tool, members[i]);
-
-		if (member && field_set_new(function, members[i], json_incref(member), e) < 0)
-			return -ENOMEM;
-	}
+	r = fields_copy(tool, function, members, ARRAY_SIZE(members), e);
+	if (r < 0)
+		return r;
 	*ret = json_pack("{s:s, s:O}", "type", "function", "function", function);
 	return *ret ? 0 : err_no_memory(e);
 }
@@ -202,7 +183,7 @@ static int allowed_tools(const json_t *choice, json_t **ret, struct err *e)
 	json_t *list CLEANUP_JSON = json_array();
 	char where[ERR_PARAM_MAX];
 	size_t mode = 0;
-	int r = word(choice, "tool_choice.", "mode", modes, "auto or required", &mode, e);
+	int r = field_word(choice, "tool_choice.", "mode", modes, "auto or required", &mode, e);
 
 	if (r == 0 && !json_is_array(tools))
 		r = field_wrong(e, "tool_choice.", "tools", tools, "an array of tools");
@@ -336,7 +317,7 @@ static int put_messages(const json_t *body, const json_t *before, const json_t *
 			struct err *e)
 {
 	const json_t *instructions = field_get(body, "instructions");
-	json_t *messages = json_array(), *items CLEANUP_JSON = NULL, *system;
+	json_t *messages = json_array(), *system;
 	int r = field_set_new(chat, "messages", messages, e);
 
 	if (!r && instructions) {
@@ -344,20 +325,8 @@ static int put_messages(const json_t *body, const json_t *before, const json_t *
 		if (json_array_append_new(messages, system) < 0)
 			r = err_no_memory(e);
 	}
-	/* The assistant's items of an answer may go on in the input, so all items are read as one list. */
-	if (!r && before) {
-		json_t *each = NULL;
-
-		/* First by themselves, so that an error has the client's own numbers. */
-		each = json_array();
-		r = each ? responses_messages(own, "input", each, e) : err_no_memory(e);
-		json_decref(each);
-		items = json_copy((json_t *)before);
-		if (!r && (!items || json_array_extend(items, (json_t *)own) < 0))
-			r = err_no_memory(e);
-	}
 	if (!r)
-		r = responses_messages(before ? items : own, "input", messages, e);
+		r = responses_messages(before, own, messages, e);
 	if (!r && !json_array_size(messages))
 		return err_param(e, EINVAL, "input",
 				 "input is empty, but must have at least one item");
@@ -367,28 +336,23 @@ static int put_messages(const json_t *body, const json_t *before, const json_t *
 /* Reads reasoning, and copies members that chat has under the same names. */
 static int put_settings(const json_t *body, json_t *chat, struct err *e)
 {
-	static const char *const efforts[] = {"none", "minimal", "low", "medium",
-					      "high", "xhigh",	 "max", NULL};
 	static const char *const summaries[] = {"auto", "concise", "detailed", "none", NULL};
 	static const char *const same[] = {"enable_thinking", "chat_template_kwargs",
 					   "add_generation_prompt", "parallel_tool_calls"};
-	const json_t *reasoning = field_get(body, "reasoning");
-	size_t i = 0;
+	const json_t *reasoning = field_get(body, "reasoning"), *effort = NULL;
+	bool thinks;
+	size_t i;
 	int r;
 
 	if (reasoning && !json_is_object(reasoning))
 		return field_wrong(e, "", "reasoning", reasoning, "an object");
-	r = word(reasoning, "reasoning.", "summary", summaries, "auto, concise or detailed", &i, e);
+	r = field_word(reasoning, "reasoning.", "summary", summaries, "auto, concise or detailed",
+		       &i, e);
 	if (r == 0)
-		r = word(reasoning, "reasoning.", "effort", efforts,
-			 "one of none, minimal, low, medium, high, xhigh and max", &i, e);
-	if (r == 0 && field_get(reasoning, "effort"))
-		r = field_set_new(chat, "reasoning_effort",
-				  json_incref(field_get(reasoning, "effort")), e);
-	for (i = 0; !r && i < ARRAY_SIZE(same); i++)
-		if (field_get(body, same[i]))
-			r = field_set_new(chat, same[i], json_incref(field_get(body, same[i])), e);
-	return r;
+		r = chat_effort(reasoning, "reasoning.", "effort", &effort, &thinks, e);
+	if (r == 0 && effort)
+		r = field_set_new(chat, "reasoning_effort", json_incref((json_t *)effort), e);
+	return r < 0 ? r : fields_copy(body, chat, same, ARRAY_SIZE(same), e);
 }
 
 /* ---- what the response repeats ---- */
@@ -501,7 +465,8 @@ static int parse_rest(const json_t *body, struct openai_request *r, struct respo
 	if (ret == 0)
 		ret = check_text(body, e);
 	if (ret == 0)
-		ret = word(body, "", "truncation", truncations, "auto or disabled", &truncation, e);
+		ret = field_word(body, "", "truncation", truncations, "auto or disabled",
+				 &truncation, e);
 	if (ret == 0)
 		ret = field_bool(body, "", "store", &own->store, e);
 	if (ret == 0)
