@@ -351,9 +351,16 @@ TEST(bad)
 		 "messages[0].content[0].type", "\"tool_use\""},
 		{"[{'role':'user','content':[{'type':'tool_result','content':'a'}]}]",
 		 "messages[0].content[0].tool_use_id", "is missing"},
-		{"[{'role':'user','content':[{'type':'tool_result','tool_use_id':'a','content':"
+		{"[{'role':'assistant','content':[{'type':'tool_use','id':'a','name':'f'}]},"
+		 "{'role':'user','content':[{'type':'tool_result','tool_use_id':'a','content':"
 		 "[{'type':'text','text':'x'},{'type':'document'}]}]}]",
-		 "messages[0].content[0].content[1].type", "\"document\", but must be \"text\""},
+		 "messages[1].content[0].content[1].type", "\"document\", but must be \"text\""},
+		{"[{'role':'assistant','content':[{'type':'tool_use','id':'a','name':'f'}]},"
+		 "{'role':'user','content':[{'type':'text','text':'x'},{'type':'tool_result',"
+		 "'tool_use_id':'b'}]}]",
+		 "messages[1].content[1].tool_use_id",
+		 "messages[1].content[1].tool_use_id is \"b\", but must be the id of a tool call "
+		 "before it"},
 		{"[{'role':'assistant','content':[{'type':'tool_use','id':'a','name':'f','input':'{}'"
 		 "}]},{'role':'user','content':'a'}]",
 		 "messages[0].content[0].input", "must be an object"},

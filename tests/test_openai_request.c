@@ -156,6 +156,14 @@ TEST(messages)
 		 "{'name':'f','arguments':{'a':[1.7976931348623157e308,-1.7976931348623157e308,"
 		 "0.0,'1e999']}}}]}]",
 		 "a number that a model wrote beyond double stays a number");
+	messages("[{'role':'tool','content':'3'},{'role':'tool','content':'4','tool_call_id':''}]",
+		 "[{'role':'tool','content':'3'},{'role':'tool','content':'4','tool_call_id':''}]",
+		 "a result without an id is taken");
+	messages("[{'role':'assistant','tool_calls':[{'function':{'name':'f'}}]},{'role':'tool',"
+		 "'content':'3','tool_call_id':'c'}]",
+		 "[{'role':'assistant','content':'','tool_calls':[{'type':'function','function':"
+		 "{'name':'f','arguments':{}}}]},{'role':'tool','content':'3','tool_call_id':'c'}]",
+		 "and so is one that may be of a call without an id");
 	messages("[{'role':'function','name':'f','content':'3'}]",
 		 "[{'role':'tool','content':'3','name':'f'}]", "function is a tool's older name");
 	messages("[{'role':'assistant','content':[{'type':'thinking','thinking':'so '},{'type':"
@@ -430,6 +438,14 @@ static const struct bad bads[] = {
 	 "messages[0].content[0].text", NULL},
 	{'C', "{'messages':[{'role':'user','name':1}]}", "messages[0].name", NULL},
 	{'C', "{'messages':[{'role':'tool','tool_call_id':1}]}", "messages[0].tool_call_id", NULL},
+	{'C', "{'messages':[{'role':'tool','tool_call_id':'c'}]}", "messages[0].tool_call_id",
+	 "messages[0].tool_call_id is \"c\", but must be the id of a tool call before it"},
+	{'C',
+	 "{'messages':[{'role':'tool','tool_call_id':'c'},{'role':'assistant','tool_calls':[{'id':'c','function':{'name':'f'}}]}]}",
+	 "messages[0].tool_call_id", NULL},
+	{'C',
+	 "{'messages':[{'role':'assistant','tool_calls':[{'id':'c','function':{'name':'f'}}]},{'role':'tool','tool_call_id':'c\\u0000'}]}",
+	 "messages[1].tool_call_id", NULL},
 	{'C', "{'messages':[{'role':'assistant','reasoning_content':1}]}",
 	 "messages[0].reasoning_content", NULL},
 	{'C', "{'messages':[{'role':'assistant','tool_calls':{}}]}", "messages[0].tool_calls",

@@ -57,6 +57,8 @@ static void same_as_chat(const char *items, const char *of_chat, const char *nam
 	same_context(parse_items(items), body, name);
 }
 
+#define CALL "{'type':'function_call','call_id':'c','name':'f','arguments':'{}'}"
+
 TEST(input)
 {
 	is_int(parse_with("'instructions':'Be brief.'"), 0, "a text");
@@ -125,6 +127,15 @@ TEST(earlier_responses)
 	is_int(parse("{'previous_response_id':'resp_1','input':[{'type':'odd'}]}"),
 	       -PROBLEM_UNSUPPORTED, "an error behind it");
 	is_str(err.param, "input[0]", "has the client's numbers");
+	is_int(parse("{'previous_response_id':'resp_1','input':[{'type':'function_call_output',"
+		     "'call_id':'c','output':'x'}]}"),
+	       -EINVAL, "an output without its call");
+	is_str(err.text, "input[0].call_id is \"c\", but must be the id of a tool call before it",
+	       "is refused");
+	earlier = CALL;
+	is_int(parse("{'previous_response_id':'resp_1','input':[{'type':'function_call_output',"
+		     "'call_id':'c','output':'x'}]}"),
+	       0, "the call may stand in the earlier response");
 	is_int(parse("{'previous_response_id':'resp_1'}"), 0, "no input is needed then");
 	is_int(parse("{'previous_response_id':'resp_1','input':'x','store':false}"), 0,
 	       "store false");
@@ -299,9 +310,13 @@ TEST(refusals)
 		{"{'type':'function_call','call_id':'c','name':'f','arguments':{}}",
 		 "input[0].arguments", EINVAL},
 		{"{'type':'function_call_output','output':'x'}", "input[0].call_id", EINVAL},
-		{"{'type':'function_call_output','call_id':'c'}", "input[0].output", EINVAL},
-		{"{'type':'function_call_output','call_id':'c','output':7}", "input[0].output",
-		 EINVAL},
+		{CALL ",{'type':'function_call_output','call_id':'c'}", "input[1].output", EINVAL},
+		{CALL ",{'type':'function_call_output','call_id':'c','output':7}",
+		 "input[1].output", EINVAL},
+		{CALL ",{'type':'function_call_output','call_id':'d','output':'x'}",
+		 "input[1].call_id", EINVAL},
+		{"{'type':'function_call_output','call_id':'c','output':'x'}," CALL,
+		 "input[0].call_id", EINVAL},
 		{"{'type':'reasoning','content':7}", "input[0].content", EINVAL},
 		{"{'type':'reasoning','encrypted_content':7}", "input[0].encrypted_content",
 		 EINVAL},
@@ -368,9 +383,7 @@ static size_t dropped(const char *items, const char *last)
 TEST(truncation)
 {
 #define USER "{'role':'user','content':'u'},"
-#define TURN                                                                  \
-	"{'type':'function_call','call_id':'c','name':'f','arguments':'{}'}," \
-	"{'type':'function_call_output','call_id':'c','output':'o'},"
+#define TURN CALL ",{'type':'function_call_output','call_id':'c','output':'o'},"
 	is_int(dropped("{'role':'system','content':'s'}," USER
 		       "{'role':'assistant','content':'a'}," USER
 		       "{'role':'assistant','content':'a'},{'role':'user','content':'last'}",

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/problem.h"
 #include "protocol/openai/fields.h"
+#include "protocol/openai/request_internal.h"
 #include "protocol/word.h"
 
 #define TEXT_MAX ((size_t)1 << 30)
@@ -16,6 +17,7 @@ struct making {
 	struct buf content, thinking; /* texts of blocks */
 	bool any_text, any_thinking;  /* blocks with text, with thinking, have come */
 	json_t *calls;		      /* owned; NULL: none */
+	json_t *ids; /* borrowed: those of all calls so far, as in tools_note_call */
 };
 
 /* Appends a message, and takes the reference to it. NULL: its allocation has failed. */
@@ -80,6 +82,8 @@ static int add_call(struct making *m, const json_t *block, const char *where, st
 
 	if (r == 0)
 		r = field_filled(block, where, "name", &name, e);
+	if (r == 0)
+		r = tools_note_call(m->ids, id, e);
 	if (r < 0)
 		return r;
 	if (input && !json_is_object(input))
@@ -169,6 +173,8 @@ static int add_result(struct making *m, const json_t *block, const char *where, 
 	int r = field_needed(block, where, "tool_use_id", &id, e);
 
 	if (r == 0)
+		r = tools_check_result(m->ids, block, where, "tool_use_id", e);
+	if (r == 0)
 		r = end_text(m, "user", e);
 	if (r == 0 && field_get(block, "content"))
 		r = add_content(m, block, where, "content", &text_only, e);
@@ -224,13 +230,14 @@ static int take_prefill(struct making *m, const json_t *message, const char *whe
 	return *ret ? 0 : err_no_memory(e);
 }
 
-/* Appends the chat messages that one message becomes. ret_prefill NULL: it is not the last message. */
-static int one_message(json_t *list, const json_t *message, size_t index, json_t **ret_prefill,
-		       struct err *e)
+/* Appends the chat messages that one message becomes. ids: as in struct making. ret_prefill NULL: it is not the last
+ * message. */
+static int one_message(json_t *list, json_t *ids, const json_t *message, size_t index,
+		       json_t **ret_prefill, struct err *e)
 {
 	const json_t *role = field_get(message, "role");
 	const char *name = word_of(role);
-	struct making m = {.list = list};
+	struct making m = {.list = list, .ids = ids};
 	char where[ERR_PARAM_MAX];
 	int r;
 
@@ -288,7 +295,7 @@ int messages_convert(const json_t *body, json_t *chat, json_t **ret_prefill, str
 {
 	const json_t *messages = field_get(body, "messages");
 	size_t n = json_array_size(messages);
-	json_t *list;
+	json_t *list, *ids CLEANUP_JSON = NULL;
 	int r;
 
 	*ret_prefill = NULL;
@@ -298,11 +305,12 @@ int messages_convert(const json_t *body, json_t *chat, json_t **ret_prefill, str
 		return err_param(e, EINVAL, "messages",
 				 "messages is empty, but must have at least one message");
 	list = json_array();
-	if (json_object_set_new_nocheck(chat, "messages", list) < 0)
+	ids = json_object();
+	if (json_object_set_new_nocheck(chat, "messages", list) < 0 || !ids)
 		return err_no_memory(e);
 	r = add_system(body, list, e);
 	for (size_t i = 0; r == 0 && i < n; i++)
-		r = one_message(list, json_array_get(messages, i), i,
+		r = one_message(list, ids, json_array_get(messages, i), i,
 				i + 1 == n ? ret_prefill : NULL, e);
 	if (r == 0 && !json_array_size(list))
 		r = err_param(e, EINVAL, "messages", "the messages have no content at all");

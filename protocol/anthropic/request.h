@@ -6,7 +6,7 @@
  *  - A user's message becomes messages in the order of its blocks: each stretch of text a user's message, each
  *    tool_result a tool's message.
  *  - An assistant's message becomes one message: its texts the content, its thinking the reasoning_content, each
- *    tool_use a call. The text of redacted_thinking cannot be read, so that block is left out.
+ *    tool_use a call. A tool_result has the id of a tool_use before it. The text of redacted_thinking cannot be read, so that block is left out.
  *  - Blocks of other types (image, document, ...) are refused by name, as are tools that a server would have to run.
  *  - A last message of the assistant is no turn: the answer goes on with its text. It needs thinking to be off.
  *  - A tool's input_schema becomes the parameters of a function, and `strict` stays; tool_choice "any" becomes

@@ -129,6 +129,7 @@ struct reading {
 	bool any_system;
 	bool billing;  /* a billing line was dropped from one of them */
 	size_t values; /* values that the JSON texts of all arguments together may still have */
+	json_t *calls; /* the ids of calls so far, as in tools_note_call */
 };
 
 /* Makes an object of a tool call's arguments (request.h), so that a template can go over its members. Text that is not
@@ -182,6 +183,9 @@ static int tool_call(struct reading *rd, const json_t *call, const char *where, 
 	if (arguments && !json_is_string(arguments) && !json_is_object(arguments))
 		return field_wrong(e, path, "arguments", arguments,
 				   "a string of JSON or an object");
+	r = tools_note_call(rd->calls, id, e);
+	if (r < 0)
+		return r;
 	value = arguments_value(rd, arguments);
 	if (!value)
 		return err_no_memory(e);
@@ -282,6 +286,8 @@ static int one_message(struct reading *rd, const json_t *message, size_t index, 
 		r = assistant_members(rd, message, where, thinking, out, e);
 	if (r == 0 && !strcmp(name, "tool"))
 		r = field_copy_string(message, where, "tool_call_id", out, "tool_call_id", e);
+	if (r == 0 && !strcmp(name, "tool"))
+		r = tools_check_result(rd->calls, message, where, "tool_call_id", e);
 	if (r == 0 && json_array_append(list, out) < 0)
 		r = err_no_memory(e);
 	return r;
@@ -290,6 +296,7 @@ static int one_message(struct reading *rd, const json_t *message, size_t index, 
 static int put_messages(const json_t *body, json_t *context, bool *billing, struct err *e)
 {
 	const json_t *messages = field_get(body, "messages");
+	json_t *calls CLEANUP_JSON = NULL;
 	struct reading rd = {.values = FIELDS_VALUES_MAX};
 	json_t *list, *first = NULL;
 	int r;
@@ -300,7 +307,10 @@ static int put_messages(const json_t *body, json_t *context, bool *billing, stru
 		return err_param(e, EINVAL, "messages",
 				 "messages is empty, but must have at least one message");
 	list = json_array();
+	calls = rd.calls = json_object();
 	r = field_set_new(context, "messages", list, e);
+	if (r == 0 && !calls)
+		r = err_no_memory(e);
 	buf_init(&rd.system, TEXT_MAX);
 	for (size_t i = 0; r == 0 && i < json_array_size(messages); i++)
 		r = one_message(&rd, json_array_get(messages, i), i, list, e);

@@ -121,6 +121,14 @@ int chat_effort(const json_t *object, const char *where, const char *name, const
 int tools_function_name(const json_t *object, const char *where, const json_t **ret,
 			struct err *e) MUST_CHECK;
 
+/* tools.c: the calls of a conversation, as far as it was read: `ids` is a JSON object, at first empty.
+ * tools_note_call adds the id of a call; NULL and one that no result can name: any later result may be this call's.
+ * tools_check_result refuses the result of a tool, with the call's id in its member `name`, if no call before it has
+ * this id. A result without an id is taken. */
+int tools_note_call(json_t *ids, const json_t *id, struct err *e) MUST_CHECK;
+int tools_check_result(const json_t *ids, const json_t *result, const char *where, const char *name,
+		       struct err *e) MUST_CHECK;
+
 /* tools.c: checks tools and tool_choice, and sets the context's member "tools"; null: there are none. */
 int tools_context(const json_t *body, json_t *context, struct err *e) MUST_CHECK;
 

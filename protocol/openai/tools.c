@@ -22,6 +22,28 @@ int tools_function_name(const json_t *object, const char *where, const json_t **
 	return 0;
 }
 
+/* The member of `ids` that stands for calls whose id is unknown. */
+static const char any_id[] = "";
+
+int tools_note_call(json_t *ids, const json_t *id, struct err *e)
+{
+	const char *text = word_of(id);
+
+	return field_set_new(ids, text ? text : any_id, json_true(), e);
+}
+
+int tools_check_result(const json_t *ids, const json_t *result, const char *where, const char *name,
+		       struct err *e)
+{
+	const json_t *id = field_get(result, name);
+	const char *text = word_of(id);
+
+	if (!json_string_length(id) || json_object_get(ids, any_id) ||
+	    (text && json_object_get(ids, text)))
+		return 0;
+	return field_wrong(e, where, name, id, "the id of a tool call before it");
+}
+
 static int check_tool(const json_t *tool, size_t index, struct err *e)
 {
 	const json_t *function = field_get(tool, "function"), *type, *name = NULL, *parameters;

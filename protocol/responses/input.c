@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/problem.h"
 #include "protocol/openai/fields.h"
+#include "protocol/openai/request_internal.h"
 #include "protocol/word.h"
 
 /* The messages so far, and the assistant's message that may go on. */
@@ -14,6 +15,7 @@ struct reading {
 	bool open;	  /* the members below are a message */
 	struct buf content, thinking;
 	json_t *calls; /* owned; NULL: none */
+	json_t *ids;   /* borrowed: those of all calls so far, as in tools_note_call */
 };
 
 /* ---- texts ---- */
@@ -164,6 +166,8 @@ static int function_call(struct reading *rd, const json_t *item, const char *whe
 		r = field_filled(item, where, "name", &name, e);
 	if (r == 0)
 		r = field_string(item, where, "arguments", &arguments, e);
+	if (r == 0)
+		r = tools_note_call(rd->ids, id, e);
 	if (r < 0)
 		return r;
 	rd->open = true;
@@ -182,6 +186,8 @@ static int function_call_output(struct reading *rd, const json_t *item, const ch
 	json_t *text = NULL;
 	int r = field_filled(item, where, "call_id", &id, e);
 
+	if (r == 0)
+		r = tools_check_result(rd->ids, item, where, "call_id", e);
 	if (r == 0 && !field_get(item, "output"))
 		return field_wrong(e, where, "output", NULL, "a string or an array of text parts");
 	if (r == 0)
@@ -264,9 +270,12 @@ static int read_items(struct reading *rd, const json_t *items, const char *where
 
 int responses_messages(const json_t *before, const json_t *items, json_t *messages, struct err *e)
 {
-	struct reading rd = {.messages = messages};
+	json_t *ids CLEANUP_JSON = json_object();
+	struct reading rd = {.messages = messages, .ids = ids};
 	int r;
 
+	if (!ids)
+		return err_no_memory(e);
 	buf_init(&rd.content, SIZE_MAX / 2);
 	buf_init(&rd.thinking, SIZE_MAX / 2);
 	/* The assistant's items of an answer may go on in the input, so all items are read as one list. */

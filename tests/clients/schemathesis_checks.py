@@ -26,6 +26,7 @@ REASONS = [
     # What was asked before decides.
     r"no response with the id .* is kept$",
     r"no item of the response has the id ",
+    r"\S+ is .* must be the id of a tool call before it$",
     # Several members decide together.
     r"\S+ and (\S+|the strict tool .*) are both given, but ",
     r"best_of above n is not supported but in completions$",

@@ -246,8 +246,11 @@ for name, body, want, says in (
         ("bad JSON", b"{", (400, "invalid_request_error"), "not valid JSON"),
         ("an image", ask("plain", messages=[{"role": "user", "content": [IMAGE]}]), (400, "invalid_request_error"),
          'messages[0].content[0].type is "image"'),
-        ("an image in a result", ask("plain", messages=[{"role": "user", "content": [
+        ("an image in a result", ask("plain", messages=[*back[:2], {"role": "user", "content": [
             {"type": "tool_result", "tool_use_id": "t", "content": [IMAGE]}]}]), (400, "invalid_request_error"), '"image"'),
+        ("a result without its call", ask("plain", messages=[{"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t", "content": "42"}]}]), (400, "invalid_request_error"),
+         'messages[0].content[0].tool_use_id is "t", but must be the id of a tool call before it'),
         ("a server's tool", ask("plain", tools=[{"type": "web_search_20250305", "name": "web_search"}]),
          (400, "invalid_request_error"), "tools[0].type"),
         ("an unknown model", ask("plain", model="claude"), (404, "not_found_error"), "claude"),
