@@ -317,6 +317,7 @@ TEST(refusals)
 		 "input[1].call_id", EINVAL},
 		{"{'type':'function_call_output','call_id':'c','output':'x'}," CALL,
 		 "input[0].call_id", EINVAL},
+		{"{'role':'user','content':'x','id':'a\\u0000'}", "input[0].id", EINVAL},
 		{"{'type':'reasoning','content':7}", "input[0].content", EINVAL},
 		{"{'type':'reasoning','encrypted_content':7}", "input[0].encrypted_content",
 		 EINVAL},

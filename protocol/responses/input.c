@@ -238,6 +238,7 @@ static int one_item(struct reading *rd, const json_t *item, const char *path, st
 		     {"function_call_output", function_call_output},
 		     {"reasoning", reasoning}};
 	const json_t *type = field_get(item, "type");
+	const json_t *id = field_get(item, "id");
 	const char *name = type ? word_of(type) : "message";
 	char where[ERR_PARAM_MAX];
 
@@ -246,6 +247,9 @@ static int one_item(struct reading *rd, const json_t *item, const char *path, st
 	field_path(where, "%s.", path);
 	if (!name)
 		return field_wrong(e, where, "type", type, "a string");
+	/* `after` of a list of items, a parameter of its URL, could not name such an item. */
+	if (json_is_string(id) && !word_of(id))
+		return field_wrong(e, where, "id", id, "a string without NUL");
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
 		if (!strcmp(types[i].type, name))
 			return types[i].read(rd, item, where, e);
