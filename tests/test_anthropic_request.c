@@ -326,6 +326,11 @@ TEST(bad)
 		{"'context_management':{'edits':[{'type':'clear_thinking_20251015'},"
 		 "{'type':'compact_20260112','pause_after_compaction':true}]}",
 		 "context_management.edits[1]", "compact_20260112", PROBLEM_UNSUPPORTED},
+		{"'context_management':{'edits':[{'type':'clear_tool_uses_20250919'}]}",
+		 "context_management.edits[0]",
+		 "context_management.edits[0]: clear_tool_uses_20250919 is not supported by this "
+		 "server, which clears no results of tools",
+		 PROBLEM_UNSUPPORTED},
 		{"'context_management':[]", "context_management", "an object", 0},
 		{"'context_management':{'edits':'x'}", "context_management.edits", "an array", 0},
 		{"'model':5", "model", "a string", 0},

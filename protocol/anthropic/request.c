@@ -277,11 +277,14 @@ static int check_metadata(const json_t *body, struct err *e)
 	return field_string(metadata, "metadata.", "user_id", &user, e);
 }
 
-/* Refuses edits that ask for a summary of the conversation. Those of other types only clear what is old; none of them
- * is made, and the answer says so. */
+/* Refuses edits after which the model would read another conversation: summaries, and results of tools that are cleared.
+ * Those of other types clear thinking; none of them is made, and the answer says so. */
 static int check_edits(const json_t *body, struct err *e)
 {
-	static const char compact[] = "compact_";
+	static const struct {
+		const char *begins, *why;
+	} kinds[] = {{"compact_", "writes no summary of a conversation"},
+		     {"clear_tool_uses_", "clears no results of tools"}};
 	const json_t *management = field_get(body, "context_management"),
 		     *edits = field_get(management, "edits");
 
@@ -294,13 +297,14 @@ static int check_edits(const json_t *body, struct err *e)
 			json_string_value(json_object_get(json_array_get(edits, i), "type"));
 		char path[ERR_PARAM_MAX];
 
-		if (!type || strncmp(type, compact, strlen(compact)) != 0)
-			continue;
-		field_path(path, "context_management.edits[%zu]", i);
-		return err_param(e, PROBLEM_UNSUPPORTED, path,
-				 "%s: %.40s is not supported by this server, which writes no "
-				 "summary of a conversation",
-				 path, type);
+		for (size_t k = 0; type && k < ARRAY_SIZE(kinds); k++) {
+			if (strncmp(type, kinds[k].begins, strlen(kinds[k].begins)) != 0)
+				continue;
+			field_path(path, "context_management.edits[%zu]", i);
+			return err_param(e, PROBLEM_UNSUPPORTED, path,
+					 "%s: %.40s is not supported by this server, which %s",
+					 path, type, kinds[k].why);
+		}
 	}
 	return 0;
 }

@@ -22,8 +22,9 @@
  *  - thread, a conversation that the server holds, is refused: its later requests have only the new messages. The
  *    refusal (errors.h) tells the SDKs to send all of them.
  *  - compaction, and edits of context_management of the type "compact_…", ask for a summary of the conversation and are
- *    refused, as are the blocks of such a summary. Other edits (clear_tool_uses_…, clear_thinking_…) are not made: the
- *    conversation is read whole, and the answer has "context_management":{"applied_edits":[]}.
+ *    refused, as are the blocks of such a summary. So are edits of the type "clear_tool_uses_…", after which the model
+ *    would not see results of tools. Other edits (clear_thinking_…) are not made: the conversation is read whole, and the
+ *    answer has "context_management":{"applied_edits":[]}.
  *  - cache_control, metadata, service_tier and unknown members are accepted and ignored: the prefix cache keeps every
  *    prompt that it has room for, and need not be told where.
  *

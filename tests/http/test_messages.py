@@ -146,7 +146,7 @@ ok(set(got[-2][1]) == {"type", "delta", "usage"} and got[-2][1]["usage"]["output
 same(set(got[-1][1]), {"type"}, "message_stop")
 
 # edits of the conversation
-edits = {"context_management": {"edits": [{"type": "clear_tool_uses_20250919", "trigger": {"type": "input_tokens", "value": 1}}]}}
+edits = {"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns", "value": 1}}]}}
 none = {"applied_edits": []}
 same((whole("plain", **edits)["context_management"], events(ask("plain", **edits))[-2][1]["context_management"]), (none, none),
      "none is made, and the answer says so")
@@ -251,6 +251,8 @@ for name, body, want, says in (
         ("a result without its call", ask("plain", messages=[{"role": "user", "content": [
             {"type": "tool_result", "tool_use_id": "t", "content": "42"}]}]), (400, "invalid_request_error"),
          'messages[0].content[0].tool_use_id is "t", but must be the id of a tool call before it'),
+        ("results that are cleared", ask("plain", context_management={"edits": [{"type": "clear_tool_uses_20250919"}]}),
+         (400, "invalid_request_error"), "context_management.edits[0]: clear_tool_uses_20250919 is not supported"),
         ("a server's tool", ask("plain", tools=[{"type": "web_search_20250305", "name": "web_search"}]),
          (400, "invalid_request_error"), "tools[0].type"),
         ("an unknown model", ask("plain", model="claude"), (404, "not_found_error"), "claude"),
