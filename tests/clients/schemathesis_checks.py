@@ -20,7 +20,7 @@ from openapi import DOCUMENT, whole  # noqa: E402
 
 REASONS = [
     # The model decides: its vocabulary, its context and the size of its vectors.
-    r".* must be a token id of the vocabulary",
+    r".* must be (a token id|token ids) of the vocabulary",
     r"(prompt is too long: )?(this server's context is|the KV cache holds) ",
     r"(dimensions|truncate_prompt_tokens) is \S+, but must be .*a whole number from \d+ to \d+$",
     # What was asked before decides.
@@ -31,7 +31,7 @@ REASONS = [
     r"\S+ and (\S+|the strict tool .*) are both given, but ",
     r"best_of above n is not supported but in completions$",
     r"structured_outputs has none of ",
-    r"(best_of|min_tokens) is \d+, but must be (at least|at most|equal to) ",
+    r"(best_of|min_tokens) is \d+, but (must|may) be (at least|at most|equal to) ",
     r"text_1 has \d+ texts and text_2 \d+",
     r"tool_choice(\.name)? (names|is) .* none of the tools|tool_choice.name is .* one of the tools",
     r"the last message is the assistant's, so it may have text alone",
