@@ -166,8 +166,10 @@ static int settle_options(struct server *s, struct transfer_keys *keys, char *ca
 		err_prefix(e, "--tuning");
 	if (!r && o->transfer_key && (r = transfer_keys_open(o->transfer_key, keys, e)) < 0)
 		err_prefix(e, "--transfer-key");
-	if (!r && o->default_chat_template_kwargs)
-		r = openai_template_arguments(o->default_chat_template_kwargs,
+	if (!r)
+		r = openai_template_arguments(o->default_chat_template_kwargs
+						      ? o->default_chat_template_kwargs
+						      : "{}",
 					      "--default-chat-template-kwargs",
 					      &s->template_arguments, e);
 	if (r < 0)

@@ -73,7 +73,8 @@ struct server {
 	/* its tokens, for masks of draws; NULL: a prefill worker, which makes no masks */
 	struct token_trie *trie;
 	struct template *template; /* NULL: the model has no chat template */
-	json_t *template_arguments; /* of --default-chat-template-kwargs; owned by main; NULL: none */
+	/* --default-chat-template-kwargs and, once the texts are loaded, the model's special tokens; owned by main */
+	json_t *template_arguments;
 	struct buf tokenizer_info; /* the answer of /tokenizer_info; owned */
 	/* the format of the model's tool calls; NULL: none is known, or --tool-call-parser none */
 	const struct tools_format *tools;

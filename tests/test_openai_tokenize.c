@@ -159,6 +159,36 @@ TEST(tokenizer_info)
 	is_str(buf_str(&out), "", "nothing was written");
 }
 
+/* Expects the arguments that a template has beside one of the operator's. */
+static void tokens(const char *config, const char *want, const char *what)
+{
+	json_t *arguments = json_pack("{s:s}", "sep_token", "mine");
+	char *got;
+
+	config = config ? quoted(config) : NULL;
+	is_int(openai_template_tokens(config, config ? strlen(config) : 0, arguments, &err), 0,
+	       "%s", what);
+	got = json_dumps(arguments, JSON_COMPACT | JSON_SORT_KEYS);
+	is_str(got, quoted(want), "are the template's");
+	free(got);
+	json_decref(arguments);
+}
+
+TEST(template_tokens)
+{
+	json_t *none = json_object();
+
+	tokens("{'bos_token':'<s>','eos_token':{'content':'</s>','special':true},'unk_token':null,"
+	       "'add_bos_token':true,'sep_token':'theirs','other_token':'o','extra_special_tokens':"
+	       "{'image_token':'<i>','n':1}}",
+	       "{'bos_token':'<s>','eos_token':'</s>','image_token':'<i>','sep_token':'mine'}",
+	       "special tokens");
+	tokens("{'extra_special_tokens':['<i>']}", "{'sep_token':'mine'}", "a list without names");
+	tokens(NULL, "{'sep_token':'mine'}", "no configuration");
+	is_int(openai_template_tokens("[]", 2, none, &err), -EINVAL, "no object: %s", err.text);
+	json_decref(none);
+}
+
 int main(void)
 {
 	buf_init(&out, 1 << 16);

@@ -16,9 +16,11 @@ TEST(token)
 		{"{% for m in messages %}{{ m.content }}\n\n<|endoftext|>{% endfor %}",
 		 "<|endoftext|>"},
 		{"{% for m in messages %}User: {{ m.content }}\n{% endfor %}", NULL},
+		{"{% for m in messages %}{{ m.content + eos_token }}{% endfor %}", "<|im_end|>"},
 		{"{{ raise_exception('no') }}", NULL},
 		{"nothing of what was said", NULL},
 	};
+	json_t *arguments = json_pack("{s:s}", "eos_token", "<|im_end|>");
 	struct tokenizer *t = NULL;
 	struct template *p = NULL;
 	struct err e = {0};
@@ -26,7 +28,7 @@ TEST(token)
 	if (!ok(!model_tokenizer("models/lexis", &t, &e) && !model_template("models/lexis", &p, &e),
 		"the tokenizer and the template of lexis"))
 		return;
-	is_int(turns_token(p, t), tokenizer_id(t, "<|im_end|>"),
+	is_int(turns_token(p, arguments, t), tokenizer_id(t, "<|im_end|>"),
 	       "lexis ends turns with <|im_end|>");
 	template_free(p);
 	for (size_t i = 0; i < ARRAY_SIZE(templates); i++) {
@@ -35,11 +37,12 @@ TEST(token)
 		check(!templates[i].token || want >= 0);
 		check(!template_parse("test", templates[i].text, strlen(templates[i].text), &p,
 				      &e));
-		check(turns_token(p, t) == want);
+		check(turns_token(p, arguments, t) == want);
 		template_free(p);
 	}
 	ok_all("the special token behind a message, or none");
 	tokenizer_free(t);
+	json_decref(arguments);
 }
 
 TEST(find)

@@ -118,7 +118,8 @@ static int read_optional(const struct checkpoint *k, enum checkpoint_part part,
 	return r == -ENOENT ? 0 : r;
 }
 
-static int make_info(struct server *s, const struct checkpoint *k, struct err *e)
+/* Reads tokenizer_config.json: for clients, and the special tokens for the template. */
+static int open_tokenizer_config(struct server *s, const struct checkpoint *k, struct err *e)
 {
 	struct checkpoint_text config, template = {0};
 	const char *config_text, *template_text = NULL;
@@ -130,6 +131,9 @@ static int make_info(struct server *s, const struct checkpoint *k, struct err *e
 		buf_init(&s->tokenizer_info, SIZE_MAX / 2);
 		r = openai_body_tokenizer_info(config_text, config.bytes.len, template_text,
 					       template.bytes.len, &s->tokenizer_info, e);
+		if (r == 0)
+			r = openai_template_tokens(config_text, config.bytes.len,
+						   s->template_arguments, e);
 		if (r < 0)
 			err_prefix(e, "%s", config.name);
 	}
@@ -165,12 +169,14 @@ static int open_texts(struct server *s, struct err *e)
 	if (r == 0)
 		r = open_template(s, k, e);
 	if (r == 0)
-		r = make_info(s, k, e);
+		r = open_tokenizer_config(s, k, e);
 	checkpoint_close(k);
 	if (r == 0)
 		r = make_trie(s, e);
 	if (r == 0)
-		s->turn_token = s->template ? turns_token(s->template, s->tokenizer) : -1;
+		s->turn_token =
+			s->template ? turns_token(s->template, s->template_arguments, s->tokenizer)
+				    : -1;
 	return r;
 }
 

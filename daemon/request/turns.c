@@ -22,7 +22,8 @@ static int32_t first_special(const struct tokenizer *t, const char *text, size_t
 	return found;
 }
 
-int32_t turns_token(const struct template *template, const struct tokenizer *t)
+int32_t turns_token(const struct template *template, const json_t *arguments,
+		    const struct tokenizer *t)
 {
 	json_t *context = json_pack("{s:[{s:s, s:s}], s:b}", "messages", "role", "user", "content",
 				    probe, "add_generation_prompt", 0);
@@ -30,8 +31,10 @@ int32_t turns_token(const struct template *template, const struct tokenizer *t)
 	struct buf text;
 	int32_t found = -1;
 
-	if (!context)
+	if (!context || json_object_update_missing(context, (json_t *)(uintptr_t)arguments) < 0) {
+		json_decref(context);
 		return -1;
+	}
 	buf_init(&text, 1 << 20);
 	/* A template that needs more variables than a message fails here; then the token is not known. */
 	if (!template_render(template, context, NULL, &text, &e)) {

@@ -16,9 +16,10 @@
 /* The most ends that are reported: few states are worth their memory, and the scheduler looks at each end. */
 enum { TURNS_MAX = 256 };
 
-/* Returns the first special token that this template writes behind a user's message. -1: it writes none, it cannot be
- * rendered for one message, or memory is short. */
-int32_t turns_token(const struct template *template, const struct tokenizer *t);
+/* Returns the first special token that this template, with these arguments, writes behind a user's message. -1: it writes
+ * none, it cannot be rendered for one message, or memory is short. */
+int32_t turns_token(const struct template *template, const json_t *arguments,
+		    const struct tokenizer *t);
 
 /* Writes the number of tokens up to and including each end token to ret, in rising order, and returns how many it has
  * written. An end token at the very end of the prompt is left out. If there are more than TURNS_MAX, only the first

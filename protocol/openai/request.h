@@ -124,7 +124,8 @@ struct openai_request {
 	/* chat */
 	/* owned; NULL in completions. The object for template_render: messages; tools and documents, null if there
 	 * are none; add_generation_prompt; enable_thinking; reasoning_effort if given; the members of
-	 * chat_template_kwargs; and continue_final_message if the last message is left open (open_message.h) */
+	 * chat_template_kwargs and of limits.template_arguments; and continue_final_message if the last message is left
+	 * open (open_message.h) */
 	json_t *context;
 	/* thinking and add_generation_prompt are on: the prompt then counts as ending inside an open <think> block,
 	 * because templates end it so. Or the last message is left open inside such a block. */

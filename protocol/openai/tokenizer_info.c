@@ -49,3 +49,41 @@ int openai_body_tokenizer_info(const char *config, size_t config_len, const char
 		       ? err_no_memory(e)
 		       : 0;
 }
+
+/* A token is its text, or an object that has it. */
+static json_t *token_text(json_t *token)
+{
+	if (json_is_object(token))
+		token = json_object_get(token, "content");
+	return json_is_string(token) ? token : NULL;
+}
+
+static int put_token(json_t *arguments, const char *name, json_t *token, struct err *e)
+{
+	json_t *text = token_text(token);
+
+	if (!text || json_object_get(arguments, name))
+		return 0;
+	return json_object_set_nocheck(arguments, name, text) < 0 ? err_no_memory(e) : 0;
+}
+
+int openai_template_tokens(const char *config, size_t config_len, json_t *arguments, struct err *e)
+{
+	static const char *const tokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+					     "pad_token", "cls_token", "mask_token"};
+	json_t *info CLEANUP_JSON = NULL, *token;
+	const char *name;
+	int r = parse(config, config_len, &info, e);
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(tokens); i++)
+		r = put_token(arguments, tokens[i], json_object_get(info, tokens[i]), e);
+	if (r < 0)
+		return r;
+	json_object_foreach(json_object_get(info, "extra_special_tokens"), name, token)
+	{
+		r = put_token(arguments, name, token, e);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}

@@ -536,6 +536,19 @@ LLAMA31 = r"""
 {%- endif %}
 """
 
+LLAMA3 = r"""{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>
+
+' + message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>
+
+' }}{% endif %}"""
+
+SMOLLM2 = r"""{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system
+You are a helpful AI assistant.<|im_end|>
+' }}{% endif %}{{ '<|im_start|>' + message['role'] + '
+' + message['content'] + '<|im_end|>' + '
+' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant
+' }}{% endif %}"""
+
 MISTRAL = r"""
 {%- if messages[0]["role"] == "system" %}
     {%- set system_message = messages[0]["content"] %}
@@ -979,7 +992,9 @@ TEMPLATES = {
     "qwen3": QWEN3,
     "qwen3.5": QWEN35,
     "qwen3-next": QWEN3_NEXT,
+    "llama3": LLAMA3,
     "llama3.1": LLAMA31,
+    "smollm2": SMOLLM2,
     "mistral": MISTRAL,
     "mistral old": MISTRAL_OLD,
     "deepseek": DEEPSEEK,
