@@ -2,274 +2,16 @@
  * gives the answers of the same numbers as floats, in memory near that of the file. In float32:
  *
  *     test_quantised_engine [auto|generic] */
-#include <math.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
-#include "base/file.h"
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/formats/safetensors.h"
-#include "engine/checkpoint/quantised/quantised.h"
-#include "engine/checkpoint/types/float8.h"
 #include "tests/golden.h"
+#include "tests/quantised_write.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
-enum { CASES = 2, TENSORS = 16384 };
+enum { CASES = 2 };
 
 static enum engine_kernels kernels = ENGINE_KERNELS_AUTO;
-
-/* A way to write a matrix: the values of its codes, and its tensors. */
-struct way {
-	const char *name;
-	uint32_t bits, group; /* group: the most columns that share a scale; 0: all */
-	bool e2m1, powers;    /* powers: scales are powers of two */
-	float least;	      /* of whole numbers: the value of code 0, before the zero */
-	void (*put)(const char *layer, uint64_t rows, uint64_t cols, const uint8_t *codes,
-		    const float *scales, uint64_t groups);
-};
-
-struct model {
-	struct tensor list[TENSORS];
-	size_t n;
-};
-
-static struct model codes_model, floats_model;
-
-static void add_tensor(struct model *m, const char *name, const char *type, uint64_t rows,
-		       uint64_t cols, const void *data)
-{
-	struct tensor *t = &m->list[m->n++];
-
-	*t = (struct tensor){.name = strdup(name),
-			     .file = "file",
-			     .data = data,
-			     .n_dims = 2,
-			     .type = stored_type_find(type)};
-	t->shape[0] = rows;
-	t->shape[1] = cols;
-	t->bytes = stored_bytes(t->type, rows * cols);
-}
-
-static void add_part(const char *layer, const char *suffix, const char *type, uint64_t rows,
-		     uint64_t cols, const void *data)
-{
-	char name[300];
-
-	snprintf(name, sizeof(name), "%s%s", layer, suffix);
-	add_tensor(&codes_model, name, type, rows, cols, data);
-}
-
-static void *narrowed(const float *x, uint64_t n)
-{
-	uint16_t *out = malloc(n * 2);
-
-	stored_narrow(x, n, out);
-	return out;
-}
-
-static void put_packed(const char *layer, uint64_t rows, uint64_t cols, const uint8_t *codes,
-		       const float *scales, uint64_t groups)
-{
-	uint8_t *words = malloc(rows * cols / 2);
-
-	for (uint64_t i = 0; i < rows * cols / 2; i++)
-		words[i] = (uint8_t)(codes[2 * i] | codes[2 * i + 1] << 4);
-	add_part(layer, ".weight_packed", "I32", rows, cols / 8, words);
-	add_part(layer, ".weight_scale", "BF16", rows, groups, narrowed(scales, rows * groups));
-}
-
-/* Zeros: 7 and 8 in turn. */
-static uint8_t awq_zero(uint64_t row)
-{
-	return (uint8_t)(7 + row % 2);
-}
-
-static void put_awq(const char *layer, uint64_t rows, uint64_t cols, const uint8_t *codes,
-		    const float *scales, uint64_t groups)
-{
-	static const uint8_t nibble[8] = {0, 4, 1, 5, 2, 6, 3, 7};
-	uint32_t *words = calloc(rows / 8 * cols, 4), *zeros = calloc(rows / 8 * groups, 4);
-	float *turned = malloc(rows * groups * sizeof(*turned));
-
-	for (uint64_t r = 0; r < rows; r++) {
-		for (uint64_t c = 0; c < cols; c++)
-			words[c * (rows / 8) + r / 8] |= (uint32_t)codes[r * cols + c]
-							 << 4 * nibble[r % 8];
-		for (uint64_t g = 0; g < groups; g++) {
-			zeros[g * (rows / 8) + r / 8] |= (uint32_t)awq_zero(r) << 4 * nibble[r % 8];
-			turned[g * rows + r] = scales[r * groups + g];
-		}
-	}
-	add_part(layer, ".qweight", "I32", cols, rows / 8, words);
-	add_part(layer, ".qzeros", "I32", groups, rows / 8, zeros);
-	add_part(layer, ".scales", "BF16", groups, rows, narrowed(turned, rows * groups));
-	free(turned);
-}
-
-static void put_int8(const char *layer, uint64_t rows, uint64_t cols, const uint8_t *codes,
-		     const float *scales, uint64_t groups)
-{
-	uint8_t *bytes = malloc(rows * cols);
-	float *copy = malloc(rows * groups * sizeof(*copy));
-
-	for (uint64_t i = 0; i < rows * cols; i++)
-		bytes[i] = codes[i] ^ 0x80;
-	memcpy(copy, scales, rows * groups * sizeof(*copy));
-	add_part(layer, ".weight", "I8", rows, cols, bytes);
-	add_part(layer, ".weight_scale", "F32", rows, groups, copy);
-}
-
-static uint8_t e4m3_of(float x)
-{
-	uint8_t best = 0;
-
-	for (uint8_t i = 0; i < 0x7f; i++)
-		if (fabsf(float_of_e4m3(i) - x) < fabsf(float_of_e4m3(best) - x))
-			best = i;
-	return best;
-}
-
-enum { NVFP4_UP = 1024 }; /* the common scale is 3 / 4 of the reciprocal */
-
-static void put_nvfp4(const char *layer, uint64_t rows, uint64_t cols, const uint8_t *codes,
-		      const float *scales, uint64_t groups)
-{
-	uint8_t *bytes = malloc(rows * cols / 2), *small = malloc(rows * groups);
-	static const float common = 0.75f / NVFP4_UP;
-
-	for (uint64_t i = 0; i < rows * cols / 2; i++)
-		bytes[i] = (uint8_t)(codes[2 * i] | codes[2 * i + 1] << 4);
-	for (uint64_t i = 0; i < rows * groups; i++)
-		small[i] = e4m3_of(scales[i] / common);
-	add_part(layer, ".weight", "U8", rows, cols / 2, bytes);
-	add_part(layer, ".weight_scale", "F8_E4M3", rows, groups, small);
-	add_part(layer, ".weight_scale_2", "F32", 1, 1, &common);
-}
-
-static void put_mxfp4(const char *layer, uint64_t rows, uint64_t cols, const uint8_t *codes,
-		      const float *scales, uint64_t groups)
-{
-	uint8_t *bytes = malloc(rows * cols / 2), *powers = malloc(rows * groups);
-	int e;
-
-	for (uint64_t i = 0; i < rows * cols / 2; i++)
-		bytes[i] = (uint8_t)(codes[2 * i] | codes[2 * i + 1] << 4);
-	for (uint64_t i = 0; i < rows * groups; i++) {
-		frexpf(scales[i], &e);
-		powers[i] = (uint8_t)(e + 126);
-	}
-	add_part(layer, ".weight_packed", "U8", rows, cols / 2, bytes);
-	add_part(layer, ".weight_scale", "U8", rows, groups, powers);
-}
-
-static const struct way ways[] = {
-	{"pack-quantized", 4, 128, false, false, -8, put_packed},
-	{"AWQ", 4, 64, false, false, -7, put_awq},
-	{"int-quantized", 8, 0, false, false, -128, put_int8},
-	{"NVFP4", 4, 16, true, false, 0, put_nvfp4},
-	{"MXFP4", 4, 32, true, true, 0, put_mxfp4},
-};
-
-/* Returns the code whose value is nearest to x, a number in units of the scale. */
-static uint8_t nearest(const struct way *w, float x)
-{
-	uint8_t best = 0;
-
-	if (!w->e2m1)
-		return (uint8_t)fminf(fmaxf(rintf(x) - w->least, 0), ldexpf(1, (int)w->bits) - 1);
-	for (uint8_t i = 0; i < 16; i++)
-		if (fabsf((float)e2m1_doubled[i] / 2 - x) <
-		    fabsf((float)e2m1_doubled[best] / 2 - x))
-			best = i;
-	return best;
-}
-
-/* Writes a matrix in a way, and the numbers that its codes and scales make. */
-static void put_matrix(const struct way *w, const struct tensor *t)
-{
-	uint64_t rows = t->shape[0], cols = t->shape[1];
-	uint64_t group = w->group ? MIN((uint64_t)w->group, cols) : cols, groups = cols / group;
-	float *x = malloc(rows * cols * sizeof(*x)),
-	      *scales = malloc(rows * groups * sizeof(*scales));
-	float most = w->e2m1 ? 6 : ldexpf(1, (int)w->bits - 1) - 1;
-	uint8_t *codes = malloc(rows * cols);
-	struct quantised_config config = {0};
-	size_t first = codes_model.n;
-	bool used[8] = {false};
-	struct quantised_want want;
-	struct quantised q;
-	char layer[300];
-	struct err e;
-	int e2;
-
-	stored_read(t->type, t->data, rows * cols, false, x);
-	for (uint64_t g = 0; g < rows * groups; g++) {
-		float amax = 0;
-
-		for (uint64_t i = g * group; i < (g + 1) * group; i++)
-			amax = fmaxf(amax, fabsf(x[i]));
-		scales[g] = float_of_bf16(bf16_of_float(fmaxf(amax, 1e-4f) / most));
-		frexpf(scales[g], &e2);
-		if (w->powers)
-			scales[g] = ldexpf(1, e2);
-		for (uint64_t i = g * group; i < (g + 1) * group; i++)
-			codes[i] = nearest(w, x[i] / scales[g]);
-	}
-	snprintf(layer, sizeof(layer), "%.*s", (int)(strlen(t->name) - strlen(".weight")), t->name);
-	w->put(layer, rows, cols, codes, scales, groups);
-	free(codes);
-	free(scales);
-	want = (struct quantised_want){.path = "model",
-				       .list = codes_model.list + first,
-				       .n = codes_model.n - first,
-				       .name = t->name,
-				       .rows = rows,
-				       .cols = cols,
-				       .config = &config};
-	if (quantised_open(quantised_find(want.list, want.n, want.name), &want, used, &q, &e) < 0) {
-		printf("Bail out! %s: %s\n", w->name, e.text);
-		exit(1);
-	}
-	check(quantised_type(&q));
-	quantised_read(&q, 0, rows, false, x, cols);
-	add_tensor(&floats_model, t->name, "F32", rows, cols, x);
-}
-
-static bool is_coded(const struct tensor *t)
-{
-	return t->n_dims == 2 && name_ends_in(t->name, "_proj.weight") && t->shape[0] % 16 == 0;
-}
-
-static int produce(size_t index, void *data, void *user, struct err *e)
-{
-	const struct model *m = user;
-
-	memcpy(data, m->list[index].data, m->list[index].bytes);
-	return 0;
-	(void)e;
-}
-
-static bool write_model(const struct model *m, const struct checkpoint *from, const char *dir)
-{
-	struct checkpoint_text config;
-	char path[512];
-	struct err e = {0};
-	bool good;
-
-	mkdir(dir, 0755);
-	good = checkpoint_read(from, CHECKPOINT_CONFIG, &config, &e) == 0;
-	snprintf(path, sizeof(path), "%s/config.json", dir);
-	good = good && file_write(path, config.bytes.data, config.bytes.len, &e) == 0 &&
-	       checkpoint_copy_texts(from, dir, &e) == 0;
-	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
-	good = good &&
-	       safetensors_write(path, m->list, m->n, produce, (void *)(uintptr_t)m, &e) == 0;
-	checkpoint_text_release(&config);
-	if (!good)
-		printf("# %s\n", e.text);
-	return good;
-}
 
 static bool run_model(const char *path, const struct golden *golden, struct run **ret,
 		      uint64_t *ret_bytes)
@@ -294,71 +36,34 @@ static bool run_model(const char *path, const struct golden *golden, struct run 
 	return good;
 }
 
-/* Returns the way of a matrix: the layers have them in turn. */
-static const struct way *way_of(const char *name)
+int main(int argc, char **argv)
 {
-	const char *layer = strstr(name, "layers.");
-
-	return &ways[strtoul(layer + strlen("layers."), NULL, 10) % ARRAY_SIZE(ways)];
-}
-
-static void test(const struct checkpoint *from, const struct tensor *list, size_t n,
-		 const struct golden *golden)
-{
-	uint64_t in_file = 0, as_floats = 0, codes_bytes, floats_bytes;
+	struct quantised_written bytes;
+	struct golden golden = {0};
+	uint64_t codes, floats;
 	struct run *a, *b;
 	float apart;
 	size_t tokens;
 
-	for (size_t i = 0; i < n; i++) {
-		size_t first = codes_model.n;
-
-		if (!strncmp(list[i].name, "mtp.", 4))
-			continue;
-		if (!is_coded(&list[i])) {
-			codes_model.list[codes_model.n++] = floats_model.list[floats_model.n++] =
-				list[i];
-			continue;
-		}
-		put_matrix(way_of(list[i].name), &list[i]);
-		as_floats += floats_model.list[floats_model.n - 1].bytes;
-		for (; first < codes_model.n; first++)
-			in_file += codes_model.list[first].bytes;
-	}
-	ok_all("every matrix has a type");
-	if (!ok(write_model(&codes_model, from, scratch_path("codes")) &&
-			write_model(&floats_model, from, scratch_path("floats")) &&
-			run_model(scratch_path("codes"), golden, &a, &codes_bytes) &&
-			run_model(scratch_path("floats"), golden, &b, &floats_bytes),
+	if (argc > 1 && !strcmp(argv[1], "generic"))
+		kernels = ENGINE_KERNELS_GENERIC;
+	if (!ok(golden_open("models/lexis", &golden) &&
+			quantised_write("models/lexis", scratch_path("codes"),
+					scratch_path("floats"), &bytes),
+		"lexis is written, every matrix in a type of kernels"))
+		return done();
+	golden.n = CASES;
+	if (!ok(run_model(scratch_path("codes"), &golden, &a, &codes) &&
+			run_model(scratch_path("floats"), &golden, &b, &floats),
 		"lexis runs as codes and as floats"))
-		return;
-	apart = runs_apart(a, b, golden->n, &tokens);
+		return done();
+	apart = runs_apart(a, b, golden.n, &tokens);
 	check(tokens > 20 && apart <= 1e-5f);
 	ok_all("%zu tokens are those of floats, log-probabilities within %.2g", tokens,
 	       (double)apart);
-	codes_bytes -= floats_bytes - as_floats;
-	ok(codes_bytes < in_file + in_file / 4,
-	   "%.2f MiB of the file take %.2f MiB, as floats %.2f", (double)in_file / (1 << 20),
-	   (double)codes_bytes / (1 << 20), (double)as_floats / (1 << 20));
-}
-
-int main(int argc, char **argv)
-{
-	struct golden golden = {0};
-	const struct tensor *list;
-	struct checkpoint *from;
-	struct err e = {0};
-	size_t n;
-
-	if (argc > 1 && !strcmp(argv[1], "generic"))
-		kernels = ENGINE_KERNELS_GENERIC;
-	if (ok(golden_open("models/lexis", &golden) &&
-		       checkpoint_open("models/lexis", &from, &e) == 0 &&
-		       checkpoint_tensors(from, &list, &n, &e) == 0,
-	       "lexis opens %s", e.text)) {
-		golden.n = CASES;
-		test(from, list, n, &golden);
-		checkpoint_close(from);
-	}
+	codes -= floats - bytes.floats;
+	ok(codes < bytes.codes + bytes.codes / 4,
+	   "%.2f MiB of the file take %.2f MiB, as floats %.2f", (double)bytes.codes / (1 << 20),
+	   (double)codes / (1 << 20), (double)bytes.floats / (1 << 20));
 	return done();
 }
