@@ -3,22 +3,26 @@
 
     same_bits.py record TIGOND FILE [--model DIR] [--dtype TYPE] [--kernels VARIANT] [--mode MODE] [--prompts N] [OPTION ...]
     same_bits.py compare FILE FILE
+    same_bits.py check TIGOND [--model DIR] [--dtype TYPE] [--kernels VARIANT] [--prompts N] [OPTION ...]
 
 record sends 100 requests, always the same ones, and writes their answers to FILE, a line of JSON each, below a line that
 says of which model they are. Numbers are kept as the text that the server printed: nine digits, which tell every float
 from every other. --prompts takes fewer of the 100, evenly spread. A model without *.safetensors gets synthetic weights and
-the tokenizer of models/lexis. Each OPTION goes to every daemon (--program-cache DIR, ...). MODE is one of
+the tokenizer of models/lexis; a GGUF file has to be made of models/lexis. Each OPTION goes to every daemon (--program-cache DIR, ...). MODE is one of
 
     plain    one request at a time, and no prefix cache (the default)
     batched  all requests at once
     cached   each request behind one with a part of its prompt, or with all of it: the prefix cache has to find that
     disk     as cached, with a restart between the two, so that it is found in files
+    host     as cached, but all that comes before is asked first, in so little memory that it is found in the host's
     apart    all requests at once to a decode worker, which has a prefill worker compute the prompts: all but those whose own
              log-probabilities are asked for, which come from one process anyway
 
 compare names the first difference, counts the requests that differ, and ends with status 1 when there is one. It takes
 files of different modes as well: the mode must not change an answer. Files of different models, number formats or kernels
 are refused. Where one file has fewer requests, only these are compared.
+
+check does both in one, as a test: the answers of every other mode are those of plain.
 """
 import argparse
 import glob
@@ -32,10 +36,10 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "http"))
 import harness  # noqa: E402
-from harness import MODEL, Server, goldens, parallel  # noqa: E402
+from harness import MODEL, Server, done, goldens, ok, parallel  # noqa: E402
 
 PAGE = 64
-MODES = ("plain", "batched", "cached", "disk", "apart")
+MODES = ("plain", "batched", "cached", "disk", "host", "apart")
 COUNT = 100
 # Many lie around the ends of pages, which are also those of the recurrent layers' chunks.
 LENGTHS = ([1, 2, 3, 17, 31, 32, 33] + [63, 64, 65] * 4 + [62, 66] + [n + d for n in (128, 192, 256) for d in (-1, 0, 1)] * 2 +
@@ -60,14 +64,17 @@ KINDS = (
 )
 
 
+servers = []  # all that were started
+
+
 def synthetic(model):
     """A directory with a config.json alone."""
-    return not glob.glob(os.path.join(model, "*.safetensors"))
+    return not model.endswith(".gguf") and not glob.glob(os.path.join(model, "*.safetensors"))
 
 
 def bodies(model):
     """The requests: a prompt in two is random ids, the other one a piece of lexis's recorded prompts and answers."""
-    with open(os.path.join(model, "config.json")) as f:
+    with open(os.path.join(MODEL if model.endswith(".gguf") else model, "config.json")) as f:
         config = json.load(f)
     longest, vocab = config["max_position_embeddings"], config["vocab_size"]
     text = [token for c in goldens() for token in c["prompt_ids"] + c["output_ids"]]
@@ -118,17 +125,17 @@ def ask_all(server, requests):
     return answers
 
 
-def ask_behind(server, requests, restart=None):
-    """Asks each request behind a part of it. Without a restart its part comes directly before it; with one, which returns
-    the next server, all parts come before."""
+def ask_behind(server, requests, between=None):
+    """Asks each request behind a part of it, which comes directly before it. With `between` all parts come before, and then
+    it is called, for the server that is asked for the rest."""
     parts = [part_of(i, body) for i, body in requests]
     told = []
-    if restart:
+    if between:
         told = [ask(server, part)[0] for part in parts]
-        server = restart()
+        server = between()
     answers = []
     for k, (i, body) in enumerate(requests):
-        before = told[k] if restart else ask(server, parts[k])[0]
+        before = told[k] if between else ask(server, parts[k])[0]
         answer, cached = ask(server, body)
         if len(parts[k]["prompt"]) > PAGE and not scored(body) and not cached:
             raise RuntimeError(f"request {i}: nothing was found of the {len(parts[k]['prompt'])} tokens that were asked before")
@@ -141,7 +148,8 @@ def ask_behind(server, requests, restart=None):
 def start(args, *more):
     large = ("--synthetic-weights", "1", "--tokenizer", MODEL, "--max-num-seqs", "16", "--cache-memory", "1500M",
              "--max-model-len", "4608") if synthetic(args.model) else ()
-    return Server("--dtype", args.dtype, "--kernels", args.kernels, *large, *more, *args.options, model=args.model, timeout=3600)
+    servers.append(Server("--dtype", args.dtype, "--kernels", args.kernels, *large, *more, *args.options, model=args.model, timeout=3600))
+    return servers[-1]
 
 
 def start_on(args, folder):
@@ -161,6 +169,12 @@ def answers_of(args, requests):
                 first.stop("the cache is written")
                 return start_on(args, folder)
             return ask_behind(first, requests, restart)
+    if args.mode == "host":
+        server = start(args, "--cache-memory", "10M", "--max-num-seqs", "4", "--host-cache-memory", "512M")
+        answers = ask_behind(server, requests, lambda: server)
+        if not server.metrics()['cache_tier_hits_total{tier="host"}']:
+            raise RuntimeError("nothing came from the host's memory")
+        return answers
     if args.mode == "apart":
         beat = ("--transfer-heartbeat", "60000")
         prefill = start(args, "--role", "prefill", "--transfer-listen", "tcp://127.0.0.1:0", *beat)
@@ -179,11 +193,28 @@ def answers_of(args, requests):
     return ask_all(server, requests) if args.mode == "batched" else ask_behind(server, requests)
 
 
-def record(args):
+def chosen(args):
+    """The requests of a run, evenly spread; tells the harness which daemon is asked."""
     harness.TIGOND = os.path.abspath(args.tigond)
     args.model = os.path.normpath(args.model)
     every = list(bodies(args.model))
-    requests = [every[k * COUNT // args.prompts] for k in range(args.prompts)]
+    return [every[k * COUNT // args.prompts] for k in range(args.prompts)]
+
+
+def check(args):
+    requests, want = chosen(args), None
+    for args.mode in MODES:
+        answers = answers_of(args, requests)
+        want = want or answers
+        differ = [d for a, b in zip(want, answers) if (d := difference(a, b, "choices"))]
+        ok(not differ, f"{args.mode}: {len(answers)} requests", "\n".join(differ[:3]))
+        for s in servers:
+            s.kill()
+    done()
+
+
+def record(args):
+    requests = chosen(args)
     begin = time.time()
     answers = answers_of(args, requests)
     with open(args.file, "w") as f:
@@ -229,21 +260,23 @@ def compare(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    p = commands.add_parser("record")
-    p.add_argument("tigond")
-    p.add_argument("file")
-    p.add_argument("--model", default=MODEL)
-    p.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float32"))
-    p.add_argument("--kernels", default="x86", choices=("generic", "x86", "nvidia"))
-    p.add_argument("--mode", default="plain", choices=MODES)
-    p.add_argument("--prompts", type=int, default=COUNT, choices=range(1, COUNT + 1), metavar="N")
+    for name in ("record", "check"):
+        p = commands.add_parser(name)
+        p.add_argument("tigond")
+        p.add_argument("--model", default=MODEL)
+        p.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float32"))
+        p.add_argument("--kernels", default="x86", choices=("generic", "x86", "nvidia"))
+        p.add_argument("--prompts", type=int, default=COUNT, choices=range(1, COUNT + 1), metavar="N")
+        if name == "record":
+            p.add_argument("file")
+            p.add_argument("--mode", default="plain", choices=MODES)
     p = commands.add_parser("compare")
     p.add_argument("a")
     p.add_argument("b")
     args, args.options = parser.parse_known_args()
     if args.command == "compare" and args.options:
         parser.error(f"{args.options} is too much")
-    return record(args) if args.command == "record" else compare(args)
+    return {"record": record, "compare": compare, "check": check}[args.command](args)
 
 
 if __name__ == "__main__":

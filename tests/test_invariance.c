@@ -1,6 +1,6 @@
 /* A request's answer does not depend on the requests that share its steps: the same bits alone and in a batch.
  *
- *     test_invariance DIR float32|bfloat16 [full]
+ *     test_invariance MODEL float32|bfloat16 [full|few|RECIPE]
  *
  * Thirty-two requests of different lengths (whole chunks, one token more and one less, prompts that the budget cuts),
  * greedy, drawn and penalised, some with several choices. Each runs alone; and they run in batches of 8 and 32, arriving
@@ -11,7 +11,9 @@
  * pages of 64 and 128 tokens; and the variants must agree with one another, except nvidia, which must agree with
  * itself. In float32 the x86 kernels are the generic ones, so one engine there has them. `full` runs every combination
  * and more orders of pages; without it only the large batches run with pages renamed, and only the small ones without.
- * Environment: SYNTHETIC for weights made up from DIR's config.json, VARIANT for the engines whose names begin with it
+ * `few` runs two engines alone, with the smallest and the largest budget: for files whose weights have other types than
+ * those of a model that is tested in full. RECIPE: the model has synthetic weights of these types.
+ * Environment: SYNTHETIC for weights made up from MODEL's config.json, VARIANT for the engines whose names begin with it
  * alone. */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,6 +24,8 @@
 #include "tests/tap.h"
 
 enum { REQUESTS = 32, SMALL_BATCH = 8, LONGEST = 700, PREFILL_MAX = 1024, SEATS = 64 };
+
+enum extent { FEW, SOME, ALL }; /* `few`, without an argument, and `full` */
 
 /* The first SMALL_BATCH are the small batch. Each choice of a request takes a seat. */
 static const struct {
@@ -150,21 +154,21 @@ static void run_together(struct engine *g, struct run_setup setup, const struct 
 
 /* All batches in one engine: later ones find its memory used. */
 static void run_batches(struct engine *g, const struct engine_options *o, const struct run *alone,
-			bool full)
+			enum extent extent)
 {
 	static const uint32_t budgets[] = {64, 128, PREFILL_MAX};
 	struct run_setup setup = run_setup_of(o);
-	uint64_t seeds = full ? 4 : 1;
+	uint64_t seeds = extent == ALL ? 4 : 1;
 
 	for (size_t b = 0; b < ARRAY_SIZE(budgets); b++) {
 		setup.budget = budgets[b];
-		if (setup.budget < o->page_tokens)
+		if (setup.budget < o->page_tokens || (extent == FEW && setup.budget == 128))
 			continue;
 		for (uint64_t seed = 0; seed <= seeds; seed++) {
 			setup.shuffle = seed ? seed * 77 + b : 0;
-			if (full || !seed)
+			if (extent == ALL || !seed)
 				run_together(g, setup, alone, SMALL_BATCH);
-			if (full || seed)
+			if (extent == ALL || seed)
 				run_together(g, setup, alone, REQUESTS);
 		}
 	}
@@ -178,7 +182,7 @@ static const char *dtype_name(enum engine_dtype t)
 /* Runs all requests in one engine, in batches and alone. others: the answers of each request alone in another engine;
  * NULL: they run alone in this one first. ret_alone gets the answers of each request alone in this engine, in used
  * memory. False: the engine does not open. */
-static bool test_engine(const struct engine_options *o, const char *variant, bool full,
+static bool test_engine(const struct engine_options *o, const char *variant, enum extent extent,
 			int32_t *prompts, const struct run *others, struct run *ret_alone)
 {
 	struct run first[REQUESTS];
@@ -204,7 +208,7 @@ static bool test_engine(const struct engine_options *o, const char *variant, boo
 		ok(run_alone(g, &setup, first), "%s %s: each request alone", variant,
 		   dtype_name(o->dtype));
 	}
-	run_batches(g, o, first, full);
+	run_batches(g, o, first, extent);
 	setup.shuffle = 5;
 	check(run_alone(g, &setup, ret_alone));
 	for (size_t i = 0; i < REQUESTS; i++)
@@ -234,7 +238,7 @@ static const char cuts[] = "tigon tuning 1\n" CUTS_OF("generic", "float32")
 /* Tests the engines of a table. The answers of each, in batches and alone, are compared with those that the first that
  * runs gives to each request alone (of nvidia: the first of nvidia that runs). So only the first runs each request alone
  * before its batches. */
-static void test_engines(struct engine_options o, bool full, int32_t *prompts)
+static void test_engines(struct engine_options o, enum extent extent, int32_t *prompts)
 {
 	static const struct row {
 		enum engine_kernels kernels;
@@ -247,10 +251,11 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 			ALWAYS,
 			BFLOAT16, /* in float32 another row has the same kernels and weights, or the same cuts */
 			FULL
-		} when; /* without `full`: always, in bfloat16 alone, or never */
+		} when;	  /* without `full`: always, in bfloat16 alone, or never */
+		bool few; /* also with `few` */
 	} engines[] = {
-		{ENGINE_KERNELS_GENERIC, "generic", 64},
-		{ENGINE_KERNELS_X86, "x86", 64, .when = BFLOAT16},
+		{ENGINE_KERNELS_GENERIC, "generic", 64, .few = true},
+		{ENGINE_KERNELS_X86, "x86", 64, .when = BFLOAT16, .few = true},
 		{ENGINE_KERNELS_GENERIC, "generic", 128, .when = FULL},
 		{ENGINE_KERNELS_X86, "x86", 128},
 		{ENGINE_KERNELS_GENERIC, "separate launches", 64, .separate = true},
@@ -261,7 +266,7 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		 .when = FULL},
 		{ENGINE_KERNELS_X86, "x86, tuned, separate launches,", 64, .separate = true,
 		 .tuned = true, .when = FULL},
-		{ENGINE_KERNELS_NVIDIA, "nvidia", 64},
+		{ENGINE_KERNELS_NVIDIA, "nvidia", 64, .few = true},
 		{ENGINE_KERNELS_NVIDIA, "nvidia, separate launches,", 64, .separate = true},
 		{ENGINE_KERNELS_NVIDIA, "nvidia, longer pages,", 128, .when = FULL},
 	};
@@ -281,15 +286,17 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 
 		if (variant && strncmp(engines[i].name, variant, strlen(variant)) != 0)
 			continue;
-		if (!full && (engines[i].when == FULL ||
-			      (engines[i].when == BFLOAT16 && o.dtype != ENGINE_BFLOAT16)))
+		if (extent != ALL && (engines[i].when == FULL ||
+				      (engines[i].when == BFLOAT16 && o.dtype != ENGINE_BFLOAT16)))
+			continue;
+		if (extent == FEW && !engines[i].few)
 			continue;
 		o.kernels = engines[i].kernels;
 		o.page_tokens = engines[i].page_tokens;
 		o.separate_launches = engines[i].separate;
 		o.plain_weights = engines[i].plain;
 		o.tuning.table = engines[i].tuned ? table : NULL;
-		if (!test_engine(&o, engines[i].name, full, prompts, others, answers[i]))
+		if (!test_engine(&o, engines[i].name, extent, prompts, others, answers[i]))
 			continue;
 		if (!others) {
 			first[nvidia] = &engines[i];
@@ -308,19 +315,22 @@ int main(int argc, char **argv)
 {
 	struct engine_options o;
 	int32_t *prompts = calloc((size_t)REQUESTS * LONGEST, sizeof(*prompts));
-	bool full;
+	enum extent extent = SOME;
 
 	if (argc < 3 || !prompts)
 		return 2;
 	o = run_options(argv[1], argv[2], SEATS, PREFILL_MAX);
 	o.synthetic = getenv("SYNTHETIC");
 	o.synthetic_seed = 1;
-	full = argc > 3 && !strcmp(argv[3], "full");
-	if (argc > 3 && !full) {
+	if (argc > 3 && !strcmp(argv[3], "full")) {
+		extent = ALL;
+	} else if (argc > 3 && !strcmp(argv[3], "few")) {
+		extent = FEW;
+	} else if (argc > 3) {
 		o.synthetic = true;
 		o.synthetic_types = argv[3];
 	}
-	test_engines(o, full, prompts);
+	test_engines(o, extent, prompts);
 	free(prompts);
 	return done();
 }
