@@ -60,6 +60,20 @@ static uint64_t choose_bytes(const struct cache_wish *w)
 	return MIN(most, w->room);
 }
 
+uint32_t cache_size_longest(const struct cache_wish *w)
+{
+	uint64_t bytes = w->budget, most;
+
+	if (w->length_asked || !w->page_bytes)
+		return w->max_model_len;
+	if (w->asked)
+		bytes = MIN(bytes, w->asked);
+	else if (w->asked_share > 0)
+		bytes = (uint64_t)((double)bytes * MIN(w->asked_share, 1.0));
+	most = MIN(MAX(bytes / w->page_bytes, (uint64_t)1), (uint64_t)INT32_MAX) * w->page_tokens;
+	return (uint32_t)MIN(most, (uint64_t)w->max_model_len);
+}
+
 static int refuse(const struct cache_wish *w, uint64_t bytes, uint64_t pages, struct err *e)
 {
 	const char *option = w->asked || w->asked_share > 0 ? "--cache-memory" : "--device-memory";

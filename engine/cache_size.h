@@ -43,6 +43,11 @@ struct cache_size {
 	uint32_t n_pages, n_slots, max_model_len;
 };
 
+/* Returns the most tokens of a sequence that any choice below can allow: max_model_len, or what all bytes of the budget
+ * hold if that is less and no option gave max_model_len. Work space is planned by it, before the cache is. `room` is not
+ * read. */
+uint32_t cache_size_longest(const struct cache_wish *w);
+
 /* Chooses the numbers of pages and slots. If one sequence of max_model_len does not fit, lowers max_model_len to the
  * length that fits, unless an option gave max_model_len. -ENOMEM, with sizes in the sentence: an option gave a
  * length that does not fit, or not even one page fits. -EINVAL: the option for the cache asks for more bytes than

@@ -170,34 +170,42 @@ static int check_budget(struct engine *g, const struct engine_options *o, uint64
 	return 0;
 }
 
+/* Returns what the cache's numbers depend on and is known before anything is planned. */
+static struct cache_wish first_wish(const struct engine *g, const struct engine_options *o)
+{
+	const struct model_config *c = &g->info.model;
+
+	return (struct cache_wish){
+		.budget = budget_of(o, &g->device),
+		.page_bytes = layer_part_bytes(c, o->dtype == ENGINE_BFLOAT16 ? 2 : 4,
+					       o->page_tokens, TIER_PAGE),
+		.asked = o->cache_memory,
+		.asked_share = o->cache_memory_share,
+		.max_seqs = o->max_seqs,
+		.page_tokens = o->page_tokens,
+		.max_model_len = o->max_model_len ? o->max_model_len : c->max_position_embeddings,
+		.length_asked = o->max_model_len != 0,
+		.shared = g->device.cpu,
+	};
+}
+
 /* Chooses the numbers of KV pages and slots (cache_size.h) and plans their buffers. The weights are on the device
  * already, so it is known how many of their planned bytes coding has saved (`saved`). */
 static int size_cache(struct engine *g, const struct engine_options *o, uint64_t saved,
 		      struct err *e)
 {
-	uint64_t rest = memory_plan_total(g->plan) - saved, budget = budget_of(o, &g->device);
-	struct cache_wish wish = {
-		.budget = budget,
-		.max_buffer = g->device.max_alloc,
-		.page_bytes = model_item_bytes(&g->model, TIER_PAGE),
-		.page_buffer = model_piece_most(&g->model, TIER_PAGE),
-		.slot_bytes = model_item_bytes(&g->model, TIER_STATE),
-		.slot_buffer = model_piece_most(&g->model, TIER_STATE),
-		.asked = o->cache_memory,
-		.asked_share = o->cache_memory_share,
-		.max_seqs = o->max_seqs,
-		.page_tokens = o->page_tokens,
-		.max_model_len = g->limits.max_model_len,
-		.length_asked = o->max_model_len != 0,
-		.shared = g->device.cpu,
-	};
+	struct cache_wish wish = first_wish(g, o);
 	struct cache_size size;
 	int r;
 
 	r = check_budget(g, o, saved, e);
 	if (r < 0)
 		return r;
-	wish.room = budget - rest - cache_slack(g);
+	wish.room = wish.budget - (memory_plan_total(g->plan) - saved) - cache_slack(g);
+	wish.max_buffer = g->device.max_alloc;
+	wish.page_buffer = model_piece_most(&g->model, TIER_PAGE);
+	wish.slot_bytes = model_item_bytes(&g->model, TIER_STATE);
+	wish.slot_buffer = model_piece_most(&g->model, TIER_STATE);
 	r = cache_size_choose(&wish, &size, e);
 	if (r < 0)
 		return r;
@@ -288,6 +296,7 @@ static int open_kernels(struct engine *g, const struct engine_options *o, struct
 			const char *only, struct kernel_shape *ret, struct err *e)
 {
 	uint64_t start = clock_now_ns();
+	struct cache_wish wish;
 	int r = prepare_cache(o->program_cache, e);
 
 	if (r == 0)
@@ -312,8 +321,8 @@ static int open_kernels(struct engine *g, const struct engine_options *o, struct
 	ret->separate_launches = o->separate_launches;
 	ret->unoptimised = o->unoptimised;
 	ret->only = only;
-	ret->max_context =
-		o->max_model_len ? o->max_model_len : g->info.model.max_position_embeddings;
+	wish = first_wish(g, o);
+	ret->max_context = cache_size_longest(&wish);
 	r = kernels_open(g->device.context, g->device.id, g->device.queue, ret, g->variant,
 			 g->abilities, o->program_cache, &o->tuning, &g->kernels, e);
 	log_debug("kernels ready after %.0f ms", (double)(clock_now_ns() - start) / 1e6);
@@ -346,7 +355,7 @@ static int plan_model(struct engine *g, const struct engine_options *o, const st
 	g->limits = (struct step_limits){
 		.max_prefill_tokens = o->max_prefill_tokens,
 		.max_seqs = o->max_seqs,
-		.max_model_len = o->max_model_len ? o->max_model_len : c->max_position_embeddings,
+		.max_model_len = shape->max_context,
 		.page_tokens = o->page_tokens,
 		.tile_tokens = kernels_least_tile_tokens(g->kernels),
 		.vocab_size = c->vocab_size,

@@ -79,6 +79,39 @@ TEST(division)
 	ok_all("no attention layers, as many pages as sequences can have");
 }
 
+TEST(longest)
+{
+	struct cache_wish w = wish();
+	struct cache_size s = {0};
+
+	check(cache_size_longest(&w) == 4096);
+	w.max_model_len = 10 << 20;
+	check(cache_size_longest(&w) == 20 * 1024 * 64);
+	check(cache_size_choose(&w, &s, NULL) == 0 && s.max_model_len <= cache_size_longest(&w));
+	w.asked = GIB;
+	check(cache_size_longest(&w) == 1024 * 64);
+	check(cache_size_choose(&w, &s, NULL) == 0 && s.max_model_len <= cache_size_longest(&w));
+	w.asked = 0;
+	w.asked_share = 0.5;
+	check(cache_size_longest(&w) == 10 * 1024 * 64);
+	check(cache_size_choose(&w, &s, NULL) == 0 && s.max_model_len <= cache_size_longest(&w));
+	ok_all("no sequence is longer than all bytes that the cache may have");
+	w.asked = 1;
+	check(cache_size_longest(&w) == 64);
+	w.asked = 0;
+	w.budget = UINT64_MAX / 4;
+	w.page_bytes = 1;
+	check(cache_size_longest(&w) == 10 << 20);
+	ok_all("the bounds of that number");
+	w.asked = GIB;
+	w.length_asked = true;
+	check(cache_size_longest(&w) == 10 << 20);
+	w.length_asked = false;
+	w.page_bytes = 0;
+	check(cache_size_longest(&w) == 10 << 20);
+	ok_all("as long as an option says, and as the model allows if its layers keep no pages");
+}
+
 TEST(scarce)
 {
 	struct cache_wish w = wish();
