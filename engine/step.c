@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "kernels/groups.h"
 #include "kernels/step.h"
 
 static_assert(STATE_ZERO == ROW_STATE_ZERO, "a plan and the step table have one number for it");
+static_assert(CHUNK_TOKENS == DELTA_CHUNK, "rows of a plan begin at chunks of Gated DeltaNet");
 
 /* Returns the number of splits (kernels/step.h) of a row with this many keys. */
 static uint32_t splits_of(uint32_t keys)

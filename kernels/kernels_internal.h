@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernels/chains.h"
+#include "kernels/groups.h"
 #include "kernels/kernels.h"
 #include "kernels/library.h"
 #include "kernels/tuning/cuts.h"
@@ -67,42 +68,17 @@ enum kernel_id {
 };
 
 enum {
-	ROUTER_BLOCKS = 4,     /* column blocks (tuning.h) of a part of OP_ROUTER (step.h) */
-	ROUTER_LANES = 256,    /* lanes of a group of router.cl */
-	ROUTER_COLUMNS = 64,   /* columns of a group of router.cl's kernel for many rows */
-	ROUTER_ROWS = 64,      /* rows of such a group */
-	ROUTER_FEW_ROWS = 4,   /* rows of a group of router.cl's kernel for few rows */
-	ROUTER_FEW_MOST = 512, /* rows up to which the kernel for few rows is faster */
-	ROUTER_TALL_LEAST =
-		4096, /* rows from which router_tall, whose groups have 2 * ROUTER_ROWS, is faster */
-	WARP_LANES = 32,    /* nvidia/moe_route.cl: lanes that choose a token's experts, */
-	WARP_EXPERTS = 512, /* up to so many experts */
-	CONV_TOKENS =
-		8, /* tokens of a group of delta_conv_gpu.cl, and of a warp of delta_conv_tensor */
-	DELTA_CHUNK = 64, /* tokens of a chunk (delta_chunks.cl) */
-	/* floats that delta_chunks.cl keeps of a chunk for each value head */
-	DELTA_CHUNK_FLOATS = 2 * DELTA_CHUNK * DELTA_CHUNK + DELTA_CHUNK,
-	DELTA_BLOCK = 16,  /* columns of a state that a group of delta_scan computes */
-	SCAN_COLUMNS = 64, /* columns of a state that a group of delta_scan_tensor computes */
-	SCAN_LANES = 160,  /* lanes of such a group (nvidia/delta_scan.cl) */
-	DELTA_WARPS =
-		8, /* warps of a group of delta_conv_tensor, which have CONV_TOKENS tokens each */
-	SPLIT_SLOTS_MIN = 4096, /* the least number of slots for splits on a GPU */
-	FLASH_QUERIES = 128,	/* the most queries of a tile of attention_flash.cl */
-	FLASH_KEYS = 32,	/* keys of a block of attention_flash.cl */
-	QUANT_ROWS_LANES = 512, /* lanes of a group of nvidia/quant_rows.clh and quant_wide.cl */
-	QUANT_WIDE_ROWS = 64,	/* rows of a group of quant_wide.cl */
-	QUANT_WIDE_LEAST = 129, /* rows from which quant_wide.cl is taken, */
-	QUANT_WIDE_TASK = 16,	/* and of experts on average */
-	WIDE_LANES = 256,	/* lanes of a group of gemm_wide.cl */
-	WIDE_ROWS = 128,	/* rows of a tile of gemm_wide.cl */
-	WIDE_PART_ROWS = 64,	/* the same of gemm_wide_parts */
-	GEMM_SPLIT_MOST = 128,	/* rows up to which gemm_split is faster */
-	WIDE_COLUMNS = 128,	/* columns of a tile of gemm_wide.cl */
-	WIDE_TERMS = 128,	/* in gemm_wide.cl K is a multiple of WIDE_TERMS */
-	STEP_ROWS = 8,		/* the most rows of a step of nvidia/decode_step.cl */
-	STEP_LANES = 512,	/* lanes of a group of nvidia/decode_step.cl */
-	STEP_HALF = 256,	/* lanes of half such a group */
+	ROUTER_LANES = 256,	  /* lanes of a group of router.cl */
+	ROUTER_FEW_MOST = 512,	  /* rows up to which the kernel for few rows is faster */
+	ROUTER_TALL_LEAST = 4096, /* rows from which router_tall is faster */
+	SPLIT_LANES = 256,	  /* lanes of a group of attention_decode.cl on a GPU */
+	SPLIT_SLOTS_MIN = 4096,	  /* the least number of slots for splits on a GPU */
+	GEMM_SPLIT_MOST = 128,	  /* rows up to which gemm_split is faster */
+	WIDE_TERMS = 128,	  /* in gemm_wide.cl K is a multiple of WIDE_TERMS */
+	QUANT_ROWS_LANES = 512,	  /* lanes of a group of nvidia/quant_rows.clh and quant_wide.cl */
+	QUANT_WIDE_ROWS = 64,	  /* rows of a group of quant_wide.cl */
+	QUANT_WIDE_LEAST = 129,	  /* rows from which quant_wide.cl is taken, */
+	QUANT_WIDE_TASK = 16,	  /* and of experts on average */
 	WIDE_ABOVE = 8, /* rows up to which gemm.cl and moe_gemm.cl are faster than gemm_wide.cl */
 };
 
@@ -141,6 +117,7 @@ struct kernels {
 	uint32_t abilities; /* those of the device (probe.h) that the variant uses */
 	cl_command_queue queue;
 	uint32_t compute_units;
+	uint64_t local_memory;	     /* bytes that a group may have */
 	enum kernel_packing packing; /* packing of matrices of elements */
 	bool wgmma;		     /* products of many rows run by gemm_wide.cl */
 	bool branches; /* a branch of a whole group may have barriers in it (vocabulary.clh) */

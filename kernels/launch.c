@@ -149,7 +149,7 @@ static void gemm_wide(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_me
 		      uint32_t M, uint32_t N, uint32_t K, enum kernel_id id)
 {
 	uint64_t tiles =
-		(uint64_t)CEIL_DIV(M, (uint32_t)WIDE_ROWS) * CEIL_DIV(N, (uint32_t)WIDE_COLUMNS);
+		(uint64_t)CEIL_DIV(M, (uint32_t)WIDE_TOKENS) * CEIL_DIV(N, (uint32_t)WIDE_COLUMNS);
 
 	for (cl_uint k0 = 0; k0 < K; k0 += CHAIN_TERMS) {
 		cl_uint add = id == K_GEMM_ADD_WIDE || k0;
@@ -265,7 +265,7 @@ void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem
 /* Returns how many tiles gemm_wide_parts and gemm_split have. */
 static uint64_t part_tiles(uint32_t rows, uint32_t N)
 {
-	return (uint64_t)CEIL_DIV(rows, (uint32_t)WIDE_PART_ROWS) *
+	return (uint64_t)CEIL_DIV(rows, (uint32_t)PART_TOKENS) *
 	       CEIL_DIV(N, (uint32_t)WIDE_COLUMNS);
 }
 

@@ -178,7 +178,7 @@ static const struct program {
 	 .kernels = {{K_ATTENTION_FLASH, "attention_flash", .shown = "attention"}}},
 	{.file = "attention_decode.cl",
 	 .needed = splits_attention,
-	 .gpu_lanes = 256,
+	 .gpu_lanes = SPLIT_LANES,
 	 .kernels = {{K_ATTENTION_SPLIT, "attention_split"},
 		     {K_ATTENTION_COMBINE, "attention_combine"}}},
 	{.file = "delta_conv.cl",

@@ -32,6 +32,7 @@
  * attention.clh; LANES at least 64. Reference: reference_attention.
  */
 #include "attention.clh"
+#include "kernels/groups.h"
 #include "quads.clh"
 
 #define KEY_QUADS    (SPLIT_TOKENS / 4) /* one load takes four neighbouring keys */
@@ -46,7 +47,7 @@
 #define LOADS	      8
 #define COMBINE_LOADS 16
 #else
-#define CHUNK	      MIN_(SHARERS, 4)
+#define CHUNK	      MIN_(SHARERS, SPLIT_CHUNK)
 #define LOADS	      4
 #define COMBINE_LOADS 8
 #endif

@@ -30,9 +30,9 @@
 #define SLICE_LD (SLICE + 4)
 #define HALF_SLICE 16 /* dimensions of q and k that delta_chunk has in local memory at a time */
 #define HALF_LD	 (HALF_SLICE + 4)
-#define BLOCK	 16
+#define BLOCK	 DELTA_BLOCK
 #define ROWS	 4 /* rows of a lane, of the C rows of a chunk; in delta_chunk also columns of a lane */
-#define WORK	 (2 * C * C + C)
+#define WORK	 DELTA_CHUNK_FLOATS
 #define LOCAL_2  (2 * C * SLICE_LD) /* two slices, or one [C][C] */
 
 /* Copies C rows of x, `stride` apart: `width` columns from c0 on. x has n rows and `columns` columns; the rows and

@@ -17,9 +17,10 @@
  * Options: delta.clh. Reference: reference_conv, reference_l2_norm, reference_delta_gate, reference_gated_norm.
  */
 #include "delta.clh"
+#include "kernels/groups.h"
 
 #define CONV_UNITS (2 * HK + HV)
-#define TOKENS	   8
+#define TOKENS	   CONV_TOKENS
 #define COLUMNS	   CEIL_(MAX_(DK, DV), LANES) /* columns of a lane */
 
 #define FOR_TOKENS(j) _Pragma("unroll") for (uint j = 0; j < TOKENS; j++)

@@ -32,8 +32,9 @@
  * Options: delta.clh, SCRATCH, REGISTER_SUMS (gemm_core.clh). Reference: reference_delta_step, reference_gated_norm.
  */
 #include "delta.clh"
+#include "kernels/groups.h"
 
-#define C	   64
+#define C	   DELTA_CHUNK
 #define DELTA_ROWS (REGISTER_SUMS < 16 ? 4 : 8)
 #define COL_BLOCKS (VEC == 16 && REGISTER_SUMS >= 16 ? 2 : 1) /* blocks of WIDTH columns in a tile */
 #define HALF	   (DELTA_ROWS / 2)

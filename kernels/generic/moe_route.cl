@@ -23,6 +23,7 @@
  * (1: moe_topk is that of nvidia/moe_route.cl). Reference: reference_moe_topk, reference_moe_sort.
  */
 #include "common.clh"
+#include "kernels/groups.h"
 #include "quads.clh"
 
 #define EXPERT_QUADS CEIL_(EXPERTS, 4)
@@ -31,8 +32,6 @@
 /* Computes the router logits of token t in ROUTER_BLOCKS * WIDTH columns, which are part gx of OP_ROUTER
  * (kernels/step.h). The sums are the same chains over k as in a matrix product in float (gemm_core.clh), which computes
  * them for prompts. */
-#define ROUTER_BLOCKS 4
-
 GROUP_FUNCTION void moe_router_group(uint gx, ulong t, __global const float *h32, __global const float *W,
 				     __global float *router)
 {

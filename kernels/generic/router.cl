@@ -13,36 +13,35 @@
  *     router        for many rows. A group has the 64 columns of four panels and 64 rows (router_tile.clh).
  *     router_tall   for more rows: a group has 128 of them. A lane reads fewer bytes of local memory for an addition.
  *     router_few    for few rows, or few columns: from panel `first` on. A group has the 16 columns of a panel and at
- *                   most FEW_ROWS rows. SIDE parts of a sum are computed side by side: a lane has one part of one
- *                   column, for all rows of the group.
+ *                   most ROUTER_FEW_ROWS rows. SIDE parts of a sum are computed side by side: a lane has one part of
+ *                   one column, for all rows of the group.
  *
  * Global size: router and router_tall CEIL(panels / 4) x CEIL(M / rows of a group) groups, router_few panels from
- * `first` on x CEIL(M / FEW_ROWS). Options: common.clh, LANES 256. Reference: reference_gemm.
+ * `first` on x CEIL(M / ROUTER_FEW_ROWS). Options: common.clh, LANES 256. Reference: reference_gemm.
  */
 #include "common.clh"
 #include "kernels/chains.h"
+#include "kernels/groups.h"
 #include "quads.clh"
 
-#define COLUMNS	64
 #define STEP_K	32
 #define QUADS	(STEP_K / 4)
 #define A_LD	(STEP_K + 4) /* rows begin in different banks of local memory */
-#define W_LOADS (STEP_K * COLUMNS / 4 / LANES)
+#define W_LOADS (STEP_K * ROUTER_COLUMNS / 4 / LANES)
 
-#define ROUTER	  router
-#define LANE_ROWS 4
+#define ROUTER router
+#define ROWS   ROUTER_ROWS
 #include "router_tile.clh"
 #undef ROUTER
-#undef LANE_ROWS
+#undef ROWS
 
-#define ROUTER	  router_tall
-#define LANE_ROWS 8
+#define ROUTER router_tall
+#define ROWS   (2 * ROUTER_ROWS)
 #include "router_tile.clh"
 #undef ROUTER
-#undef LANE_ROWS
+#undef ROWS
 
-#define FEW_ROWS 4
-#define SIDE	 (LANES / 16) /* parts side by side */
+#define SIDE (LANES / 16) /* parts side by side */
 
 /* Adds four terms of each of `rows` rows. `rows` is a constant where this function is inlined. */
 GROUP_FUNCTION void add_terms(float *part, uint rows, __global const float *A, uint lda, __global const float *w, uint k)
@@ -80,29 +79,29 @@ GROUP_FUNCTION void add_part(float *part, uint rows, __global const float *A, ui
 __kernel GROUP_SIZE void router_few(__global const float *restrict A, uint lda, __global const float *restrict W,
 				    __global float *restrict C, uint ldc, uint M, uint N, uint K, uint first)
 {
-	__local float parts[FEW_ROWS * SIDE * 16];
-	uint row0 = GROUP_Y * FEW_ROWS, rows = MIN_(M - row0, (uint)FEW_ROWS);
+	__local float parts[ROUTER_FEW_ROWS * SIDE * 16];
+	uint row0 = GROUP_Y * ROUTER_FEW_ROWS, rows = MIN_(M - row0, (uint)ROUTER_FEW_ROWS);
 	uint panel = first + GROUP_X, column = LANE % 16;
 	uint own = LANE / 16; /* the lane's part, and the row whose parts it adds up */
 	__global const float *w = W + (ulong)panel * K * 16 + column;
-	float part[FEW_ROWS] = {0}, sum = 0;
+	float part[ROUTER_FEW_ROWS] = {0}, sum = 0;
 
 	A += (ulong)row0 * lda;
 	for (uint k0 = 0; k0 < K; k0 += SIDE * ROUTER_PART) {
 		uint own_k = k0 + own * ROUTER_PART, n = MIN_(CEIL_(K - k0, ROUTER_PART), (uint)SIDE);
 
-		if (rows == FEW_ROWS)
-			add_part(part, FEW_ROWS, A, lda, w, own_k, K);
+		if (rows == ROUTER_FEW_ROWS)
+			add_part(part, ROUTER_FEW_ROWS, A, lda, w, own_k, K);
 		else
 			for (uint i = 0; i < rows; i++)
 				add_part(part + i, 1, A + (ulong)i * lda, lda, w, own_k, K);
 		BARRIER();
 #pragma unroll
-		for (uint i = 0; i < FEW_ROWS; i++)
+		for (uint i = 0; i < ROUTER_FEW_ROWS; i++)
 			parts[(i * SIDE + own) * 16 + column] = part[i];
 		BARRIER();
 		for (uint p = 0; p < n; p++)
-			sum += parts[(own % FEW_ROWS * SIDE + p) * 16 + column];
+			sum += parts[(own % ROUTER_FEW_ROWS * SIDE + p) * 16 + column];
 	}
 	if (own < rows)
 		C[(ulong)(row0 + own) * ldc + panel * 16 + column] = sum;

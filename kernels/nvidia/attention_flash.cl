@@ -24,11 +24,10 @@
 #include "copy.clh"
 #include "mma.clh"
 #include "warp.clh"
+#include "kernels/groups.h"
 
-#define FLASH_WARPS   8
 #define FLASH_LANES   (FLASH_WARPS * 32)
-#define FLASH_QUERIES (FLASH_WARPS * 16)
-#define KEYS	      32
+#define KEYS	      FLASH_KEYS
 #define TERM_STEPS    (HD / 16)		  /* steps of 16 dimensions */
 #define CHUNKS	      (HD / 8)		  /* chunks of 8 elements in a row of the values */
 #define KEY_BYTES     (HD * KEYS * 2)	  /* bytes of a block's keys, and of its values */

@@ -19,10 +19,6 @@
  */
 #include "delta_tensor.clh"
 
-#define SCAN_WARPS   4 /* that compute; one more copies */
-#define SCAN_LANES   (SCAN_WARPS * 32 + 32)
-#define SCAN_COLUMNS (SCAN_WARPS * 16)
-
 #ifndef BY_ROWS
 /* d[32] += a B, where B has 64 columns and 16 terms, of step k. BY_ROWS: the columns are rows of the tile; BY_TERMS:
  * the terms are. WRITTEN stands before the barrier behind which tiles that this lane wrote are read. Results are read

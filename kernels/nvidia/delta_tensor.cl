@@ -20,7 +20,7 @@
 /* ---- delta_conv_tensor ---- */
 
 #define UNITS (2 * HK + HV)
-#define TOKENS 8 /* of a warp */
+#define TOKENS CONV_TOKENS /* of a warp */
 #define FOR_TOKENS(j) _Pragma("unroll") for (uint j = 0; j < TOKENS; j++)
 
 /* Returns silu(x), right to more bits than bf16 has. */

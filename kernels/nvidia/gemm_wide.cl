@@ -21,15 +21,13 @@
 #include "activation.clh"
 #include "copy.clh"
 #include "kernels/chains.h"
+#include "kernels/groups.h"
 #include "warp.clh"
 #include "wgmma.clh"
 
 #define THREAD	    ((uint)get_local_id(0))
-#define WIDE_LANES  256
 #define WIDE_GROUP  __attribute__((reqd_work_group_size(WIDE_LANES, 1, 1)))
 #define WIDE_STAGES 3
-#define WIDE_TOKENS 128
-#define PART_TOKENS 64 /* tokens of a tile of gemm_wide_parts */
 #define WIDE_BYTES  (WIDE_STAGES * WIDE_TOKENS * WGMMA_ROW_BYTES)
 /* Neighbouring groups take so many tiles of the same rows, so that they find weights and tokens in the L2 cache. */
 #define BAND	    8
@@ -154,11 +152,11 @@
 /* The tile of the group: columns column0 .. column0 + columns - 1 of rows r0 .. r0 + n - 1, of which there are `tokens`
  * in a whole tile; w: the weights of the warp's panel; c: the tile's first element. */
 #define GEMM_TILE(first, tokens)                                                                   \
-	const uint gm = CEIL_(M - (first), tokens), gn = CEIL_(N, 128);                            \
+	const uint gm = CEIL_(M - (first), tokens), gn = CEIL_(N, WIDE_COLUMNS);                        \
 	const uint band = (uint)get_group_id(0) / (BAND * gm);                                     \
 	const uint rest = (uint)get_group_id(0) % (BAND * gm), width = MIN_((uint)BAND, gn - band * BAND); \
 	const uint r0 = (first) + rest / width * (tokens), n = MIN_(M - r0, (uint)(tokens));       \
-	const uint column0 = (band * BAND + rest % width) * 128, columns = MIN_(N - column0, 128u); \
+	const uint column0 = (band * BAND + rest % width) * WIDE_COLUMNS, columns = MIN_(N - column0, (uint)WIDE_COLUMNS); \
 	const uint mine = MIN_(column0 / 16 + THREAD / 32, N / 16 - 1);                            \
 	__global const elem_t *w = W + ((ulong)mine * K + k0) * 16;                                \
 	__global float *c = C + (ulong)r0 * ldc + column0;                                         \
@@ -306,7 +304,7 @@ __kernel WIDE_GROUP void down_wide(__global const elem_t *restrict act, __global
 	const uint N = LD(HIDDEN), add = k0;
 	TASK_OF_GROUP(expert, first, n);
 	const uint K = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
-	const uint column0 = (uint)get_group_id(0) * 128, columns = MIN_(N - column0, 128u);
+	const uint column0 = (uint)get_group_id(0) * WIDE_COLUMNS, columns = MIN_(N - column0, (uint)WIDE_COLUMNS);
 	const uint mine = MIN_(column0 / 16 + THREAD / 32, N / 16 - 1);
 	__global const elem_t *w =
 		(expert < EXPERTS ? experts + (ulong)expert * LD(HIDDEN) * K : shared) + ((ulong)mine * K + k0) * 16;
