@@ -345,13 +345,30 @@ static int open_dump(struct engine *g, const struct engine_options *o, struct er
 	return r;
 }
 
+/* A step's offsets have 32 bits in some kernels. */
+static int check_tokens(const struct engine *g, const struct engine_options *o, struct err *e)
+{
+	uint32_t most = kernels_most_tokens(g->kernels);
+
+	if ((uint64_t)o->max_prefill_tokens + o->max_seqs <= most)
+		return 0;
+	return err_set(
+		e, EINVAL,
+		"--max-batched-tokens %u and --max-num-seqs %u are together more than the %u "
+		"tokens that the %s kernels compute in a step of this model",
+		o->max_prefill_tokens, o->max_seqs, most, kernels_variant_name(g->variant));
+}
+
 /* Sets g->limits and g->model from configuration and options, and plans weights and work space. Allocates no memory of
  * the device yet. */
 static int plan_model(struct engine *g, const struct engine_options *o, const struct weights *w,
 		      const struct kernel_shape *shape, struct err *e)
 {
 	const struct model_config *c = &g->info.model;
+	int r = check_tokens(g, o, e);
 
+	if (r < 0)
+		return r;
 	g->limits = (struct step_limits){
 		.max_prefill_tokens = o->max_prefill_tokens,
 		.max_seqs = o->max_seqs,

@@ -243,16 +243,20 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 	};
 	struct kernels *k = calloc(1, sizeof(*k));
 	cl_uint units = 1;
+	cl_ulong local_memory = 0;
 	int r;
 
 	if (!k)
 		return err_no_memory(e);
 	clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units, NULL);
+	clGetDeviceInfo(device, CL_DEVICE_LOCAL_MEM_SIZE, sizeof(local_memory), &local_memory,
+			NULL);
 	k->shape = *shape;
 	k->variant = variant;
 	k->abilities = abilities & abilities_of[variant].uses;
 	k->queue = queue;
 	k->compute_units = units;
+	k->local_memory = local_memory;
 	k->tuning = choose_tuning(device, shape, variant);
 	k->branches = !probe_is_cpu(device);
 	k->int8_dot = choose_dot(k);
@@ -267,6 +271,11 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 		kernels_close(k);
 		return r;
 	}
+	if (k->tuning->lanes > 1 && shape->heads && !kernels_split_slots(k))
+		log_info(
+			"attention: the keys of a token are not divided among groups, which takes longer, "
+			"because the device's local memory is too small for the %u query heads of a KV head",
+			shape->heads / shape->kv_heads);
 	k->compiled = library.built;
 	log_debug("kernels: %u programs compiled, %u from the cache", library.built,
 		  library.loaded);

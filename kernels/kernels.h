@@ -98,9 +98,13 @@ uint64_t kernels_delta_scratch(const struct kernels *k, uint32_t T, uint32_t row
 uint32_t kernels_delta_input_bytes(const struct kernels *k);
 
 /* Returns the most splits (kernels/step.h) that one call of kernel_attention_decode takes. The longest sequence does
- * not have more. Returns 0 for a shape without attention layers, and on a CPU, where kernel_attention computes all
- * rows. */
+ * not have more. Returns 0 where kernel_attention computes all rows: on a CPU, and on a GPU whose local memory is too
+ * small for a split of all query heads of a KV head (48 KiB for less than 32 heads of 128). 0, too, for a shape without
+ * attention layers. */
 uint32_t kernels_split_slots(const struct kernels *k);
+
+/* Returns the most tokens of a step. UINT32_MAX: the kernels have no limit of their own. */
+uint32_t kernels_most_tokens(const struct kernels *k);
 
 /* Return the floats of scratch that one draw, or one score, needs (kernels/sample.h). */
 uint64_t kernels_sample_floats(const struct kernel_shape *s);

@@ -78,13 +78,44 @@ uint32_t kernels_delta_input_bytes(const struct kernels *k)
 	return kernels_has_tensor_delta(k) ? 2 : 4;
 }
 
+/* Returns the bytes of local memory of a group of attention_split (generic/attention_decode.cl): queries, weights, parts
+ * and scratch. */
+static uint64_t split_bytes(const struct kernel_shape *s)
+{
+	const uint64_t sharers = s->heads / s->kv_heads;
+
+	return sizeof(float) * (sharers * (s->head_dim + SPLIT_TOKENS) +
+				SPLIT_LANES * (4 * MIN(sharers, (uint64_t)SPLIT_CHUNK) + 1));
+}
+
 uint32_t kernels_split_slots(const struct kernels *k)
 {
 	uint32_t longest = CEIL_DIV(k->shape.max_context, (uint32_t)SPLIT_TOKENS);
 
-	if (k->tuning->lanes == 1 || !k->shape.heads)
+	if (k->tuning->lanes == 1 || !k->shape.heads || split_bytes(&k->shape) > k->local_memory)
 		return 0;
 	return MAX(longest, (uint32_t)SPLIT_SLOTS_MIN);
+}
+
+/* On tensor cores gemm.cl, gemm_parts.cl and moe_gemm.cl number the elements of a product's input with 32 bits
+ * (nvidia/tensor.clh). gemm_wide.cl does not, but it leaves them the products that it cannot compute. */
+uint32_t kernels_most_tokens(const struct kernels *k)
+{
+	const struct kernel_shape *s = &k->shape;
+	uint64_t widest = kernels_input_ld(s, s->hidden);
+
+	if (!kernels_on_tensor_cores(k))
+		return UINT32_MAX;
+	widest = MAX(widest, kernels_input_ld(s, (uint64_t)s->heads * s->head_dim));
+	widest = MAX(widest, kernels_input_ld(s, (uint64_t)s->value_heads * s->value_dim));
+	for (uint32_t i = 0; i < s->n_mlps; i++) {
+		const struct kernel_mlp *m = &s->mlps[i];
+
+		widest = MAX(widest,
+			     kernel_mlp_slots(m) *
+				     kernels_input_ld(s, MAX(m->expert_size, m->shared_size)));
+	}
+	return (uint32_t)(UINT32_MAX / widest);
 }
 
 uint64_t kernels_sample_floats(const struct kernel_shape *s)
@@ -238,8 +269,10 @@ bool kernels_decode_resident(const struct kernels *k)
 
 bool kernels_has_decode_step(const struct kernels *k)
 {
+	const bool split = kernels_split_slots(k) || !k->shape.heads;
+
 	if (k->shape.n_mlps != 1 || k->shape.dump || k->shape.separate_launches ||
-	    !k->tuning->decode_blocks)
+	    !k->tuning->decode_blocks || (kernels_decode_resident(k) && !split))
 		return false;
 	return !kernels_decode_resident(k) || (kernels_on_tensor_cores(k) && !k->shape.quant &&
 					       step_takes_mixers(&k->shape) && step_takes_mlp(k));

@@ -13,7 +13,7 @@
 
 enum { ROWS_MAX = 8, SPARE_PAGES = 3, TENSOR_HEADS = 3 /* the last ones of all_heads */ };
 
-/* Ratios of query heads to KV heads from 1 to 8, head sizes from 16 to 256; with an output gate and without; with norms
+/* Ratios of query heads to KV heads from 1 to 32, head sizes from 16 to 256; with an output gate and without; with norms
  * of queries and keys, and with biases in their place. */
 static const struct heads {
 	uint32_t heads, kv_heads, head_dim, rotary_dim, page_tokens;
@@ -30,6 +30,7 @@ static const struct heads {
 	{4, 1, 256, 64, 192, true, false},
 	{2, 1, 16, 16, 64, false, true, true, 21},
 	{4, 2, 128, 128, 64, false, false, false, 70},
+	{32, 1, 16, 16, 64, false, false},
 	/* for nvidia alone, which has blocks of 64 dimensions and 8 query heads: odd numbers of both, and the most */
 	{2, 2, 64, 6, 64, false, false, false, 200},
 	{3, 1, 192, 16, 64, true, false},
