@@ -75,8 +75,6 @@ enum {
 	SPLIT_SLOTS_MIN = 4096,	  /* the least number of slots for splits on a GPU */
 	GEMM_SPLIT_MOST = 128,	  /* rows up to which gemm_split is faster */
 	WIDE_TERMS = 128,	  /* in gemm_wide.cl K is a multiple of WIDE_TERMS */
-	QUANT_ROWS_LANES = 512,	  /* lanes of a group of nvidia/quant_rows.clh and quant_wide.cl */
-	QUANT_WIDE_ROWS = 64,	  /* rows of a group of quant_wide.cl */
 	QUANT_WIDE_LEAST = 129,	  /* rows from which quant_wide.cl is taken, */
 	QUANT_WIDE_TASK = 16,	  /* and of experts on average */
 	WIDE_ABOVE = 8, /* rows up to which gemm.cl and moe_gemm.cl are faster than gemm_wide.cl */

@@ -98,7 +98,7 @@ void kernel_add_norm(struct kernels *k, cl_mem x, cl_mem y, cl_mem out_w, cl_mem
 /* Returns the lanes of a group of a product. */
 static uint32_t product_lanes(const struct kernels *k)
 {
-	return kernels_has_quant_rows(k) ? QUANT_ROWS_LANES : k->tuning->lanes;
+	return kernels_has_quant_rows(k) ? QUANT_LANES : k->tuning->lanes;
 }
 
 /* Returns the number of groups that cover N columns of K terms. On tensor cores the two warps of a group share a panel
@@ -106,7 +106,7 @@ static uint32_t product_lanes(const struct kernels *k)
  * weights a warp has a part of a panel's terms (nvidia/quant_rows.clh). */
 static uint64_t column_groups(const struct kernels *k, uint32_t cut, uint32_t N, uint32_t K)
 {
-	const uint32_t warps = QUANT_ROWS_LANES / 32;
+	const uint32_t warps = QUANT_WARPS;
 	uint32_t team = 1;
 
 	if (kernels_has_quant_rows(k)) {
@@ -169,7 +169,7 @@ static bool is_quant_wide(const struct kernels *k, uint32_t rows)
 /* Returns the groups of quant_wide.cl that cover N columns. */
 static uint64_t quant_wide_groups(uint32_t N)
 {
-	return CEIL_DIV(N / 16, (uint32_t)QUANT_ROWS_LANES / 32);
+	return CEIL_DIV(N / 16, (uint32_t)QUANT_WARPS);
 }
 
 /* Computes C = A W, or C += A W, by quant_wide.cl. */
@@ -179,7 +179,7 @@ static void quant_wide(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_m
 	cl_uint add = adds;
 
 	LAUNCH(k, adds ? K_GEMM_ADD_WIDE : K_GEMM_STORE_WIDE, quant_wide_groups(N),
-	       CEIL_DIV(M, (uint32_t)QUANT_WIDE_ROWS), ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc),
+	       CEIL_DIV(M, (uint32_t)QUANT_TOKENS), ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc),
 	       ARG(M), ARG(N), ARG(K), ARG(add));
 	note_product(k, M, N, K);
 }

@@ -154,7 +154,7 @@ static const struct program {
 	{.file = "quant_wide.cl",
 	 .needed = kernels_has_quant_rows,
 	 .each_mlp = true,
-	 .gpu_lanes = QUANT_ROWS_LANES,
+	 .gpu_lanes = QUANT_LANES,
 	 .kernels = {{K_GEMM_STORE_WIDE, "quant_wide", .shown = "gemm_store"},
 		     {K_GEMM_ADD_WIDE, "quant_wide", .shown = "gemm_add"},
 		     {K_GATE_UP_WIDE, "gate_up_quant_wide", .shown = "moe_gate_up"},

@@ -20,15 +20,14 @@
 #include "copy.clh"
 #include "quant_rows.clh"
 
-#define TOKENS	     64
-#define TILES	     (TOKENS / 8)
+#define TILES	     (QUANT_TOKENS / 8)
 #define STAGE_GROUPS 4 /* groups of 32 terms */
 #define STAGE_TERMS  (STAGE_GROUPS * 32)
 
-/* Words of local memory: of the stage's codes [STAGE_GROUPS][TOKENS][8], and of what else their blocks have (IN_SCALE ...)
- * [STAGE_GROUPS][TOKENS][4]; two stages of both. */
-#define CODES	    (STAGE_GROUPS * TOKENS * 8)
-#define STAGE_WORDS (STAGE_GROUPS * TOKENS * 12)
+/* Words of local memory: of the stage's codes [STAGE_GROUPS][QUANT_TOKENS][8], and of what else their blocks have (IN_SCALE ...)
+ * [STAGE_GROUPS][QUANT_TOKENS][4]; two stages of both. */
+#define CODES	    (STAGE_GROUPS * QUANT_TOKENS * 8)
+#define STAGE_WORDS (STAGE_GROUPS * QUANT_TOKENS * 12)
 
 #define ALL_TILES(i) _Pragma("unroll") for (uint i = 0; i < TILES; i++)
 
@@ -36,10 +35,10 @@
 GROUP_FUNCTION void copy_stage(LOCAL uint *stage, __global const uint *blocks, uint groups)
 {
 	const uint token = THREAD / STAGE_GROUPS, g = THREAD % STAGE_GROUPS;
-	const uint codes = (uint)(ulong)(stage + (g * TOKENS + token) * 8);
-	const uint rest = (uint)(ulong)(stage + CODES + (g * TOKENS + token) * 4);
+	const uint codes = (uint)(ulong)(stage + (g * QUANT_TOKENS + token) * 8);
+	const uint rest = (uint)(ulong)(stage + CODES + (g * QUANT_TOKENS + token) * 4);
 
-	if (token >= TOKENS || g >= groups)
+	if (token >= QUANT_TOKENS || g >= groups)
 		return;
 	blocks += g * IN_WORDS;
 	COPY_16(codes, blocks);
@@ -55,7 +54,7 @@ INLINED void wide_group(float acc[TILES][4], LOCAL const uint *stage, uint g, __
 	const uint parts = 32 / MIN_(group, 32u), c = WARP_LANE / 4, t = WARP_LANE % 4;
 	__global const uchar *planes = chunk + QUANT_SCALES(chunk_k, group, scale, min);
 	const float2 super = mma_super(chunk, c, scale), super_min = mma_super(chunk + 32, c, min ? scale : QUANT_HALF);
-	LOCAL const uint *codes = stage + (g * TOKENS + c) * 8 + 2 * t, *rest = stage + CODES + (g * TOKENS + 2 * t) * 4;
+	LOCAL const uint *codes = stage + (g * QUANT_TOKENS + c) * 8 + 2 * t, *rest = stage + CODES + (g * QUANT_TOKENS + 2 * t) * 4;
 	uint a[4];
 	float2 s[2], m[2];
 
@@ -230,8 +229,8 @@ __kernel QUANT_GROUP_LANES void quant_wide(__global const elem_t *restrict A, ui
 					   __global float *C, uint ldc, uint M, uint N, uint K, uint add)
 {
 	LOCAL uint stages[2 * STAGE_WORDS] QUADS_ALIGNED;
-	const uint panel = (uint)get_group_id(0) * QUANT_WARPS + THREAD / 32, first = (uint)get_group_id(1) * TOKENS;
-	const uint n = MIN_(M - first, (uint)TOKENS);
+	const uint panel = (uint)get_group_id(0) * QUANT_WARPS + THREAD / 32, first = (uint)get_group_id(1) * QUANT_TOKENS;
+	const uint n = MIN_(M - first, (uint)QUANT_TOKENS);
 	__global const elem_t *w = panel < N / 16 ? (__global const elem_t *)QUANT_PANEL_AT(W, panel) : 0;
 	const bool quantised = w && PANEL_IS_QUANTISED(w);
 	float all[TILES][4];
@@ -279,8 +278,8 @@ __kernel QUANT_GROUP_LANES void gate_up_quant_wide(__global const elem_t *restri
 	const bool quantised = w && PANEL_IS_QUANTISED(w);
 
 #define AT_ROW(r) ((uint)rows[first + (r)] / (TOPK + SHARED) * IN_LD(K))
-	for (uint first = begin; first < end; first += TOKENS) {
-		const uint n = MIN_(end - first, (uint)TOKENS);
+	for (uint first = begin; first < end; first += QUANT_TOKENS) {
+		const uint n = MIN_(end - first, (uint)QUANT_TOKENS);
 
 		WIDE_SUMS(h, AT_ROW, n, K, 0, K)
 		/* The second warp of a pair has the up panel. It hands over four tiles at a time. */
@@ -333,8 +332,8 @@ __kernel QUANT_GROUP_LANES void down_quant_wide(__global const elem_t *restrict 
 										   (expert < EXPERTS ? expert * (LD(HIDDEN) / 16) : 0) + panel) : 0;
 	const bool quantised = w && PANEL_IS_QUANTISED(w);
 
-	for (uint first = begin; first < end; first += TOKENS) {
-		const uint n = MIN_(end - first, (uint)TOKENS);
+	for (uint first = begin; first < end; first += QUANT_TOKENS) {
+		const uint n = MIN_(end - first, (uint)QUANT_TOKENS);
 		__global const elem_t *A = act + (ulong)first * ACT_LD;
 
 #define AT_ROW(r) ((r)*ACT_LD)
