@@ -1,0 +1,428 @@
+/* The products with quantised weights of the nvidia variant (nvidia/quant_rows.clh, quant_wide.cl, quant_moe.clh) on a CPU:
+ * every type and plain panels side by side, odd numbers of rows and of terms. The bits are those of reference_quant_int8,
+ * and both kernels of a product agree. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/macros.h"
+#include "kernels/chains.h"
+#include "kernels/groups.h"
+#include "kernels/quant.h"
+#include "kernels/step.h"
+#include "tests/emulator/shape.h"
+#include "tests/emulator/warp.h"
+#include "tests/kernels/reference.h"
+#include "tests/random.h"
+#include "tests/tap.h"
+
+typedef uint16_t elem_t;
+
+/* The kernels. */
+void gemm_store(const elem_t *A, unsigned lda, const elem_t *W, float *C, unsigned ldc, unsigned M,
+		unsigned N, unsigned K);
+void gemm_add(const elem_t *A, unsigned lda, const elem_t *W, float *C, unsigned ldc, unsigned M,
+	      unsigned N, unsigned K, float *dump);
+void quant_wide(const elem_t *A, unsigned lda, const elem_t *W, float *C, unsigned ldc, unsigned M,
+		unsigned N, unsigned K, unsigned add);
+void moe_gate_up(const elem_t *h, const elem_t *experts, const elem_t *shared, const int *tasks,
+		 const int *rows, elem_t *act);
+void gate_up_quant_wide(const elem_t *h, const elem_t *experts, const elem_t *shared,
+			const int *tasks, const int *rows, elem_t *act);
+void moe_down(const elem_t *act, const elem_t *experts, const elem_t *shared, const int *tasks,
+	      const int *rows, float *y);
+void down_quant_wide(const elem_t *act, const elem_t *experts, const elem_t *shared,
+		     const int *tasks, const int *rows, float *y);
+
+/* Their arguments. */
+static struct {
+	const elem_t *A, *W, *shared;
+	float *C;
+	elem_t *act;
+	unsigned lda, ldc, M, N, K, add;
+	const int *tasks, *rows;
+} a;
+
+static void call_store(void)
+{
+	gemm_store(a.A, a.lda, a.W, a.C, a.ldc, a.M, a.N, a.K);
+}
+
+static void call_add(void)
+{
+	gemm_add(a.A, a.lda, a.W, a.C, a.ldc, a.M, a.N, a.K, NULL);
+}
+
+static void call_wide(void)
+{
+	quant_wide(a.A, a.lda, a.W, a.C, a.ldc, a.M, a.N, a.K, a.add);
+}
+
+static void call_gate_up(void)
+{
+	moe_gate_up(a.A, a.W, a.shared, a.tasks, a.rows, a.act);
+}
+
+static void call_gate_up_wide(void)
+{
+	gate_up_quant_wide(a.A, a.W, a.shared, a.tasks, a.rows, a.act);
+}
+
+static void call_down(void)
+{
+	moe_down(a.A, a.W, a.shared, a.tasks, a.rows, a.C);
+}
+
+static void call_down_wide(void)
+{
+	down_quant_wide(a.A, a.W, a.shared, a.tasks, a.rows, a.C);
+}
+
+static void run(void (*kernel)(void), unsigned x, unsigned y)
+{
+	for (unsigned j = 0; j < y; j++)
+		for (unsigned i = 0; i < x; i++)
+			emulate(kernel, QUANT_LANES, i, j, x);
+}
+
+/* ---- data ---- */
+
+static void *allocate(size_t bytes)
+{
+	size_t all = ROUND_UP(bytes + 1, (size_t)64);
+	void *p = aligned_alloc(64, all);
+
+	if (!p)
+		abort();
+	return memset(p, 0, all);
+}
+
+/* A number of bf16 between -2 and 2. */
+static float random_element(void)
+{
+	return (float)((int)random_below(257) - 128) / 64;
+}
+
+static elem_t element_of(float x)
+{
+	return (elem_t)(float_bits(x) >> 16);
+}
+
+static float float_of(elem_t v)
+{
+	uint32_t bits = (uint32_t)v << 16;
+	float f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+struct matrix {
+	unsigned rows, K;
+	const struct quant_type **types; /* of each panel; NULL: plain */
+	const uint8_t **panels;
+	float *plain; /* [rows, K] */
+	const elem_t *packed;
+};
+
+/* Writes a panel of elements, [16, K], in the order of FRAGMENTS (kernels/kernels.h). */
+static void pack_fragments(const float *rows, unsigned K, elem_t *out)
+{
+	for (unsigned i = 0; i < K * 16; i++) {
+		unsigned lane = i / 8 % 32, r = i % 8 / 2;
+
+		out[i] = element_of(rows[(lane / 4 + r % 2 * 8) * K + i / 256 * 16 + lane % 4 * 2 +
+					 r / 2 * 8 + i % 2]);
+	}
+}
+
+/* A type that rows of K weights can have, or NULL. */
+static const struct quant_type *random_type(unsigned K)
+{
+	for (;;) {
+		const struct quant_type *t = quant_of(random_below(32));
+
+		if (random_below(6) == 0)
+			return NULL;
+		if (t && K % t->block == 0)
+			return t;
+	}
+}
+
+static void pack_random(const struct quant_type *t, unsigned K, uint8_t *out)
+{
+	size_t bytes = K / t->block * t->bytes;
+	uint8_t *rows = allocate(bytes * 16);
+	const void *of[16];
+
+	for (size_t i = 0; i < bytes * 16; i++)
+		rows[i] = (uint8_t)random_below(256);
+	for (size_t i = 0; i < bytes * 16; i += t->bytes)
+		quant_put_scales(t, 0.01 + random_below(100) / 3000.0,
+				 0.01 + random_below(100) / 3000.0, rows + i);
+	for (unsigned r = 0; r < 16; r++)
+		of[r] = rows + r * bytes;
+	check(quant_pack(t, of, K, t->scale == QUANT_UE4M3 ? 0.75f : 1, out));
+	free(rows);
+}
+
+static struct matrix make_matrix(unsigned rows, unsigned K)
+{
+	unsigned n = rows / 16;
+	struct matrix m = {.rows = rows, .K = K};
+	size_t at = ROUND_UP((n + 1) * 4ul, 64ul);
+	uint8_t *out = allocate(at + n * (QUANT_HEADER + K * 16ul * 4));
+	uint32_t *table = (uint32_t *)(void *)out;
+
+	m.types = allocate(n * sizeof(*m.types));
+	m.panels = allocate(n * sizeof(*m.panels));
+	m.plain = allocate((size_t)rows * K * sizeof(*m.plain));
+	for (size_t i = 0; i < (size_t)rows * K; i++)
+		m.plain[i] = random_element();
+	for (unsigned p = 0; p < n; p++) {
+		const struct quant_type *t = random_type(K);
+
+		m.types[p] = t;
+		m.panels[p] = out + at;
+		table[p] = (uint32_t)(at / 64);
+		if (t)
+			pack_random(t, K, out + at);
+		else
+			pack_fragments(m.plain + (size_t)p * 16 * K, K,
+				       (elem_t *)(void *)(out + at + QUANT_HEADER));
+		at += ROUND_UP(t ? quant_panel_bytes(t, K) : QUANT_HEADER + K * 32ul, 64ul);
+	}
+	table[n] = (uint32_t)(at / 64);
+	m.packed = (const elem_t *)(void *)out;
+	return m;
+}
+
+/* The row stride of inputs (generic/input.clh) of K columns, and rows of inputs. */
+static unsigned input_ld(unsigned K)
+{
+	return ROUND_UP(CEIL_DIV(K, 32u) * 112, 64u) / 2;
+}
+
+static elem_t *make_inputs(const float *x, unsigned n, unsigned K)
+{
+	elem_t *out = allocate(2ul * n * input_ld(K));
+
+	for (unsigned r = 0; r < n; r++)
+		reference_input(x + (size_t)r * K, K, true, true, out + (size_t)r * input_ld(K));
+	return out;
+}
+
+static float *random_elements(size_t n)
+{
+	float *x = allocate(n * sizeof(*x));
+
+	for (size_t i = 0; i < n; i++)
+		x[i] = random_element();
+	return x;
+}
+
+/* Whether a product's element is right: of a quantised panel bit for bit, if its terms are one chain. */
+static bool is_right(const struct matrix *m, unsigned row, const float *x, float got)
+{
+	const struct quant_type *t = m->types[row / 16];
+	double sum = 0;
+
+	if (t && m->K <= CHAIN_TERMS) {
+		float want =
+			reference_quant_int8(t, m->panels[row / 16], row % 16, x, m->K, PART_TERMS);
+
+		return float_bits(got) == float_bits(want) || (got == 0 && want == 0);
+	}
+	for (unsigned k = 0; !t && k < m->K; k++)
+		sum += (double)m->plain[(size_t)row * m->K + k] * (double)x[k];
+	return t || fabs((double)got - sum) <= 1e-4 * (1 + fabs(sum));
+}
+
+/* ---- products ---- */
+
+/* Panels of 16 columns that a group of quant_rows.clh has. */
+static unsigned panels_of(unsigned K)
+{
+	unsigned team = 1;
+
+	while (team * PART_TERMS < MIN(K, (unsigned)CHAIN_TERMS))
+		team *= 2;
+	return QUANT_WARPS / team;
+}
+
+static void test_product(unsigned M, unsigned N, unsigned K)
+{
+	const unsigned ldc = N + 16;
+	struct matrix m = make_matrix(N, K);
+	float *x = random_elements((size_t)M * K), *c[4];
+
+	for (unsigned i = 0; i < 4; i++) {
+		c[i] = allocate((size_t)M * ldc * sizeof(float));
+		for (size_t j = 0; j < (size_t)M * ldc; j++)
+			c[i][j] = (float)(j % 7);
+	}
+	a.A = make_inputs(x, M, K);
+	a.W = m.packed;
+	a.lda = input_ld(K);
+	a.ldc = ldc;
+	a.M = M;
+	a.N = N;
+	a.K = K;
+	for (unsigned i = 0; i < 4; i++) {
+		a.C = c[i];
+		a.add = i % 2;
+		if (i < 2)
+			run(i ? call_add : call_store, CEIL_DIV(N / 16, panels_of(K)),
+			    CEIL_DIV(M, ROW_BLOCK));
+		else
+			run(call_wide, CEIL_DIV(N / 16, (unsigned)QUANT_WARPS),
+			    CEIL_DIV(M, (unsigned)QUANT_TOKENS));
+	}
+	for (unsigned r = 0; r < M; r++)
+		for (unsigned n = 0; n < ldc; n++) {
+			size_t at = (size_t)r * ldc + n;
+			float before = (float)(at % 7);
+
+			if (n >= N) { /* behind the product's columns */
+				check(c[0][at] == before && c[1][at] == before &&
+				      c[2][at] == before && c[3][at] == before);
+				continue;
+			}
+			check(is_right(&m, n, x + (size_t)r * K, c[0][at]));
+			check(K > CHAIN_TERMS || c[1][at] == before + c[0][at]);
+			check(c[2][at] == c[0][at] && c[3][at] == c[1][at]);
+		}
+	ok_all("%u rows, %u columns of %u terms", M, N, K);
+}
+
+/* ---- experts ---- */
+
+/* The columns of a task's expert. */
+static unsigned columns_of(unsigned expert)
+{
+	return expert < EXPERTS ? EXPERT_SIZE : SHARED_SIZE;
+}
+
+/* Routes T tokens to random experts, as moe_route.cl does. Returns the number of tasks. of: the expert of each row. */
+static unsigned make_tasks(unsigned T, int *tasks, int *rows, unsigned *of)
+{
+	unsigned n = 0, n_tasks = 0, (*choice)[TOPK] = allocate(T * sizeof(*choice));
+
+	for (unsigned t = 0; t < T; t++) {
+		choice[t][0] = random_below(EXPERTS);
+		choice[t][1] = (choice[t][0] + 1 + random_below(EXPERTS - 1)) % EXPERTS;
+	}
+	for (unsigned expert = 0; expert <= EXPERTS; expert++) {
+		unsigned first = n;
+
+		for (unsigned t = 0; t < T; t++)
+			for (unsigned s = 0; s <= TOPK; s++)
+				if (s < TOPK ? choice[t][s] == expert : expert == EXPERTS) {
+					of[n] = expert;
+					rows[n++] = (int)(t * (TOPK + 1) + s);
+				}
+		for (; first < n; n_tasks++) {
+			int *task = tasks + TASK_AT(n_tasks);
+
+			task[TASK_EXPERT] = (int)expert;
+			task[TASK_FIRST] = (int)first;
+			task[TASK_COUNT] = (int)MIN(n - first, (unsigned)TASK_ROWS);
+			first += (unsigned)task[TASK_COUNT];
+		}
+	}
+	tasks[0] = (int)n_tasks;
+	free(choice);
+	return n_tasks;
+}
+
+static void test_experts(unsigned T)
+{
+	const unsigned R = T * (TOPK + 1);
+	struct matrix gate_up = make_matrix(EXPERTS * 2 * EXPERT_SIZE, HIDDEN),
+		      down = make_matrix(EXPERTS * HIDDEN, EXPERT_SIZE);
+	struct matrix shared_gate_up = make_matrix(2 * SHARED_SIZE, HIDDEN),
+		      shared_down = make_matrix(HIDDEN, SHARED_SIZE);
+	float *x = random_elements((size_t)T * HIDDEN), *y[2], in[SHARED_SIZE];
+	int *rows = allocate(R * sizeof(*rows)), *tasks = allocate(TASK_AT(R) * sizeof(*tasks));
+	unsigned *of = allocate(R * sizeof(*of)), n_tasks = make_tasks(T, tasks, rows, of);
+	elem_t *act[2];
+
+	a.A = make_inputs(x, T, HIDDEN);
+	a.W = gate_up.packed;
+	a.shared = shared_gate_up.packed;
+	a.tasks = tasks;
+	a.rows = rows;
+	for (unsigned i = 0; i < 2; i++) {
+		a.act = act[i] = allocate((size_t)R * ACT_LD * sizeof(elem_t));
+		run(i ? call_gate_up_wide : call_gate_up,
+		    i ? CEIL_DIV(2 * SHARED_SIZE / 16, QUANT_WARPS) : CEIL_DIV(SHARED_SIZE, 32),
+		    n_tasks + 1);
+	}
+	a.A = act[0];
+	a.W = down.packed;
+	a.shared = shared_down.packed;
+	for (unsigned i = 0; i < 2; i++) {
+		a.C = y[i] = allocate((size_t)R * HIDDEN * sizeof(float));
+		run(i ? call_down_wide : call_down,
+		    CEIL_DIV(HIDDEN / 16u, i ? (unsigned)QUANT_WARPS : panels_of(SHARED_SIZE)),
+		    n_tasks + 1);
+	}
+	check(!memcmp(act[0], act[1], (size_t)R * ACT_LD * sizeof(elem_t)));
+	check(!memcmp(y[0], y[1], (size_t)R * HIDDEN * sizeof(float)));
+	for (unsigned r = 0; r < R; r++) {
+		const bool shared = of[r] == EXPERTS;
+		const struct matrix *m = shared ? &shared_gate_up : &gate_up;
+		const float *token = x + (size_t)(rows[r] / (TOPK + 1)) * HIDDEN;
+		const unsigned N = columns_of(of[r]);
+		elem_t *blocks = act[0] + (size_t)r * ACT_LD, *want = allocate(2ul * ACT_LD);
+
+		for (unsigned n = 0; n < N; n++) {
+			/* Gate and up panels alternate. */
+			unsigned row =
+				(shared ? 0 : of[r] * 2 * EXPERT_SIZE) + n / 16 * 32 + n % 16;
+			double both[2], sum;
+
+			for (unsigned side = 0; side < 2; side++) {
+				const struct quant_type *t = m->types[row / 16 + side];
+
+				both[side] = 0;
+				for (unsigned k = 0; !t && k < HIDDEN; k++)
+					both[side] +=
+						(double)m
+							->plain[(size_t)(row + side * 16) * HIDDEN +
+								k] *
+						(double)token[k];
+				if (t)
+					both[side] = (double)reference_quant_int8(
+						t, m->panels[row / 16 + side], row % 16, token,
+						HIDDEN, PART_TERMS);
+			}
+			sum = both[0] / (1 + exp(-both[0])) * both[1];
+			in[n] = float_of(blocks[n]);
+			check(fabs((double)in[n] - sum) <= 0.01 * fabs(sum) + 1e-3);
+		}
+		reference_input(in, N, true, true, want);
+		check(!memcmp(blocks, want, N * 2ul + N / 32 * 48));
+		m = shared ? &shared_down : &down;
+		for (unsigned n = 0; n < HIDDEN; n++)
+			check(is_right(m, (shared ? 0 : of[r] * HIDDEN) + n, in,
+				       y[0][(size_t)rows[r] * HIDDEN + n]));
+		free(want);
+	}
+	ok_all("%u tokens, %u tasks of experts", T, n_tasks);
+}
+
+int main(void)
+{
+	static const unsigned products[][3] = {{1, 16, 32},    {5, 80, 544},   {9, 48, 1280},
+					       {33, 272, 256}, {66, 272, 512}, {130, 32, 288},
+					       {7, 48, 2304},  {40, 48, 2304}};
+	static const unsigned tokens[] = {3, 40, 150};
+
+	for (size_t i = 0; i < ARRAY_SIZE(products); i++)
+		test_product(products[i][0], products[i][1], products[i][2]);
+	for (size_t i = 0; i < ARRAY_SIZE(tokens); i++)
+		test_experts(tokens[i]);
+	return done();
+}

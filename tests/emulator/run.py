@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Runs kernels of the nvidia variant on a CPU, lane by lane (warp.h), and compares them with references (quant.c), as TAP.
+
+    run.py BUILD
+
+BUILD has base/libbase.a. Needs clang, which compiles the kernels as OpenCL C for this CPU.
+"""
+import importlib.machinery
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+PROGRAMS = ["gemm.cl", "moe_gemm.cl", "quant_wide.cl"]
+OPTIONS = {"BF16": 1, "INT8": 1, "INT8_DOT": 0, "LANES": 64, "VEC": 1, "BRANCHES": 1, "DUMP": 0, "PACKING": 4, "GELU": 0,
+           "QUANT_MASK": "8388607u", "SHARED": 1}  # all types
+# What a kernel calls in place of inline assembly: macros, and the bodies of functions.
+MACROS = {"MMA_INT8": ("d, a, b0, b1", "emulated_mma_int8(d, (a)[0], (a)[1], (a)[2], (a)[3], b0, b1)"),
+          "MMA_BF16": ("d, a0, a1, a2, a3, b0, b1", "emulated_mma_bf16(d, a0, a1, a2, a3, b0, b1)"),
+          "COPY_16": ("to, from", "emulated_copy(to, (ulong)(from))"),
+          "COPY_END": ("", "((void)0)"),
+          "COPY_WAIT": ("n", "((void)0)")}
+FUNCTIONS = {"two_halves": "return emulated_halves(v);",
+             "other_lane": "return emulated_shuffle_xor(x, bits);",
+             "from_lane": "return emulated_shuffle(x, lane);"}
+DECLARATIONS = """
+float emulated_shuffle(float x, uint lane);
+float emulated_shuffle_xor(float x, uint bits);
+float2 emulated_halves(uint v);
+void emulated_copy(uint to, ulong from);
+void emulated_mma_int8(int *d, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1);
+void emulated_mma_bf16(float *d, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1);
+"""
+
+
+def check_kernels():
+    """tests/check_kernels as a module: it finds a variant's files."""
+    loader = importlib.machinery.SourceFileLoader("check_kernels", os.path.join(ROOT, "tests", "check_kernels"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("check_kernels", loader))
+    loader.exec_module(module)
+    return module
+
+
+def translate(source):
+    """The text of a program with calls in the places of inline assembly."""
+    for name, (arguments, body) in MACROS.items():
+        source = re.sub(rf"#define {name}\([^)]*\)(?:[^\n]*\\\n)*[^\n]*\n",
+                        lambda _, n=name, a=arguments, b=body: f"#define {n}({a}) {b}\n", source)
+    for name, body in FUNCTIONS.items():
+        source = re.sub(rf"(static inline \w+ {name}\([^)]*\)\n\{{\n).*?\n\}}\n", lambda m, b=body: f"{m[1]}\t{b}\n}}\n", source,
+                        flags=re.S)
+    return source
+
+
+def shape():
+    with open(os.path.join(HERE, "shape.h")) as f:
+        return dict(re.findall(r"^#define (\w+)\s+(\d+)", f.read(), flags=re.M))
+
+
+def main():
+    build = os.path.abspath(sys.argv[1])
+    clang = os.environ.get("CLANG") or shutil.which("clang")
+    if not clang:
+        print("1..0 # SKIP no clang here")
+        return 0
+    kernels = check_kernels()
+    with tempfile.TemporaryDirectory() as folder:
+        objects = []
+        options = "".join(f"#define {name} {value}\n" for name, value in {**OPTIONS, **shape()}.items())
+        for name in PROGRAMS:
+            text = os.path.join(folder, name)
+            with open(text, "w") as f:
+                f.write(options + DECLARATIONS + translate(kernels.inline("nvidia", name)))
+            objects.append(text + ".o")
+            subprocess.run([clang, "-w", "-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header", "-O1", "-fno-pic",
+                            "-c", "-o", objects[-1], text], check=True)
+        program = os.path.join(folder, "quant")
+        sources = [os.path.join(ROOT, p) for p in ("tests/emulator/quant.c", "tests/emulator/warp.c", "tests/kernels/reference.c",
+                                                   "kernels/quant.c")]
+        subprocess.run([clang, "-w", "-O1", "-g", "-fno-pic", "-no-pie", f"-I{ROOT}", f"-I{build}", "-o", program, *sources, *objects,
+                        os.path.join(build, "base", "libbase.a"), "-lm"], check=True)
+        return subprocess.run([program], check=False).returncode
+
+
+sys.exit(main())

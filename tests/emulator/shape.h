@@ -1,0 +1,12 @@
+/* The shape for which run.py compiles the kernels. It makes options of these lines. */
+#pragma once
+
+#define HIDDEN	    256
+#define EXPERTS	    4
+#define TOPK	    2
+#define EXPERT_SIZE 64
+#define SHARED_SIZE 96
+#define ROW_BLOCK   64
+
+/* Elements of a row of activations: 96, and three blocks of 48 bytes (generic/input.clh), rounded up. */
+#define ACT_LD 192

@@ -1,0 +1,302 @@
+#include "tests/emulator/warp.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include "base/bits.h"
+
+enum { LANES_MAX = 1024, STACK = 256 << 10, PATIENCE = 1000000 };
+
+typedef float float2 __attribute__((ext_vector_type(2)));
+typedef int int2 __attribute__((ext_vector_type(2)));
+typedef unsigned uint2 __attribute__((ext_vector_type(2)));
+typedef char char2 __attribute__((ext_vector_type(2)));
+typedef unsigned char uchar2 __attribute__((ext_vector_type(2)));
+
+/* A function of OpenCL C, by the name that clang gives it. */
+#define BUILTIN(name) __asm__(name)
+
+/* Lanes that wait for each other. */
+struct meeting {
+	unsigned there, number; /* how many wait now; how many times all were there */
+};
+
+static struct {
+	void (*kernel)(void);
+	unsigned lanes, lane; /* lane: the one that runs */
+	size_t x, y, nx;
+	unsigned alive;
+	ucontext_t main, contexts[LANES_MAX];
+	char *stacks;
+	bool ended[LANES_MAX];
+	struct meeting warps[LANES_MAX / 32], group;
+	uint32_t shown[LANES_MAX][6]; /* registers that the lanes of a warp show each other */
+} e;
+
+/* ---- lanes ---- */
+
+/* Lets the next lane run that has not ended. */
+static void next_lane(void)
+{
+	unsigned from = e.lane, to = from;
+
+	do
+		to = (to + 1) % e.lanes;
+	while (e.ended[to]);
+	e.lane = to;
+	if (to != from)
+		swapcontext(&e.contexts[from], &e.contexts[to]);
+}
+
+static void run_lane(void)
+{
+	e.kernel();
+	e.ended[e.lane] = true;
+	if (--e.alive)
+		next_lane();
+	setcontext(&e.main);
+}
+
+void emulate(void (*kernel)(void), unsigned lanes, size_t x, size_t y, size_t nx)
+{
+	e.kernel = kernel;
+	e.lanes = e.alive = lanes;
+	e.lane = 0;
+	e.x = x;
+	e.y = y;
+	e.nx = nx;
+	memset(e.warps, 0, sizeof(e.warps));
+	memset(&e.group, 0, sizeof(e.group));
+	memset(e.ended, 0, sizeof(e.ended));
+	if (!e.stacks)
+		e.stacks = malloc((size_t)LANES_MAX * STACK);
+	if (!e.stacks)
+		abort();
+	for (unsigned i = 0; i < lanes; i++) {
+		getcontext(&e.contexts[i]);
+		e.contexts[i].uc_stack.ss_sp = e.stacks + (size_t)i * STACK;
+		e.contexts[i].uc_stack.ss_size = STACK;
+		makecontext(&e.contexts[i], run_lane, 0);
+	}
+	swapcontext(&e.main, &e.contexts[0]);
+}
+
+/* Waits until `lanes` lanes are there. */
+static void meet(struct meeting *m, unsigned lanes)
+{
+	unsigned number = m->number;
+
+	if (++m->there == lanes) {
+		m->there = 0;
+		m->number++;
+		return;
+	}
+	for (unsigned turn = 0; m->number == number; turn++) {
+		if (turn == PATIENCE) {
+			printf("Bail out! lane %u of group %zu, %zu waits for lanes that do not come\n",
+			       e.lane, e.x, e.y);
+			exit(1);
+		}
+		next_lane();
+	}
+}
+
+static void meet_warp(void)
+{
+	meet(&e.warps[e.lane / 32], 32);
+}
+
+/* The registers that lane `lane` of this lane's warp shows. */
+static const uint32_t *shown_by(unsigned lane)
+{
+	return e.shown[e.lane / 32 * 32 + lane % 32];
+}
+
+/* ---- functions of OpenCL C ---- */
+
+size_t get_local_id(unsigned d) BUILTIN("_Z12get_local_idj");
+size_t get_group_id(unsigned d) BUILTIN("_Z12get_group_idj");
+size_t get_num_groups(unsigned d) BUILTIN("_Z14get_num_groupsj");
+void group_barrier(unsigned flags) BUILTIN("_Z7barrierj");
+float cl_fma(float a, float b, float c) BUILTIN("_Z3fmafff");
+float cl_exp(float x) BUILTIN("_Z3expf");
+float cl_fabs(float x) BUILTIN("_Z4fabsf");
+float cl_fmax(float a, float b) BUILTIN("_Z4fmaxff");
+float2 cl_float2(char2 v) BUILTIN("_Z14convert_float2Dv2_c");
+uint2 cl_uint2(uchar2 v) BUILTIN("_Z13convert_uint2Dv2_h");
+float2 cl_select_float2(float2 a, float2 b, int2 c) BUILTIN("_Z6selectDv2_fS_Dv2_i");
+uint2 cl_select_uint2(uint2 a, uint2 b, int2 c) BUILTIN("_Z6selectDv2_jS_Dv2_i");
+
+size_t get_local_id(unsigned d)
+{
+	return d ? 0 : e.lane;
+}
+
+size_t get_group_id(unsigned d)
+{
+	return d ? e.y : e.x;
+}
+
+size_t get_num_groups(unsigned d)
+{
+	return d ? 1 : e.nx;
+}
+
+void group_barrier(unsigned flags)
+{
+	(void)flags;
+	meet(&e.group, e.lanes);
+}
+
+float cl_fma(float a, float b, float c)
+{
+	return fmaf(a, b, c);
+}
+
+float cl_exp(float x)
+{
+	return expf(x);
+}
+
+float cl_fabs(float x)
+{
+	return fabsf(x);
+}
+
+float cl_fmax(float a, float b)
+{
+	return fmaxf(a, b);
+}
+
+float2 cl_float2(char2 v)
+{
+	return (float2){v.x, v.y};
+}
+
+uint2 cl_uint2(uchar2 v)
+{
+	return (uint2){v.x, v.y};
+}
+
+float2 cl_select_float2(float2 a, float2 b, int2 c)
+{
+	return (float2){c.x < 0 ? b.x : a.x, c.y < 0 ? b.y : a.y};
+}
+
+uint2 cl_select_uint2(uint2 a, uint2 b, int2 c)
+{
+	return (uint2){c.x < 0 ? b.x : a.x, c.y < 0 ? b.y : a.y};
+}
+
+/* ---- instructions; run.py has their declarations for kernels ---- */
+
+float emulated_shuffle(float x, unsigned lane);
+float emulated_shuffle_xor(float x, unsigned bits);
+float2 emulated_halves(unsigned v);
+void emulated_copy(unsigned to, unsigned long from);
+void emulated_mma_int8(int *d, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+		       unsigned b1);
+void emulated_mma_bf16(float *d, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+		       unsigned b1);
+
+float emulated_shuffle(float x, unsigned lane)
+{
+	float r;
+
+	e.shown[e.lane][0] = float_bits(x);
+	meet_warp();
+	memcpy(&r, shown_by(lane), sizeof(r));
+	meet_warp();
+	return r;
+}
+
+float emulated_shuffle_xor(float x, unsigned bits)
+{
+	return emulated_shuffle(x, e.lane ^ bits);
+}
+
+static float half(unsigned v)
+{
+	int exponent = v >> 10 & 31;
+	float f =
+		ldexpf((float)((v & 1023) + (exponent ? 1024 : 0)), (exponent ? exponent : 1) - 25);
+
+	return v >> 15 & 1 ? -f : f;
+}
+
+/* None of the halves is infinite. */
+float2 emulated_halves(unsigned v)
+{
+	return (float2){half(v & 0xffff), half(v >> 16)};
+}
+
+void emulated_copy(unsigned to, unsigned long from)
+{
+	memcpy((void *)(uintptr_t)to, (const void *)from, 16);
+}
+
+static void show(unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1)
+{
+	const uint32_t all[6] = {a0, a1, a2, a3, b0, b1};
+
+	memcpy(e.shown[e.lane], all, sizeof(all));
+	meet_warp();
+}
+
+/* The lane's number i of D is in row_of(i) and column_of(i). */
+static unsigned row_of(unsigned i)
+{
+	return e.lane % 32 / 4 + i / 2 * 8;
+}
+
+static unsigned column_of(unsigned i)
+{
+	return e.lane % 4 * 2 + i % 2;
+}
+
+void emulated_mma_int8(int *d, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+		       unsigned b1)
+{
+	show(a0, a1, a2, a3, b0, b1);
+	for (unsigned i = 0; i < 4; i++)
+		for (unsigned k = 0; k < 32; k++) {
+			uint32_t a = shown_by(row_of(i) % 8 * 4 + k % 16 / 4)[i / 2 + k / 16 * 2];
+			uint32_t b = shown_by(column_of(i) * 4 + k % 16 / 4)[4 + k / 16];
+
+			d[i] += (uint8_t)(a >> k % 4 * 8) * (int8_t)(b >> k % 4 * 8);
+		}
+	meet_warp();
+}
+
+static float bf16(uint32_t pair, unsigned i)
+{
+	uint32_t bits = (i ? pair : pair << 16) & 0xffff0000u;
+	float f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+/* The device adds 16 products in an order of its own, which this is not. */
+void emulated_mma_bf16(float *d, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+		       unsigned b1)
+{
+	show(a0, a1, a2, a3, b0, b1);
+	for (unsigned i = 0; i < 4; i++) {
+		double sum = d[i];
+
+		for (unsigned k = 0; k < 16; k++) {
+			uint32_t a = shown_by(row_of(i) % 8 * 4 + k % 8 / 2)[i / 2 + k / 8 * 2];
+			uint32_t b = shown_by(column_of(i) * 4 + k % 8 / 2)[4 + k / 8];
+
+			sum += (double)bf16(a, k % 2) * (double)bf16(b, k % 2);
+		}
+		d[i] = (float)sum;
+	}
+	meet_warp();
+}
