@@ -267,6 +267,14 @@ bool kernels_decode_resident(const struct kernels *k)
 	return k->tuning->lanes > 1;
 }
 
+/* Returns whether a step on a GPU is one launch with weights of these types. With quantised ones it gave up on an H200
+ * (RESULT_GIVEN_UP) for a reason that is not known yet. The same step runs to its end, and right, on a CPU
+ * (tests/emulator). */
+static bool step_takes_weights(const struct kernel_shape *s)
+{
+	return !s->quant;
+}
+
 bool kernels_has_decode_step(const struct kernels *k)
 {
 	const bool split = kernels_split_slots(k) || !k->shape.heads;
@@ -274,8 +282,9 @@ bool kernels_has_decode_step(const struct kernels *k)
 	if (k->shape.n_mlps != 1 || k->shape.dump || k->shape.separate_launches ||
 	    !k->tuning->decode_blocks || (kernels_decode_resident(k) && !split))
 		return false;
-	return !kernels_decode_resident(k) || (kernels_on_tensor_cores(k) && !k->shape.quant &&
-					       step_takes_mixers(&k->shape) && step_takes_mlp(k));
+	return !kernels_decode_resident(k) ||
+	       (kernels_on_tensor_cores(k) && step_takes_weights(&k->shape) &&
+		step_takes_mixers(&k->shape) && step_takes_mlp(k));
 }
 
 uint32_t kernels_decode_rows(const struct kernels *k)

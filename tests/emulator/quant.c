@@ -11,13 +11,12 @@
 #include "kernels/groups.h"
 #include "kernels/quant.h"
 #include "kernels/step.h"
-#include "tests/emulator/shape.h"
+#include "tests/emulator/matrix.h"
+#include "tests/emulator/quant_shape.h"
 #include "tests/emulator/warp.h"
 #include "tests/kernels/reference.h"
 #include "tests/random.h"
 #include "tests/tap.h"
-
-typedef uint16_t elem_t;
 
 /* The kernels. */
 void gemm_store(const elem_t *A, unsigned lda, const elem_t *W, float *C, unsigned ldc, unsigned M,
@@ -86,141 +85,7 @@ static void run(void (*kernel)(void), unsigned x, unsigned y)
 			emulate(kernel, QUANT_LANES, i, j, x);
 }
 
-/* ---- data ---- */
-
-static void *allocate(size_t bytes)
-{
-	size_t all = ROUND_UP(bytes + 1, (size_t)64);
-	void *p = aligned_alloc(64, all);
-
-	if (!p)
-		abort();
-	return memset(p, 0, all);
-}
-
-/* A number of bf16 between -2 and 2. */
-static float random_element(void)
-{
-	return (float)((int)random_below(257) - 128) / 64;
-}
-
-static elem_t element_of(float x)
-{
-	return (elem_t)(float_bits(x) >> 16);
-}
-
-static float float_of(elem_t v)
-{
-	uint32_t bits = (uint32_t)v << 16;
-	float f;
-
-	memcpy(&f, &bits, sizeof(f));
-	return f;
-}
-
-struct matrix {
-	unsigned rows, K;
-	const struct quant_type **types; /* of each panel; NULL: plain */
-	const uint8_t **panels;
-	float *plain; /* [rows, K] */
-	const elem_t *packed;
-};
-
-/* Writes a panel of elements, [16, K], in the order of FRAGMENTS (kernels/kernels.h). */
-static void pack_fragments(const float *rows, unsigned K, elem_t *out)
-{
-	for (unsigned i = 0; i < K * 16; i++) {
-		unsigned lane = i / 8 % 32, r = i % 8 / 2;
-
-		out[i] = element_of(rows[(lane / 4 + r % 2 * 8) * K + i / 256 * 16 + lane % 4 * 2 +
-					 r / 2 * 8 + i % 2]);
-	}
-}
-
-/* A type that rows of K weights can have, or NULL. */
-static const struct quant_type *random_type(unsigned K)
-{
-	for (;;) {
-		const struct quant_type *t = quant_of(random_below(32));
-
-		if (random_below(6) == 0)
-			return NULL;
-		if (t && K % t->block == 0)
-			return t;
-	}
-}
-
-static void pack_random(const struct quant_type *t, unsigned K, uint8_t *out)
-{
-	size_t bytes = K / t->block * t->bytes;
-	uint8_t *rows = allocate(bytes * 16);
-	const void *of[16];
-
-	for (size_t i = 0; i < bytes * 16; i++)
-		rows[i] = (uint8_t)random_below(256);
-	for (size_t i = 0; i < bytes * 16; i += t->bytes)
-		quant_put_scales(t, 0.01 + random_below(100) / 3000.0,
-				 0.01 + random_below(100) / 3000.0, rows + i);
-	for (unsigned r = 0; r < 16; r++)
-		of[r] = rows + r * bytes;
-	check(quant_pack(t, of, K, t->scale == QUANT_UE4M3 ? 0.75f : 1, out));
-	free(rows);
-}
-
-static struct matrix make_matrix(unsigned rows, unsigned K)
-{
-	unsigned n = rows / 16;
-	struct matrix m = {.rows = rows, .K = K};
-	size_t at = ROUND_UP((n + 1) * 4ul, 64ul);
-	uint8_t *out = allocate(at + n * (QUANT_HEADER + K * 16ul * 4));
-	uint32_t *table = (uint32_t *)(void *)out;
-
-	m.types = allocate(n * sizeof(*m.types));
-	m.panels = allocate(n * sizeof(*m.panels));
-	m.plain = allocate((size_t)rows * K * sizeof(*m.plain));
-	for (size_t i = 0; i < (size_t)rows * K; i++)
-		m.plain[i] = random_element();
-	for (unsigned p = 0; p < n; p++) {
-		const struct quant_type *t = random_type(K);
-
-		m.types[p] = t;
-		m.panels[p] = out + at;
-		table[p] = (uint32_t)(at / 64);
-		if (t)
-			pack_random(t, K, out + at);
-		else
-			pack_fragments(m.plain + (size_t)p * 16 * K, K,
-				       (elem_t *)(void *)(out + at + QUANT_HEADER));
-		at += ROUND_UP(t ? quant_panel_bytes(t, K) : QUANT_HEADER + K * 32ul, 64ul);
-	}
-	table[n] = (uint32_t)(at / 64);
-	m.packed = (const elem_t *)(void *)out;
-	return m;
-}
-
-/* The row stride of inputs (generic/input.clh) of K columns, and rows of inputs. */
-static unsigned input_ld(unsigned K)
-{
-	return ROUND_UP(CEIL_DIV(K, 32u) * 112, 64u) / 2;
-}
-
-static elem_t *make_inputs(const float *x, unsigned n, unsigned K)
-{
-	elem_t *out = allocate(2ul * n * input_ld(K));
-
-	for (unsigned r = 0; r < n; r++)
-		reference_input(x + (size_t)r * K, K, true, true, out + (size_t)r * input_ld(K));
-	return out;
-}
-
-static float *random_elements(size_t n)
-{
-	float *x = allocate(n * sizeof(*x));
-
-	for (size_t i = 0; i < n; i++)
-		x[i] = random_element();
-	return x;
-}
+/* ---- products ---- */
 
 /* Whether a product's element is right: of a quantised panel bit for bit, if its terms are one chain. */
 static bool is_right(const struct matrix *m, unsigned row, const float *x, float got)
@@ -238,8 +103,6 @@ static bool is_right(const struct matrix *m, unsigned row, const float *x, float
 		sum += (double)m->plain[(size_t)row * m->K + k] * (double)x[k];
 	return t || fabs((double)got - sum) <= 1e-4 * (1 + fabs(sum));
 }
-
-/* ---- products ---- */
 
 /* Panels of 16 columns that a group of quant_rows.clh has. */
 static unsigned panels_of(unsigned K)

@@ -13,6 +13,7 @@
 enum { LANES_MAX = 1024, STACK = 256 << 10, PATIENCE = 1000000 };
 
 typedef float float2 __attribute__((ext_vector_type(2)));
+typedef float float4 __attribute__((ext_vector_type(4)));
 typedef int int2 __attribute__((ext_vector_type(2)));
 typedef unsigned uint2 __attribute__((ext_vector_type(2)));
 typedef char char2 __attribute__((ext_vector_type(2)));
@@ -34,7 +35,7 @@ static struct {
 	ucontext_t main, contexts[LANES_MAX];
 	char *stacks;
 	bool ended[LANES_MAX];
-	struct meeting warps[LANES_MAX / 32], group;
+	struct meeting warps[LANES_MAX / 32], group, barriers[16];
 	uint32_t shown[LANES_MAX][6]; /* registers that the lanes of a warp show each other */
 } e;
 
@@ -72,6 +73,7 @@ void emulate(void (*kernel)(void), unsigned lanes, size_t x, size_t y, size_t nx
 	e.nx = nx;
 	memset(e.warps, 0, sizeof(e.warps));
 	memset(&e.group, 0, sizeof(e.group));
+	memset(e.barriers, 0, sizeof(e.barriers));
 	memset(e.ended, 0, sizeof(e.ended));
 	if (!e.stacks)
 		e.stacks = malloc((size_t)LANES_MAX * STACK);
@@ -124,7 +126,17 @@ size_t get_group_id(unsigned d) BUILTIN("_Z12get_group_idj");
 size_t get_num_groups(unsigned d) BUILTIN("_Z14get_num_groupsj");
 void group_barrier(unsigned flags) BUILTIN("_Z7barrierj");
 float cl_fma(float a, float b, float c) BUILTIN("_Z3fmafff");
+float4 cl_fma_float4(float4 a, float4 b, float4 c) BUILTIN("_Z3fmaDv4_fS_S_");
 float cl_exp(float x) BUILTIN("_Z3expf");
+float cl_sqrt(float x) BUILTIN("_Z4sqrtf");
+float cl_sin(float x) BUILTIN("_Z3sinf");
+float cl_cos(float x) BUILTIN("_Z3cosf");
+float cl_log1p(float x) BUILTIN("_Z5log1pf");
+int cl_isnan(float x) BUILTIN("_Z5isnanf");
+unsigned cl_popcount(unsigned x) BUILTIN("_Z8popcountj");
+float cl_float(int v) BUILTIN("_Z13convert_floati");
+unsigned cl_uint(unsigned short v) BUILTIN("_Z12convert_uintt");
+int2 cl_int2(float2 v) BUILTIN("_Z12convert_int2Dv2_f");
 float cl_fabs(float x) BUILTIN("_Z4fabsf");
 float cl_fmax(float a, float b) BUILTIN("_Z4fmaxff");
 float2 cl_float2(char2 v) BUILTIN("_Z14convert_float2Dv2_c");
@@ -158,9 +170,60 @@ float cl_fma(float a, float b, float c)
 	return fmaf(a, b, c);
 }
 
+float4 cl_fma_float4(float4 a, float4 b, float4 c)
+{
+	return (float4){fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z),
+			fmaf(a.w, b.w, c.w)};
+}
+
 float cl_exp(float x)
 {
 	return expf(x);
+}
+
+float cl_sqrt(float x)
+{
+	return sqrtf(x);
+}
+
+float cl_sin(float x)
+{
+	return sinf(x);
+}
+
+float cl_cos(float x)
+{
+	return cosf(x);
+}
+
+float cl_log1p(float x)
+{
+	return log1pf(x);
+}
+
+int cl_isnan(float x)
+{
+	return x != x;
+}
+
+unsigned cl_popcount(unsigned x)
+{
+	return (unsigned)__builtin_popcount(x);
+}
+
+float cl_float(int v)
+{
+	return (float)v;
+}
+
+unsigned cl_uint(unsigned short v)
+{
+	return v;
+}
+
+int2 cl_int2(float2 v)
+{
+	return (int2){(int)v.x, (int)v.y};
 }
 
 float cl_fabs(float x)
@@ -199,6 +262,15 @@ float emulated_shuffle(float x, unsigned lane);
 float emulated_shuffle_xor(float x, unsigned bits);
 float2 emulated_halves(unsigned v);
 void emulated_copy(unsigned to, unsigned long from);
+void emulated_warp_sync(void);
+void emulated_barrier(unsigned number, unsigned lanes);
+unsigned emulated_max(unsigned x);
+unsigned emulated_min(unsigned x);
+unsigned emulated_ballot(_Bool x);
+unsigned emulated_pair(float first, float second);
+unsigned emulated_load(unsigned long at);
+void emulated_store(unsigned at, unsigned v);
+void emulated_add(unsigned long at);
 void emulated_mma_int8(int *d, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
 		       unsigned b1);
 void emulated_mma_bf16(float *d, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
@@ -218,6 +290,71 @@ float emulated_shuffle(float x, unsigned lane)
 float emulated_shuffle_xor(float x, unsigned bits)
 {
 	return emulated_shuffle(x, e.lane ^ bits);
+}
+
+void emulated_warp_sync(void)
+{
+	meet_warp();
+}
+
+void emulated_barrier(unsigned number, unsigned lanes)
+{
+	meet(&e.barriers[number], lanes);
+}
+
+unsigned emulated_max(unsigned x)
+{
+	unsigned r = 0;
+
+	e.shown[e.lane][0] = x;
+	meet_warp();
+	for (unsigned i = 0; i < 32; i++)
+		r = shown_by(i)[0] > r ? shown_by(i)[0] : r;
+	meet_warp();
+	return r;
+}
+
+unsigned emulated_min(unsigned x)
+{
+	return ~emulated_max(~x);
+}
+
+unsigned emulated_ballot(_Bool x)
+{
+	unsigned r = 0;
+
+	e.shown[e.lane][0] = x;
+	meet_warp();
+	for (unsigned i = 0; i < 32; i++)
+		r |= shown_by(i)[0] << i;
+	meet_warp();
+	return r;
+}
+
+/* No element is a NaN. */
+unsigned emulated_pair(float first, float second)
+{
+	uint32_t low = float_bits(first), high = float_bits(second);
+
+	return (low + 0x7fff + (low >> 16 & 1)) >> 16 |
+	       ((high + 0x7fff + (high >> 16 & 1)) & 0xffff0000u);
+}
+
+/* Another lane may be about to write the number that this one waits for. */
+unsigned emulated_load(unsigned long at)
+{
+	next_lane();
+	return *(volatile unsigned *)at;
+}
+
+void emulated_store(unsigned at, unsigned v)
+{
+	*(volatile unsigned *)(uintptr_t)at = v;
+}
+
+void emulated_add(unsigned long at)
+{
+	++*(volatile unsigned *)at;
 }
 
 static float half(unsigned v)

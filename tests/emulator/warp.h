@@ -8,7 +8,7 @@
  * local memory have 32 bits, as kernels expect.
  *
  * What it cannot show: how the memory of a GPU orders accesses, and what a compiler for a GPU makes of the text.
- * Source of the instructions: the PTX ISA, "mma.m16n8k16", "mma.m16n8k32", "shfl.sync", "cvt". */
+ * Source of the instructions: the PTX ISA, "mma.m16n8k16", "mma.m16n8k32", "shfl.sync", "redux.sync", "bar.sync", "cvt". */
 #pragma once
 
 #include <stddef.h>

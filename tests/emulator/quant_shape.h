@@ -7,6 +7,7 @@
 #define EXPERT_SIZE 64
 #define SHARED_SIZE 96
 #define ROW_BLOCK   64
+#define LANES	    64
 
 /* Elements of a row of activations: 96, and three blocks of 48 bytes (generic/input.clh), rounded up. */
 #define ACT_LD 192
