@@ -91,7 +91,7 @@ static void run(void (*kernel)(void), unsigned x, unsigned y)
 static bool is_right(const struct matrix *m, unsigned row, const float *x, float got)
 {
 	const struct quant_type *t = m->types[row / 16];
-	double sum = 0;
+	double sum = 0, size = 0;
 
 	if (t && m->K <= CHAIN_TERMS) {
 		float want =
@@ -99,9 +99,13 @@ static bool is_right(const struct matrix *m, unsigned row, const float *x, float
 
 		return float_bits(got) == float_bits(want) || (got == 0 && want == 0);
 	}
-	for (unsigned k = 0; !t && k < m->K; k++)
-		sum += (double)m->plain[(size_t)row * m->K + k] * (double)x[k];
-	return t || fabs((double)got - sum) <= 1e-4 * (1 + fabs(sum));
+	for (unsigned k = 0; !t && k < m->K; k++) {
+		double v = (double)m->plain[(size_t)row * m->K + k] * (double)x[k];
+
+		sum += v;
+		size += fabs(v);
+	}
+	return t || fabs((double)got - sum) <= 1e-5 * size;
 }
 
 /* Panels of 16 columns that a group of quant_rows.clh has. */
