@@ -210,6 +210,7 @@ int main(void)
 					  .max_body = 1 << 20,
 					  .max_queued_requests = 10,
 					  .answer_memory = 1 << 30};
+	server.template_arguments = json_object();
 	server.info.max_model_len = 4096;
 	check(lifecycle_new(&server.lifecycle, &e) == 0);
 	check(text_start(&server, &e) == 0);
@@ -228,6 +229,7 @@ int main(void)
 	is_int(atomic_load(&server.calls), 0, "no call is left");
 	tokenizer_free(server.tokenizer);
 	template_free(server.template);
+	json_decref(server.template_arguments);
 	lifecycle_free(server.lifecycle);
 	return done();
 }
