@@ -1,11 +1,14 @@
 /* engine/checkpoint/formats/gguf_tokenizer.c and gguf_merges.c: tokenizer.json and its siblings of a GGUF file's keys, the
- * sentences with which keys are refused, and the ids of texts; vocabularies of SentencePiece have those of its library. */
+ * sentences with which keys are refused, and the ids of texts; vocabularies of SentencePiece have those of its library. And
+ * the way back of these, gguf_vocab.c. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/ids.h"
+#include "engine/checkpoint/formats/gguf_keys.h"
+#include "engine/checkpoint/formats/gguf_texts.h"
 #include "protocol/tokenizer/splitter.h"
 #include "tests/gguf_text.h"
 #include "tests/model_text.h"
@@ -386,6 +389,73 @@ TEST(sentencepiece)
 	check(i > 300);
 	ok_all("SentencePiece's ids of %zu texts", i);
 	tokenizer_free(t);
+	json_decref(root);
+}
+
+static void put_golden_model(struct gguf_out *o)
+{
+	gguf_put_text(o, "general.architecture", "gemma3");
+	gguf_put_whole(o, "gemma3.block_count", 2);
+	gguf_put_whole(o, "gemma3.context_length", 512);
+	gguf_put_whole(o, "gemma3.embedding_length", 16);
+	gguf_put_whole(o, "gemma3.feed_forward_length", 32);
+	gguf_put_whole(o, "gemma3.attention.head_count", 2);
+	gguf_put_real(o, "gemma3.attention.layer_norm_rms_epsilon", 0.5f);
+	put_golden_pieces(o);
+}
+
+/* The keys that are written of the tokenizer.json that was made of a file's keys are those of the file: only scores are other
+ * numbers, in the same order. */
+TEST(sentencepiece_written)
+{
+	json_t *root = json_load_file("tests/golden/sentencepiece_cases.json", 0, NULL), *v;
+	struct model_config c = {
+		.vocab_size = (uint32_t)json_array_size(json_object_get(root, "tokens"))};
+	struct checkpoint_text text = {0};
+	struct checkpoint *k = NULL;
+	struct gguf_file written = {0};
+	struct gguf_keys keys;
+	struct buf header, again;
+	struct err e = {0};
+	const uint8_t *at;
+	size_t i, len;
+
+	golden_pieces = root;
+	text_of(put_golden_model, CHECKPOINT_TOKENIZER_CONFIG, 0, "{}", "a file");
+	gguf_keys_init(&keys);
+	buf_init(&header, GGUF_OUT_MAX);
+	buf_init(&again, GGUF_OUT_MAX);
+	ok(checkpoint_open(scratch_path("m.gguf"), &k, &e) == 0 &&
+		   checkpoint_read(k, CHECKPOINT_TOKENIZER, &text, &e) == 0 &&
+		   gguf_keys_of_tokenizer(k, &c, &keys, &e) == 0,
+	   "its tokenizer becomes keys %s", e.text);
+	gguf_put_header(&header, &keys, NULL, 0);
+	if (!ok(gguf_file_read("written", header.data, header.len, &written, &e) == 0 &&
+			gguf_tokenizer(&(struct gguf_source){.keys = &written}, &again, &e) == 0,
+		"which become a tokenizer %s", e.text))
+		return;
+	is_str(buf_str(&again), buf_str(&text.bytes), "the same one");
+	at = gguf_find(&written, "tokenizer.ggml.tokens")->value;
+	json_array_foreach(json_object_get(root, "tokens"), i, v)
+	{
+		const char *own = gguf_next_string(&at, &len);
+
+		check(len == json_string_length(v) && !memcmp(own, json_string_value(v), len));
+	}
+	json_array_foreach(json_object_get(root, "types"), i, v)
+	{
+		uint64_t type = 0, want = (uint64_t)json_integer_value(v);
+
+		check(gguf_whole(gguf_find(&written, "tokenizer.ggml.token_type"), i, &type));
+		check(type == (want == GGUF_TOKEN_UNKNOWN ? GGUF_TOKEN_CONTROL : want));
+	}
+	ok_all("texts and types of %zu tokens", i);
+	gguf_file_release(&written);
+	gguf_keys_release(&keys);
+	buf_release(&header);
+	buf_release(&again);
+	checkpoint_text_release(&text);
+	checkpoint_close(k);
 	json_decref(root);
 }
 

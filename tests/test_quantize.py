@@ -29,7 +29,7 @@ except ImportError:
 TIGON = sys.argv[1]
 LEXIS, TINY = "models/lexis", "tests/golden/tiny"
 ARCHITECTURES = {"qwen3_5": "QWEN35", "qwen3_5_moe": "QWEN35MOE", "qwen3_next": "QWEN3NEXT", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE",
-                 "qwen2": "QWEN2", "llama": "LLAMA"}
+                 "qwen2": "QWEN2", "llama": "LLAMA", "gemma3": "GEMMA3"}
 FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "Q5_0": 8, "Q4_K": 14, "Q4_K_M": 15, "UD-Q4_K_M": 15, "Q5_K": 16, "Q5_K_M": 17,
               "Q6_K": 18, "BF16": 32, "MXFP4_MOE": 38}
 BY_GGUF_PY = ("F32", "F16", "BF16", "Q8_0", "Q5_0", "Q4_0", "MXFP4")
@@ -133,7 +133,7 @@ def converted(folder):
             continue
         elif part == "conv1d.weight":
             v = v[:, 0]
-        elif hybrid and name.endswith("norm.weight") and part != "norm.weight":
+        elif (hybrid or kind == "gemma3") and name.endswith("norm.weight") and part != "norm.weight":
             v = v + np.float32(1)
         if kind == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
             v = permuted(v, c["num_attention_heads" if "q_proj" in name else "num_key_value_heads"])
@@ -331,9 +331,9 @@ for change, want in ((lambda t: t["model"]["vocab"].__setitem__("far", 8192), "h
                      (lambda t: t["model"]["merges"].append(["a", "b", "c"]), "no pair of texts"),
                      (lambda t: t["model"]["merges"].append(7), "no pair of texts"),
                      (lambda t: t["added_tokens"].append({"id": 3}), "has no text, or no number"),
-                     (lambda t: t["model"].__setitem__("type", "Unigram"), "only byte-level BPE"),
+                     (lambda t: t["model"].__setitem__("type", "Unigram"), "only BPE"),
                      (lambda t: t.__setitem__("normalizer", {"type": "NFKC"}), "no known name"),
-                     (lambda t: t.__setitem__("pre_tokenizer", [1]), "no known name"), (lambda t: t.clear(), "only byte-level BPE")):
+                     (lambda t: t.__setitem__("pre_tokenizer", [1]), "no known name"), (lambda t: t.clear(), "only BPE")):
     tokenizer = json.loads(good)
     change(tokenizer)
     with open(os.path.join(other, "tokenizer.json"), "w") as f:
@@ -347,8 +347,7 @@ ok(said.returncode == 1 and "tokenizer.json" in said.stderr, "a tokenizer that w
 
 # ---- every family ----
 
-UNSAID = {"05-next-ratio-3": "norm_topk_prob", "17-next-mixed": "experts and layers without", "24-qwen3-moe-mixed": "norm_topk_prob",
-          "29-gemma3": "gemma3", "30-gemma3-nested": "gemma3", "31-gemma3-window-2": "gemma3"}
+UNSAID = {"05-next-ratio-3": "norm_topk_prob", "17-next-mixed": "experts and layers without", "24-qwen3-moe-mixed": "norm_topk_prob"}
 for folder in sorted(glob.glob(f"{TINY}/*")):
     name = os.path.basename(folder)
     path = at(f"{name}.gguf")
@@ -362,6 +361,61 @@ for folder in sorted(glob.glob(f"{TINY}/*")):
     shown = subprocess.run([TIGON, "inspect", path, "--json"], capture_output=True, text=True, timeout=120)
     ok(json.loads(shown.stdout)["served"], f"{name}: tigon reads it", shown)
     os.remove(path)
+
+# ---- Gemma 3: windows, and a tokenizer of SentencePiece's ----
+
+gemma = at("gemma")
+MARK = "\u2581"
+special_tokens = ["<pad>", "<eos>", "<bos>", "<unk>"]
+words = [MARK * 2, *(f"<0x{b:02X}>" for b in range(256)), MARK, "a", "b", "ab", MARK + "a", "ba", "aba"]
+tokenizer = {
+    "added_tokens": [{"id": i, "content": t, "special": i < 4, "normalized": False} for i, t in enumerate(special_tokens + words[:1])],
+    "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": MARK},
+    "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False},
+    "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<bos>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                       "pair": [], "special_tokens": {"<bos>": {"id": "<bos>", "ids": [2], "tokens": ["<bos>"]}}},
+    "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": MARK}, "content": " "}, {"type": "ByteFallback"},
+                                                 {"type": "Fuse"}]},
+    "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True, "ignore_merges": False,
+              "vocab": {t: i for i, t in enumerate(special_tokens + words)},
+              "merges": [[MARK, MARK], ["a", "b"], [MARK, "a"], ["b", "a"], ["ab", "a"], ["a", "ba"]]}}
+shutil.copytree(f"{TINY}/29-gemma3", gemma)
+with open(os.path.join(gemma, "tokenizer_config.json"), "w") as f:
+    json.dump({"bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>", "pad_token": "<pad>", "add_bos_token": True}, f)
+
+
+def gemma_as(t):
+    with open(os.path.join(gemma, "tokenizer.json"), "w") as f:
+        json.dump(t, f)
+    return run(gemma, at("gemma.gguf"), "--type", "Q8_0")
+
+
+said = gemma_as(tokenizer)
+ok(said.returncode == 0 and "no tokenizer" not in said.stdout, "gemma3 with a tokenizer", said)
+r = read(at("gemma.gguf"))
+n = 4 + len(words)
+same([field(r, f"tokenizer.ggml.{k}") for k in ("model", "pre", "add_space_prefix", "add_bos_token", "bos_token_id", "eos_token_id", "unknown_token_id",
+                                                "padding_token_id", "merges")],
+     ["llama", "default", False, True, 2, 1, 3, 0, None], "the converter's keys")
+same(field(r, "tokenizer.ggml.tokens"), [*special_tokens, "  ", *words[1:], *(f"[PAD{i}]" for i in range(n, 301))], "tokens of the user have spaces")
+same(field(r, "tokenizer.ggml.token_type"), [3] * 4 + [4] + [6] * 256 + [1] * 7 + [5] * (301 - n), "kinds of tokens")
+same(field(r, "tokenizer.ggml.scores"), [-1000] * 5 + [0] * 256 + [-4, -5, -6, 0, -1, -2, -3] + [-10000] * (301 - n), "scores, by the merges")
+same({k: f.contents() for k, f in r.fields.items() if k.startswith("gemma3.") and "length" not in k and "count" not in k},
+     {"gemma3.attention.layer_norm_rms_epsilon": float(np.float32(1e-6)), "gemma3.rope.freq_base": 1e6, "gemma3.rope.freq_base_swa": 1e4,
+      "gemma3.attention.sliding_window": 40, "gemma3.attention.scale": float(np.float32(48 ** -0.5)),
+      "gemma3.attention.sliding_window_pattern": [True, True, False, True]}, "keys of windows")
+for change, want in ((lambda m: m["merges"].append(m["merges"].pop(4)), "none that scores of tokens can say"),
+                     (lambda m: m["merges"].pop(), "none that scores of tokens can say"),
+                     (lambda m: m["merges"].insert(2, m["merges"].pop()), "none that scores of tokens can say"),
+                     (lambda m: m["merges"].append(["b", "b"]), "no pair of texts that make a token"),
+                     (lambda m: m["merges"].append("ab"), "no pair of texts that make a token"),
+                     (lambda m: m["vocab"].pop("<0x41>"), "no token <0x41>"),
+                     (lambda m: m.__setitem__("byte_fallback", False), "no known name")):
+    other_tokenizer = json.loads(json.dumps(tokenizer))
+    change(other_tokenizer["model"])
+    os.path.exists(at("gemma.gguf")) and os.remove(at("gemma.gguf"))
+    said = gemma_as(other_tokenizer)
+    ok(said.returncode == 1 and want in said.stderr and said.stderr.count("\n") == 1 and not os.path.exists(at("gemma.gguf")), f"refused: {want}", said)
 
 # ---- a quantised folder ----
 

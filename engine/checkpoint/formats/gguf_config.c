@@ -30,9 +30,14 @@ static const struct architecture {
 
 const char *gguf_architecture(const char *model_type)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(architectures); i++)
-		if (!strcmp(architectures[i].model_type, model_type))
+	size_t len = strlen(model_type);
+
+	for (size_t i = 0; i < ARRAY_SIZE(architectures); i++) {
+		const char *own = architectures[i].model_type;
+
+		if (!strncmp(own, model_type, len) && (!own[len] || !strcmp(own + len, "_text")))
 			return architectures[i].name;
+	}
 	return NULL;
 }
 
@@ -214,12 +219,12 @@ static int set_mixers(const struct maker *m, uint64_t n_layers)
 }
 
 /* Writes the window, and which layers have it. Without a window all layers have full attention. The pattern is a list, or
- * the distance between layers with full attention, which is 6 if the file does not say it. */
+ * the distance between layers with full attention, which is GGUF_WINDOW_INTERVAL if the file does not say it. */
 static int set_windows(const struct maker *m, uint64_t n_layers)
 {
 	const char *key = "attention.sliding_window_pattern";
 	const struct gguf_key *k = find(m, key);
-	uint64_t window = 0, interval = 6;
+	uint64_t window = 0, interval = GGUF_WINDOW_INTERVAL;
 	int error = whole(m, "attention.sliding_window", true, &window);
 
 	if (error < 0)
@@ -386,9 +391,13 @@ static int set_rope_scaling(const struct maker *m, uint64_t rotary)
 	return set(m, "rope_scaling", "rope.scaling.type", scaling);
 }
 
-/* Writes query_pre_attn_scalar, the number whose square root divides attention's scores. Files of llama.cpp's converter have
- * no key for it: llama.cpp takes the quotient of sizes for the model with 62 layers (27B), and the size of a head for all
- * others. A file may have attention.scale, which is what scores are multiplied by. */
+uint32_t gguf_score_size(uint64_t n_layers, uint64_t hidden, uint64_t heads, uint64_t head_dim)
+{
+	return (uint32_t)(n_layers == 62 ? hidden / heads : head_dim);
+}
+
+/* Writes query_pre_attn_scalar, the number whose square root divides attention's scores. A file may have attention.scale,
+ * which is what scores are multiplied by. */
 static int set_score_size(const struct maker *m, uint64_t hidden, uint64_t heads, uint64_t size)
 {
 	static const char key[] = "attention.scale";
@@ -397,8 +406,9 @@ static int set_score_size(const struct maker *m, uint64_t hidden, uint64_t heads
 	double scale = json_number_value(v), n;
 
 	json_decref(v);
-	if (json_integer_value(json_object_get(m->top, "num_hidden_layers")) == 62)
-		size = hidden / heads;
+	size = gguf_score_size((uint64_t)json_integer_value(
+				       json_object_get(m->top, "num_hidden_layers")),
+			       hidden, heads, size);
 	if (k && scale != 0) {
 		n = round(1 / (scale * scale));
 		if (!(scale > 0) || !(n >= 1 && n <= 1 << 20) || fabs(scale * sqrt(n) - 1) > 1e-6)

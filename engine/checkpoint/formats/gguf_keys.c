@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -109,6 +110,28 @@ static void add_delta(const struct maker *m)
 	whole(m, "ssm.time_step_rank", c->n_value_heads);
 	whole(m, "ssm.inner_size", c->n_value_heads * c->value_head_dim);
 	add_mixers(m);
+}
+
+/* Adds the window, and which layers have it if it is not all but each sixth. llama.cpp has no key for what scores are
+ * divided by; models of Google's need none. */
+static void add_windows(const struct maker *m)
+{
+	const struct model_config *c = m->c;
+	uint32_t size = gguf_score_size(c->n_layers, c->hidden_size, c->n_heads, c->head_dim);
+	char name[256];
+
+	if (!c->sliding_window)
+		return;
+	whole(m, "attention.sliding_window", c->sliding_window);
+	real(m, "rope.freq_base_swa", c->sliding_theta);
+	if (c->score_dim != size)
+		real(m, "attention.scale", 1 / sqrt(c->score_dim));
+	if (interval_of(c) == GGUF_WINDOW_INTERVAL)
+		return;
+	gguf_add_array(m->out, full_name(m, "attention.sliding_window_pattern", name), GGUF_BOOL,
+		       c->n_layers);
+	for (uint32_t i = 0; i < c->n_layers; i++)
+		buf_putc(&m->out->bytes, c->layers[i].mixer == LAYER_SLIDING);
 }
 
 static void add_experts(const struct maker *m)
@@ -230,6 +253,7 @@ static int add_keys(const struct maker *m, const char *name)
 	add_rope(m);
 	add_experts(m);
 	add_delta(m);
+	add_windows(m);
 	return r;
 }
 
@@ -242,8 +266,7 @@ int gguf_keys_of_config(const struct checkpoint *k, const struct model_config *c
 	json_t *top;
 	int r;
 
-	/* Models with sliding windows have keys that are not written here. */
-	if (!m.a || c->sliding_window)
+	if (!m.a)
 		return err_set(e, ENOTSUP, "%s: GGUF files of the family %s are not written",
 			       checkpoint_path(k), c->family->name);
 	r = checkpoint_read(k, CHECKPOINT_CONFIG, &text, e);

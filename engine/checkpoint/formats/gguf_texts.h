@@ -13,8 +13,17 @@ struct gguf_source {
 	size_t n_tensors;
 };
 
-/* Returns general.architecture of the models with this model_type, static; NULL: there is none. */
+/* Returns general.architecture of the models with this model_type, which may lack "_text" at its end, static; NULL: there
+ * is none. */
 const char *gguf_architecture(const char *model_type);
+
+/* Every so many layers of Gemma 3 have full attention, if a file does not say which. */
+enum { GGUF_WINDOW_INTERVAL = 6 };
+
+/* Returns the number whose square root divides the scores of Gemma 3's attention, if a file does not say it. Files of
+ * llama.cpp's converter have no key for it: llama.cpp takes the quotient of sizes for the model with 62 layers (27B), and
+ * the size of a head for all others. */
+uint32_t gguf_score_size(uint64_t n_layers, uint64_t hidden, uint64_t heads, uint64_t head_dim);
 
 /* Writes config.json, with the keys that models of this architecture have in transformers. */
 int gguf_config(const struct gguf_source *s, struct buf *out, struct err *e) MUST_CHECK;
@@ -26,8 +35,8 @@ int gguf_generation(const struct gguf_source *s, struct buf *out, struct err *e)
 int gguf_tokenizer(const struct gguf_source *s, struct buf *out, struct err *e) MUST_CHECK;
 
 /* Returns tokenizer.ggml.pre of a tokenizer.json with this root, static; NULL: it splits texts in another way than
- * those that have a name here. */
-const char *gguf_pre_of(const json_t *tokenizer);
+ * those that have a name here. *scores: it is one of SentencePiece's, whose files have scores in the place of merges. */
+const char *gguf_pre_of(const json_t *tokenizer, bool *scores);
 
 /* Writes tokenizer_config.json: special tokens, without the chat template. */
 int gguf_tokenizer_config(const struct gguf_source *s, struct buf *out, struct err *e) MUST_CHECK;

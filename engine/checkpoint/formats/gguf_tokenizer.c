@@ -95,7 +95,24 @@ static bool is_pre(const json_t *v, const struct pre *p)
 	return same;
 }
 
-const char *gguf_pre_of(const json_t *tokenizer)
+/* Returns whether a tokenizer.json is one of SentencePiece's: spaces are U+2581, and characters without a token are bytes.
+ * A split at spaces finds none then. */
+static bool is_sentencepiece(const json_t *tokenizer)
+{
+	const json_t *model = json_object_get(tokenizer, "model");
+	const json_t *pre = json_object_get(tokenizer, "pre_tokenizer");
+	const char *at =
+		json_string_value(json_object_get(json_object_get(pre, "pattern"), "String"));
+	json_t *marks = json_loads(REPLACE(" ", MARK), 0, NULL);
+	bool marked = marks && json_equal(marks, json_object_get(tokenizer, "normalizer"));
+
+	json_decref(marks);
+	return marked && json_is_true(json_object_get(model, "byte_fallback")) &&
+	       !json_is_true(json_object_get(model, "ignore_merges")) &&
+	       (!pre || json_is_null(pre) || (has_type(pre, "Split") && at && !strcmp(at, " ")));
+}
+
+const char *gguf_pre_of(const json_t *tokenizer, bool *scores)
 {
 	const json_t *model = json_object_get(tokenizer, "model");
 	const json_t *normalizer = json_object_get(tokenizer, "normalizer");
@@ -104,9 +121,10 @@ const char *gguf_pre_of(const json_t *tokenizer)
 	json_t *v = json_deep_copy(json_object_get(tokenizer, "pre_tokenizer"));
 	const char *found = NULL;
 
-	if (json_is_object(normalizer) && !nfc) {
+	*scores = is_sentencepiece(tokenizer);
+	if (*scores || (json_is_object(normalizer) && !nfc)) {
 		json_decref(v);
-		return NULL;
+		return *scores ? "default" : NULL;
 	}
 	settle(v);
 	for (size_t i = 0; !found && v && i < ARRAY_SIZE(pres); i++)

@@ -1,6 +1,11 @@
-/* The keys of a tokenizer, as gguf-py's SpecialVocab and llama.cpp's converter make them of Hugging Face's files. */
+/* The keys of a tokenizer, as gguf-py's SpecialVocab and llama.cpp's converter make them of Hugging Face's files.
+ *
+ * Of a tokenizer of SentencePiece's (Gemma) the converter takes the scores from tokenizer.model. Here they are made of the
+ * merges in tokenizer.json, which were made of scores: a token's is minus the number of tokens whose merges begin earlier.
+ * These are the scores that SentencePiece itself gives to a model of byte pair encoding. */
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +13,10 @@
 #include "base/macros.h"
 #include "engine/checkpoint/formats/gguf_keys.h"
 #include "engine/checkpoint/formats/gguf_texts.h"
+
+#define MARK "\xe2\x96\x81" /* U+2581 */
+
+enum { TEXT_MAX = 1 << 30 }; /* bytes */
 
 /* Special tokens that have keys. The words for them in tokenizer_config.json are NAME_token, in config.json
  * NAME_token_id. */
@@ -46,6 +55,7 @@ struct maker {
 	const char *special[SPECIALS]; /* texts of special tokens, borrowed; NULL: unknown */
 	enum added add_bos, add_eos;
 	const char *pre;
+	bool scores; /* the tokenizer is one of SentencePiece's */
 	struct gguf_keys *out;
 	struct err *e;
 };
@@ -88,6 +98,23 @@ static bool looks_special(const char *text)
 	return false;
 }
 
+/* Returns the type of a token of the model's vocabulary. */
+static int32_t vocab_type(const struct maker *m, const char *text)
+{
+	const char *unknown =
+		json_string_value(json_object_get(json_object_get(m->root, "model"), "unk_token"));
+	unsigned byte;
+	int end = 0;
+
+	if (!m->scores)
+		return GGUF_TOKEN_NORMAL;
+	if (unknown && !strcmp(text, unknown))
+		return GGUF_TOKEN_UNKNOWN;
+	return sscanf(text, "<0x%2X>%n", &byte, &end) == 1 && end == 6 && !text[end]
+		       ? GGUF_TOKEN_BYTE
+		       : GGUF_TOKEN_NORMAL;
+}
+
 static int read_tokens(const struct maker *m)
 {
 	const json_t *model = json_object_get(m->root, "model");
@@ -101,7 +128,7 @@ static int read_tokens(const struct maker *m)
 		return fail(m, EINVAL, "the tokenizer has no vocabulary");
 	json_object_foreach(vocab, text, v)
 	{
-		r = set_token(m, v, text, strlen(text), GGUF_TOKEN_NORMAL);
+		r = set_token(m, v, text, strlen(text), vocab_type(m, text));
 		if (r < 0)
 			return r;
 	}
@@ -120,20 +147,41 @@ static int read_tokens(const struct maker *m)
 	return 0;
 }
 
+/* Appends the text of a token. SentencePiece's tokens of the user have spaces for U+2581 (gguf_append_marked). */
+static void add_text(const struct maker *m, const struct token *t, struct buf *scratch)
+{
+	const char *at = t->text, *mark;
+
+	if (!m->scores || t->type != GGUF_TOKEN_USER) {
+		gguf_add_element(m->out, t->text, t->len);
+		return;
+	}
+	buf_reset(scratch);
+	for (; (mark = strstr(at, MARK)); at = mark + strlen(MARK)) {
+		buf_append(scratch, at, (size_t)(mark - at));
+		buf_putc(scratch, ' ');
+	}
+	buf_puts(scratch, at);
+	gguf_add_element(m->out, buf_str(scratch), scratch->len);
+}
+
 static void add_tokens(const struct maker *m)
 {
 	uint32_t n = m->c->vocab_size;
+	struct buf scratch;
 
 	gguf_add_array(m->out, "tokenizer.ggml.tokens", GGUF_STRING, n);
+	buf_init(&scratch, TEXT_MAX);
 	for (uint32_t i = 0; i < n; i++) {
 		char pad[32];
 
 		snprintf(pad, sizeof(pad), "[PAD%u]", i);
 		if (m->tokens[i].text)
-			gguf_add_element(m->out, m->tokens[i].text, m->tokens[i].len);
+			add_text(m, &m->tokens[i], &scratch);
 		else
 			gguf_add_element(m->out, pad, strlen(pad));
 	}
+	buf_release(&scratch);
 	gguf_add_array(m->out, "tokenizer.ggml.token_type", GGUF_I32, n);
 	for (uint32_t i = 0; i < n; i++) {
 		int32_t type = m->tokens[i].text ? m->tokens[i].type : GGUF_TOKEN_UNUSED;
@@ -185,6 +233,165 @@ static int add_merges(const struct maker *m)
 	}
 	buf_release(&pair);
 	return r;
+}
+
+/* ---- scores in the place of merges ---- */
+
+/* One of the lists of merges, and a place there. */
+struct merge_list {
+	const json_t *list;
+	size_t at;
+	struct buf left, right, whole; /* texts of the last merge */
+};
+
+static void merges_begin(struct merge_list *l, const json_t *root)
+{
+	*l = (struct merge_list){json_object_get(json_object_get(root, "model"), "merges"), 0};
+	buf_init(&l->left, TEXT_MAX);
+	buf_init(&l->right, TEXT_MAX);
+	buf_init(&l->whole, TEXT_MAX);
+}
+
+static void merges_end(struct merge_list *l)
+{
+	buf_release(&l->left);
+	buf_release(&l->right);
+	buf_release(&l->whole);
+}
+
+/* Reads the next merge, which is a pair or a text with a space between its halves. False: there is none. */
+static bool next_merge(struct merge_list *l)
+{
+	const json_t *v = json_array_get(l->list, l->at++);
+	const char *left = json_string_value(json_array_get(v, 0));
+	const char *right = json_string_value(json_array_get(v, 1));
+	const char *both = json_string_value(v), *space = both ? strchr(both, ' ') : NULL;
+
+	buf_reset(&l->left);
+	buf_reset(&l->right);
+	buf_reset(&l->whole);
+	if (space) {
+		buf_append(&l->left, both, (size_t)(space - both));
+		buf_puts(&l->right, space + 1);
+	} else if (left && right) {
+		buf_puts(&l->left, left);
+		buf_puts(&l->right, right);
+	}
+	buf_append(&l->whole, buf_str(&l->left), l->left.len);
+	buf_append(&l->whole, buf_str(&l->right), l->right.len);
+	return v;
+}
+
+/* Returns the number of the token that the last merge makes; -1: it makes none. */
+static json_int_t merged(const struct maker *m, struct merge_list *l)
+{
+	const json_t *vocab = json_object_get(json_object_get(m->root, "model"), "vocab");
+	const json_t *id = json_object_get(vocab, buf_str(&l->whole));
+
+	return id ? json_integer_value(id) : -1;
+}
+
+/* Reads the next merge that makes a normal token. False: there is none. */
+static bool next_normal(const struct maker *m, struct merge_list *l)
+{
+	while (next_merge(l)) {
+		json_int_t id = merged(m, l);
+
+		if (id >= 0 && m->tokens[id].type == GGUF_TOKEN_NORMAL)
+			return true;
+	}
+	return false;
+}
+
+/* Fills scores [vocab_size]: those of normal tokens from 0 down, first of the tokens that have merges, then of the others;
+ * the converter's for all other tokens. */
+static int make_scores(const struct maker *m, float *scores)
+{
+	uint32_t rank = 0;
+	struct merge_list l;
+	int r = 0;
+
+	for (uint32_t i = 0; i < m->c->vocab_size; i++)
+		scores[i] = !m->tokens[i].text			     ? -10000
+			    : m->tokens[i].type == GGUF_TOKEN_NORMAL ? NAN
+			    : m->tokens[i].type == GGUF_TOKEN_BYTE   ? 0
+								     : -1000;
+	merges_begin(&l, m->root);
+	while (r == 0 && next_merge(&l)) {
+		json_int_t id = merged(m, &l);
+
+		if (id < 0 || !l.left.len || !l.right.len)
+			r = fail(m, EINVAL, "a merge is no pair of texts that make a token");
+		else if (isnan(scores[id]))
+			scores[id] = -(float)rank++;
+	}
+	merges_end(&l);
+	for (uint32_t i = 0; i < m->c->vocab_size; i++)
+		if (isnan(scores[i]))
+			scores[i] = -(float)rank++;
+	return r;
+}
+
+/* Compares the merges of normal tokens with those that a reader makes of the keys (gguf_merges.c). Those of tokens of the
+ * user come first there, in an order of their own. */
+static int compare_merges(const struct maker *m, const json_t *made)
+{
+	struct merge_list own, other;
+	bool more = true, same = true;
+
+	merges_begin(&own, m->root);
+	merges_begin(&other, made);
+	while (more && same) {
+		more = next_normal(m, &own);
+		same = more == next_normal(m, &other);
+		if (more && same)
+			same = !strcmp(buf_str(&own.left), buf_str(&other.left)) &&
+			       !strcmp(buf_str(&own.right), buf_str(&other.right));
+	}
+	merges_end(&own);
+	merges_end(&other);
+	return same ? 0 : fail(m, ENOTSUP, "the merges are none that scores of tokens can say");
+}
+
+/* Reads the keys as those of a file. */
+static int check_scores(const struct maker *m)
+{
+	struct gguf_file f = {0};
+	struct buf header, text;
+	json_t *made = NULL;
+	int r;
+
+	buf_init(&header, TEXT_MAX);
+	buf_init(&text, TEXT_MAX);
+	gguf_put_header(&header, m->out, NULL, 0);
+	r = header.failed ? fail(m, ENOMEM, "out of memory for the vocabulary")
+			  : gguf_file_read(m->file, header.data, header.len, &f, m->e);
+	if (r == 0)
+		r = gguf_tokenizer(&(struct gguf_source){.keys = &f}, &text, m->e);
+	if (r == 0 && !(made = json_loadb(buf_str(&text), text.len, 0, NULL)))
+		r = fail(m, ENOMEM, "out of memory for the vocabulary");
+	if (r == 0)
+		r = compare_merges(m, made);
+	json_decref(made);
+	gguf_file_release(&f);
+	buf_release(&header);
+	buf_release(&text);
+	return r;
+}
+
+static int add_scores(const struct maker *m)
+{
+	uint32_t n = m->c->vocab_size;
+	float *scores = calloc(n, sizeof(*scores));
+	int r = scores ? make_scores(m, scores)
+		       : fail(m, ENOMEM, "out of memory for the vocabulary");
+
+	gguf_add_truth(m->out, "tokenizer.ggml.add_space_prefix", false);
+	gguf_add_array(m->out, "tokenizer.ggml.scores", GGUF_F32, n);
+	if (r == 0)
+		buf_append(&m->out->bytes, scores, n * sizeof(*scores));
+	free(scores);
+	return r < 0 ? r : check_scores(m);
 }
 
 /* ---- special tokens ---- */
@@ -302,8 +509,8 @@ static void add_special(const struct maker *m)
 		if (id >= 0 && id < m->c->vocab_size)
 			gguf_add_whole(m->out, specials[s].key, (uint32_t)id);
 	}
-	/* Readers add a token in front of the texts of Llama 3, if a file does not say whether. */
-	if (m->add_bos != UNSAID || !strcmp(m->pre, "llama-bpe"))
+	/* Readers add a token in front of the texts of Llama 3 and Gemma, if a file does not say whether. */
+	if (m->add_bos != UNSAID || !strcmp(m->pre, "llama-bpe") || m->scores)
 		gguf_add_truth(m->out, "tokenizer.ggml.add_bos_token", m->add_bos == ADDED);
 	if (m->add_eos != UNSAID)
 		gguf_add_truth(m->out, "tokenizer.ggml.add_eos_token", m->add_eos == ADDED);
@@ -348,11 +555,12 @@ static int add_keys(struct maker *m)
 {
 	const char *type =
 		json_string_value(json_object_get(json_object_get(m->root, "model"), "type"));
+	const char *model;
 	int r;
 
 	if (!type || strcmp(type, "BPE") != 0)
-		return fail(m, ENOTSUP, "only byte-level BPE is written to GGUF files");
-	m->pre = gguf_pre_of(m->root);
+		return fail(m, ENOTSUP, "only BPE is written to GGUF files");
+	m->pre = gguf_pre_of(m->root, &m->scores);
 	if (!m->pre)
 		return fail(m, ENOTSUP,
 			    "texts are split in a way that has no known name in GGUF files");
@@ -363,10 +571,11 @@ static int add_keys(struct maker *m)
 	if (r < 0)
 		return r;
 	read_special(m);
-	gguf_add_text(m->out, "tokenizer.ggml.model", "gpt2", strlen("gpt2"));
+	model = m->scores ? "llama" : "gpt2";
+	gguf_add_text(m->out, "tokenizer.ggml.model", model, strlen(model));
 	gguf_add_text(m->out, "tokenizer.ggml.pre", m->pre, strlen(m->pre));
 	add_tokens(m);
-	r = add_merges(m);
+	r = m->scores ? add_scores(m) : add_merges(m);
 	add_special(m);
 	return r < 0 ? r : add_template(m);
 }

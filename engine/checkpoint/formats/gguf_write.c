@@ -117,9 +117,8 @@ void gguf_add_copy(struct gguf_keys *k, const struct gguf_key *from)
 
 /* ---- the file ---- */
 
-/* Appends everything in front of the data. */
-static void put_header(struct buf *b, const struct gguf_keys *keys, const struct tensor *tensors,
-		       size_t n)
+void gguf_put_header(struct buf *b, const struct gguf_keys *keys, const struct tensor *tensors,
+		     size_t n)
 {
 	uint64_t at = 0;
 
@@ -156,7 +155,7 @@ int gguf_write(const char *path, const struct gguf_keys *keys, const struct tens
 	if (r < 0)
 		return r;
 	buf_init(&header, HEADER_MAX);
-	put_header(&header, keys, tensors, n);
+	gguf_put_header(&header, keys, tensors, n);
 	if (keys->bytes.failed || header.failed)
 		r = err_set(e, ENOMEM, "%s: out of memory for its header", path);
 	else

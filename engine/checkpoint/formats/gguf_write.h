@@ -29,6 +29,10 @@ void gguf_add_element(struct gguf_keys *k, const char *text, size_t len);
 /* Adds a key of another file. */
 void gguf_add_copy(struct gguf_keys *k, const struct gguf_key *from);
 
+/* Appends the header of a file, which is all in front of its data: the keys, and name, shape and type of n tensors. */
+void gguf_put_header(struct buf *b, const struct gguf_keys *keys, const struct tensor *tensors,
+		     size_t n);
+
 /* Writes a file: the header, with name, shape and type of n tensors, then their data, each of which `produce` writes to
  * the draft: tensors[index].bytes bytes. The file is written under a temporary name and renamed. Errors: those of
  * `produce`, -ENOMEM, or an errno of writing. */
