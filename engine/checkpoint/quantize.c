@@ -24,13 +24,13 @@ static const struct {
 } recipes[] = {
 	{"F32", 0},   {"F16", 1},	 {"BF16", 32},	    {"Q8_0", 7},  {"Q6_K", 18},
 	{"Q5_K", 16}, {"Q5_K_M", 17},	 {"Q5_0", 8},	    {"Q4_K", 14}, {"Q4_K_M", 15},
-	{"Q4_0", 2},  {"UD-Q4_K_M", 15}, {"MXFP4_MOE", 38},
+	{"Q4_0", 2},  {"UD-Q4_K_M", 15}, {"MXFP4_MOE", 38}, {"Q3_K", 11}, {"Q2_K", 10},
 };
 
 const char *quantize_recipes(void)
 {
-	return "F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q5_K_M, Q5_0, Q4_K, Q4_K_M, Q4_0, UD-Q4_K_M and "
-	       "MXFP4_MOE";
+	return "F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q5_K_M, Q5_0, Q4_K, Q4_K_M, Q4_0, UD-Q4_K_M, "
+	       "MXFP4_MOE, Q3_K and Q2_K";
 }
 
 struct writer {
@@ -96,7 +96,7 @@ static int override(struct writer *w, const char *text)
 	if (!type)
 		return err_set(w->e, EINVAL,
 			       "--tensor-type %s: it must be PATTERN=TYPE, where TYPE is F32, F16, "
-			       "BF16, Q8_0, Q6_K, Q5_K, Q5_0, Q4_K, Q4_0 or MXFP4",
+			       "BF16, Q8_0, Q6_K, Q5_K, Q5_0, Q4_K, Q4_0, Q3_K, Q2_K or MXFP4",
 			       text);
 	pattern = strndup(text, len);
 	if (!pattern)

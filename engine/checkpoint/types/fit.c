@@ -1,7 +1,6 @@
 #include "engine/checkpoint/types/fit.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 /* Numbers that are all smaller get the scale 0. */
 #define SMALLEST 1e-15f
@@ -37,17 +36,23 @@ static void encode_signed(int n, int top, const float *x, float inverse, uint8_t
 		q[i] = (uint8_t)(top + fit_clamp(fit_nearest(inverse * x[i]), -top, top - 1));
 }
 
-float fit_signed(int n, int top, const float *x, const float *w, uint8_t *q)
+/* Returns the number of the largest magnitude, with its sign. */
+static float largest_of(int n, const float *x)
 {
-	float largest = 0, magnitude = 0, inverse, scale, best;
-	struct sums s;
+	float largest = 0;
 
 	for (int i = 0; i < n; i++)
-		if (fabsf(x[i]) > magnitude) {
-			magnitude = fabsf(x[i]);
+		if (fabsf(x[i]) > fabsf(largest))
 			largest = x[i];
-		}
-	if (magnitude < SMALLEST) {
+	return largest;
+}
+
+float fit_signed(int n, int top, const float *x, const float *w, uint8_t *q)
+{
+	float largest = largest_of(n, x), inverse, scale, best;
+	struct sums s;
+
+	if (fabsf(largest) < SMALLEST) {
 		memset(q, 0, (size_t)n);
 		return 0;
 	}
@@ -68,6 +73,49 @@ float fit_signed(int n, int top, const float *x, const float *w, uint8_t *q)
 		}
 	}
 	return scale;
+}
+
+/* ---- fit_steps ---- */
+
+/* Changes single codes as long as that makes the error less, in at most five rounds. s has the sums of q. */
+static void improve_signed(int n, int top, const float *x, uint8_t *q, struct sums *s)
+{
+	bool changed = true;
+
+	for (int round = 0; round < 5 && changed; round++) {
+		changed = false;
+		for (int i = 0; i < n; i++) {
+			float w = x[i] * x[i], old = (float)(q[i] - top), next;
+			struct sums t = {s->xq - w * x[i] * old, s->qq - w * old * old};
+
+			if (!(t.xq > 0))
+				continue;
+			next = (float)fit_clamp(fit_nearest(x[i] * t.qq / t.xq), -top, top - 1);
+			t.xq += w * x[i] * next;
+			t.qq += w * next * next;
+			if (next != old && t.qq > 0 && t.xq * t.xq * s->qq > s->xq * s->xq * t.qq) {
+				q[i] = (uint8_t)((int)next + top);
+				*s = t;
+				changed = true;
+			}
+		}
+	}
+}
+
+float fit_steps(int n, int top, const float *x, uint8_t *q)
+{
+	float largest = largest_of(n, x), inverse;
+	struct sums s;
+
+	if (fabsf(largest) < SMALLEST) {
+		memset(q, 0, (size_t)n);
+		return 0;
+	}
+	inverse = (float)-top / largest;
+	s = sum_signed(n, top, x, NULL, inverse);
+	encode_signed(n, top, x, inverse, q);
+	improve_signed(n, top, x, q, &s);
+	return s.qq > 0 ? s.xq / s.qq : 0;
 }
 
 /* ---- fit_positive ---- */
@@ -149,15 +197,15 @@ float fit_positive(int n, int top, const float *x, const float *w, uint8_t *q)
 /* ---- fit_minimum ---- */
 
 /* Returns the error of x ~ scale q + low. */
-static float error_minimum(int n, const float *x, const float *w, const uint8_t *q, float scale,
-			   float low)
+static float error_minimum(int n, bool absolute, const float *x, const float *w, const uint8_t *q,
+			   float scale, float low)
 {
 	float error = 0;
 
 	for (int i = 0; i < n; i++) {
 		float difference = scale * (float)q[i] + low - x[i];
 
-		error += w[i] * (difference * difference);
+		error += w[i] * (absolute ? fabsf(difference) : difference * difference);
 	}
 	return error;
 }
@@ -216,7 +264,7 @@ float fit_minimum(int n, const struct fit_search *s, const float *x, const float
 	inverse = (float)s->top / (most - least);
 	scale = 1 / inverse;
 	encode_minimum(n, s->top, x, inverse, low, q);
-	best = error_minimum(n, x, w, q, scale, low);
+	best = error_minimum(n, s->absolute, x, w, q, scale, low);
 	for (int i = 0; i <= s->tries; i++) {
 		float other_scale, other_low, error;
 
@@ -224,7 +272,7 @@ float fit_minimum(int n, const struct fit_search *s, const float *x, const float
 		encode_minimum(n, s->top, x, inverse, low, other);
 		if (!solve_minimum(n, x, w, other, sum_w, sum_x, &other_scale, &other_low))
 			continue;
-		error = error_minimum(n, x, w, other, other_scale, other_low);
+		error = error_minimum(n, s->absolute, x, w, other, other_scale, other_low);
 		if (error < best) {
 			memcpy(q, other, (size_t)n);
 			best = error;

@@ -8,7 +8,7 @@
 #include "engine/checkpoint/types/fit.h"
 #include "engine/checkpoint/types/float16.h"
 
-/* ---- scales and minimums: Q4_K and Q5_K ---- */
+/* ---- scales and minimums: Q2_K, Q4_K and Q5_K ---- */
 
 static float sum(const float *x, int n)
 {
@@ -28,27 +28,27 @@ static float sum_squares(const float *x, int n)
 	return s;
 }
 
-/* Quantises 8 scales or minimums to 6 bits; returns the number by which they are multiplied. Without weights the largest
- * becomes 63. */
-static float encode_scales(const float x[8], const float *w, uint8_t q[8])
+/* Quantises n scales or minimums to 0 .. top; returns the number by which they are multiplied. Without weights the largest
+ * becomes top. */
+static float encode_scales(int n, int top, const float *x, const float *w, uint8_t *q)
 {
 	float largest = 0, inverse;
 
 	if (w)
-		return fit_positive(8, 63, x, w, q);
-	for (int j = 0; j < 8; j++)
+		return fit_positive(n, top, x, w, q);
+	for (int j = 0; j < n; j++)
 		largest = x[j] > largest ? x[j] : largest;
-	inverse = largest > 0 ? 63 / largest : 0;
-	for (int j = 0; j < 8; j++)
-		q[j] = (uint8_t)fit_clamp(fit_nearest(inverse * x[j]), 0, 63);
-	return largest / 63;
+	inverse = largest > 0 ? (float)top / largest : 0;
+	for (int j = 0; j < n; j++)
+		q[j] = (uint8_t)fit_clamp(fit_nearest(inverse * x[j]), 0, top);
+	return largest / (float)top;
 }
 
 /* Writes the first 16 bytes of a block (d, dmin, scales), and its codes. `plain` is the search without importance. */
 static void encode_minimum(const float *x, const float *importance, const struct fit_search *plain,
 			   uint8_t *p, uint8_t q[256])
 {
-	const struct fit_search weighted = {plain->top, -0.9f, 0.05f, 36};
+	const struct fit_search weighted = {plain->top, -0.9f, 0.05f, 36, false};
 	float scales[8], minimums[8], w[32], sums[8];
 	float square = 2 * sum_squares(x, 256) / 256, d, dmin;
 	uint8_t s[8], m[8];
@@ -64,8 +64,8 @@ static void encode_minimum(const float *x, const float *importance, const struct
 		scales[j] = fit_minimum(32, importance ? &weighted : plain, y, w, q + 32 * j,
 					&minimums[j]);
 	}
-	f16_put(p, encode_scales(scales, importance ? sums : NULL, s));
-	f16_put(p + 2, encode_scales(minimums, importance ? sums : NULL, m));
+	f16_put(p, encode_scales(8, 63, scales, importance ? sums : NULL, s));
+	f16_put(p + 2, encode_scales(8, 63, minimums, importance ? sums : NULL, m));
 	k_scales_put(p + 4, s, m);
 	d = f16_at(p);
 	dmin = f16_at(p + 2);
@@ -87,7 +87,7 @@ static void put_nibbles(const uint8_t q[256], uint8_t *p)
 
 void q4_k_from_float(const float *x, size_t n, const float *importance, void *out)
 {
-	static const struct fit_search plain = {15, -1, 0.1f, 20};
+	static const struct fit_search plain = {15, -1, 0.1f, 20, false};
 	uint8_t *p = out, q[256];
 
 	for (; n; n -= 256, x += 256, p += 144) {
@@ -99,7 +99,7 @@ void q4_k_from_float(const float *x, size_t n, const float *importance, void *ou
 
 void q5_k_from_float(const float *x, size_t n, const float *importance, void *out)
 {
-	static const struct fit_search plain = {31, -0.5f, 0.1f, 15};
+	static const struct fit_search plain = {31, -0.5f, 0.1f, 15, false};
 	uint8_t *p = out, q[256];
 
 	for (; n; n -= 256, x += 256, p += 176) {
@@ -112,7 +112,115 @@ void q5_k_from_float(const float *x, size_t n, const float *importance, void *ou
 	}
 }
 
-/* ---- scales alone: Q6_K ---- */
+static void put_quarters(const uint8_t q[256], uint8_t *p)
+{
+	memset(p, 0, 64);
+	for (int i = 0; i < 256; i++)
+		p[i / 128 * 32 + i % 32] |= (uint8_t)((q[i] & 3) << i % 128 / 32 * 2);
+}
+
+static void encode_q2_k(const float *x, const float *importance, uint8_t *p)
+{
+	static const struct fit_search plain = {3, -0.5f, 0.1f, 15, true};
+	static const struct fit_search weighted = {3, -0.9f, 0.05f, 36, false};
+	float scales[16], minimums[16], w[16], sums[16], square = sum_squares(x, 256) / 256;
+	uint8_t q[256], s[16], m[16];
+
+	for (int j = 0; j < 16; j++) {
+		const float *y = x + 16 * j;
+
+		for (int i = 0; i < 16; i++)
+			w[i] = importance ? importance[16 * j + i] * sqrtf(square + y[i] * y[i])
+					  : fabsf(y[i]);
+		sums[j] = sum(w, 16);
+		scales[j] = fit_minimum(16, importance ? &weighted : &plain, y, w, q + 16 * j,
+					&minimums[j]);
+	}
+	f16_put(p + 80, encode_scales(16, 15, scales, importance ? sums : NULL, s));
+	f16_put(p + 82, encode_scales(16, 15, minimums, importance ? sums : NULL, m));
+	for (int j = 0; j < 16; j++)
+		p[j] = (uint8_t)(s[j] | m[j] << 4);
+	for (int i = 0; i < 256; i++) {
+		float d = f16_at(p + 80) * (float)s[i / 16];
+		float minimum = f16_at(p + 82) * (float)m[i / 16];
+
+		if (d != 0)
+			q[i] = (uint8_t)fit_clamp(fit_nearest((x[i] + minimum) / d), 0, 3);
+	}
+	put_quarters(q, p + 16);
+}
+
+void q2_k_from_float(const float *x, size_t n, const float *importance, void *out)
+{
+	uint8_t *p = out;
+
+	for (; n; n -= 256, x += 256, p += 84) {
+		encode_q2_k(x, importance, p);
+		importance = importance ? importance + 256 : NULL;
+	}
+}
+
+/* ---- scales alone: Q3_K and Q6_K ---- */
+
+/* Quantises 16 scales to 6 bits, as fit_signed has them; returns the number by which they are multiplied. Without weights
+ * that of the largest magnitude becomes -32. */
+static float encode_signed_scales(const float x[16], const float *w, uint8_t q[16])
+{
+	float largest = 0, inverse;
+
+	if (w)
+		return fit_signed(16, 32, x, w, q);
+	for (int j = 0; j < 16; j++)
+		if (fabsf(x[j]) > fabsf(largest))
+			largest = x[j];
+	memset(q, 0, 16);
+	if (largest == 0)
+		return 0;
+	inverse = -32 / largest;
+	for (int j = 0; j < 16; j++)
+		q[j] = (uint8_t)(fit_clamp(fit_nearest(inverse * x[j]), -32, 31) + 32);
+	return 1 / inverse;
+}
+
+static void encode_q3_k(const float *x, const float *importance, uint8_t *p)
+{
+	float scales[16], w[16], sums[16], square = 2 * sum_squares(x, 256) / 256;
+	uint8_t q[256], s[16];
+
+	for (int j = 0; j < 16; j++) {
+		const float *y = x + 16 * j;
+
+		for (int i = 0; importance && i < 16; i++)
+			w[i] = importance[16 * j + i] * sqrtf(square + y[i] * y[i]);
+		sums[j] = importance ? sum(w, 16) : 0;
+		scales[j] = importance ? fit_signed(16, 4, y, w, q + 16 * j)
+				       : fit_steps(16, 4, y, q + 16 * j);
+	}
+	memset(p, 0, 110);
+	f16_put(p + 108, encode_signed_scales(scales, importance ? sums : NULL, s));
+	for (int j = 0; j < 16; j++) {
+		p[96 + j % 8] |= (uint8_t)((s[j] & 15) << j / 8 * 4);
+		p[104 + j % 4] |= (uint8_t)(s[j] >> 4 << j / 4 * 2);
+	}
+	for (int i = 0; i < 256; i++) {
+		float d = f16_at(p + 108) * (float)(s[i / 16] - 32);
+
+		if (d != 0)
+			q[i] = (uint8_t)(fit_clamp(fit_nearest(x[i] / d), -4, 3) + 4);
+		p[i % 32] |= (uint8_t)(q[i] >> 2 << i / 32);
+	}
+	put_quarters(q, p + 32);
+}
+
+void q3_k_from_float(const float *x, size_t n, const float *importance, void *out)
+{
+	uint8_t *p = out;
+
+	for (; n; n -= 256, x += 256, p += 110) {
+		encode_q3_k(x, importance, p);
+		importance = importance ? importance + 256 : NULL;
+	}
+}
 
 static void put_q6_k(const uint8_t q[256], uint8_t *nibbles, uint8_t *quarters)
 {

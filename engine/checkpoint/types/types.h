@@ -47,6 +47,8 @@ void q8_0_from_float(const float *x, size_t n, const float *importance, void *ou
 void mxfp4_from_float(const float *x, size_t n, const float *importance, void *out);
 
 /* quantize_k.c */
+void q2_k_from_float(const float *x, size_t n, const float *importance, void *out);
+void q3_k_from_float(const float *x, size_t n, const float *importance, void *out);
 void q4_k_from_float(const float *x, size_t n, const float *importance, void *out);
 void q5_k_from_float(const float *x, size_t n, const float *importance, void *out);
 void q6_k_from_float(const float *x, size_t n, const float *importance, void *out);
