@@ -606,6 +606,11 @@ int engine_measure(const struct engine_options *o, struct engine_needs *ret, str
 	return r;
 }
 
+void engine_gather(struct engine *g, struct importance *squares)
+{
+	g->model.importance = squares;
+}
+
 int engine_open(const struct engine_options *o, struct engine **ret, struct err *e)
 {
 	struct engine *g = calloc(1, sizeof(*g));

@@ -13,6 +13,7 @@
 #include "scheduler/plan.h"
 
 struct engine;
+struct importance;
 
 enum engine_dtype { ENGINE_FLOAT32, ENGINE_BFLOAT16 };
 /* The queue on which copies of pages and states run (copies.h): one of their own, that of the plans, or (auto) that of
@@ -133,6 +134,10 @@ int engine_wait(struct engine *g, struct draw_result *results, struct err *e) MU
  * [hidden_size of the model] floats, borrowed until the next engine_submit. Where hidden states are not finite, the sum
  * is not finite. */
 const float *engine_pooled(const struct engine *g, uint32_t pooling);
+
+/* From now on plans add the inputs of their products to the squares (engine/checkpoint/importance.h), which are borrowed;
+ * NULL: no longer. The plans must be of prompts alone. */
+void engine_gather(struct engine *g, struct importance *squares);
 
 /* Queues a plan and waits for its results. -EBUSY: another plan is queued. Otherwise the errors are those of
  * engine_submit and engine_wait. */

@@ -17,6 +17,7 @@
 
 #include "engine/checkpoint/stored_type.h"
 #include "engine/decode_work.h"
+#include "engine/layers/inputs.h"
 #include "engine/rope.h"
 
 /* ---- shapes ---- */
@@ -365,7 +366,7 @@ void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
 static void forward_layer(struct model *m, const struct model_step *t, uint32_t i)
 {
 	const struct layer_kinds *kinds = &m->config->layers[i];
-	const struct layer_run run = {m->kernels, m->at, m->layers[i].at, t};
+	const struct layer_run run = {m->kernels, m->at, m->layers[i].at, t, m->importance, i};
 	uint32_t D = m->config->hidden_size;
 
 	layer_ops[kinds->mixer]->forward(&run);
@@ -405,6 +406,9 @@ void model_forward(struct model *m, const struct model_step *t)
 	for (uint32_t i = 0; i < m->config->n_layers; i++)
 		forward_layer(m, t, i);
 	dump_rows(m->dump, "final_norm", 0, m->at[AT_H32], T, D);
+	if (m->importance)
+		inputs_of_head(&(struct layer_run){m->kernels, m->at, .step = t,
+						   .importance = m->importance});
 	pool(m, t);
 	dump_logits(m, t);
 	score(m, t);

@@ -33,6 +33,8 @@ struct model {
 	uint64_t may_save; /* bytes of the planned weights that kernels/coded.h may save at most */
 	uint64_t step_ints, result_ints;
 	struct dump *dump; /* borrowed, NULL: off */
+	struct importance *
+		importance; /* borrowed: gets the inputs of products (engine/layers/inputs.h); NULL: off */
 	/* model_forward calls on_layer when it has queued the commands of a layer, for each layer, unless the step is
 	 * one launch. NULL: no call. */
 	void (*on_layer)(void *user, uint32_t layer);

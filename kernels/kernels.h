@@ -260,6 +260,8 @@ void kernel_score(struct kernels *k, cl_mem step, cl_int scores_at, cl_mem logit
 /* Copies the first n rows of a matrix [rows, LD(V)] of floats to host [n, V], which belongs to the copy until commands
  * that were queued later have run. */
 void kernels_read_rows(struct kernels *k, cl_mem matrix, uint32_t n, uint32_t V, float *host);
+/* Waits for all that was queued and copies the first bytes of a buffer to the host. False: an error, which is kept. */
+bool kernels_read(struct kernels *k, cl_mem buffer, size_t bytes, void *host) MUST_CHECK;
 /* Sets the counts [seats, V] of the n seats that the resets at resets_at name (kernels/step.h). */
 void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem counts, uint32_t n);
 /* Adds hidden states to sums, for n poolings at poolings_at; writes the finished sums to result. */

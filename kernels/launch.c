@@ -593,6 +593,18 @@ void kernels_read_rows(struct kernels *k, cl_mem matrix, uint32_t n, uint32_t V,
 		cl_error(&k->error, code, "reading rows");
 }
 
+bool kernels_read(struct kernels *k, cl_mem buffer, size_t bytes, void *host)
+{
+	cl_int code;
+
+	if (k->error.code)
+		return false;
+	code = clEnqueueReadBuffer(k->queue, buffer, CL_TRUE, 0, bytes, host, 0, NULL, NULL);
+	if (code != CL_SUCCESS)
+		cl_error(&k->error, code, "reading a buffer");
+	return code == CL_SUCCESS;
+}
+
 void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem counts, uint32_t n)
 {
 	LAUNCH(k, K_SEAT_RESET, n, 1, ARG(step), ARG(resets_at), ARG(counts));

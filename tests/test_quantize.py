@@ -1,7 +1,9 @@
 """`tigon quantize`, beside gguf-py: names by its tables, keys of the tokenizer by its SpecialVocab, blocks by its quantisers, and
 the changes that llama.cpp's converter makes to numbers, written anew with numpy. And what is refused.
 
-    test_quantize.py TIGON
+    test_quantize.py TIGON PROGRAMS
+
+PROGRAMS: a folder for compiled programs.
 """
 import glob
 import json
@@ -26,7 +28,7 @@ try:
 except ImportError:
     skip_all("the packages gguf and numpy are not installed")
 
-TIGON = sys.argv[1]
+TIGON, PROGRAMS = sys.argv[1:3]
 LEXIS, TINY = "models/lexis", "tests/golden/tiny"
 ARCHITECTURES = {"qwen3_5": "QWEN35", "qwen3_5_moe": "QWEN35MOE", "qwen3_next": "QWEN3NEXT", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE",
                  "qwen2": "QWEN2", "llama": "LLAMA", "gemma3": "GEMMA3"}
@@ -511,6 +513,68 @@ for args, want in ((("--type", "Q3_K_XXL"), "there is no such recipe; there are 
     said = run(LEXIS, again, *args)
     ok(said.returncode == 1 and want in said.stderr and said.stderr.count("\n") == 1, f"{' '.join(args)}: refused", said)
 same(open(again, "rb").read() == before and not os.path.exists(again + ".partial"), True, "a file that was there stays as it was")
+
+# ---- importance ----
+
+text = at("text.txt")
+with open("models/lexis/README.md") as f, open(text, "w") as g:
+    g.write(f.read())
+for recipe, sizes in (("Q4_K_M", {"Q4_K", "Q5_K", "Q6_K", "Q4_0"}), ("Q3_K", {"Q3_K", "Q4_0"})):
+    said = run(LEXIS, again, "--type", recipe, "--importance", text, "--dtype", "float32", "--program-cache", PROGRAMS)
+    ok(said.returncode == 0, f"{recipe} with the importance of a text", said)
+    a, b, exact = stored(read(again)), stored(read(FILES[recipe])), stored(read(FILES["F32"]))
+    same({n: (k, v.shape) for n, (k, v) in a.items()}, {n: (k, v.shape) for n, (k, v) in b.items()}, "types and shapes are the same")
+    other = {n for n in a if a[n][1].tobytes() != b[n][1].tobytes()}
+    same(other, {n for n, (k, _) in a.items() if k in sizes} - {"token_embd.weight"},
+         "all matrices of types that have weights for it are others, but for the embedding")
+    far = {n for n in other if np.sqrt(np.mean((floats(a[n]) - floats(exact[n])) ** 2)) > 0.25 * np.sqrt(np.mean(floats(exact[n]) ** 2))}
+    same(far, set(), "and near the original")
+for content, want in (("", "the text has no two tokens"), (None, "No such file")):
+    if content is None:
+        os.remove(text)
+    else:
+        open(text, "w").close()
+    said = run(LEXIS, at("no.gguf"), "--type", "Q4_0", "--importance", text)
+    ok(said.returncode == 1 and f"--importance {text}: " in said.stderr and want in said.stderr and said.stderr.count("\n") == 1
+       and not os.path.exists(at("no.gguf")), f"refused: {want}", said)
+
+# Squares in a file, as llama-imatrix writes them.
+
+def squares_file(tensors, kind="imatrix"):
+    w = gguf.GGUFWriter(at("imatrix.gguf"), "none")
+    w.add_type(kind)
+    for name, v in tensors.items():
+        w.add_tensor(name, np.asarray(v, np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    return run(LEXIS, again, "--type", "Q4_0", "--importance", at("imatrix.gguf"))
+
+
+shapes = {t.name: [int(n) for n in reversed(t.shape)] for t in read(FILES["Q4_0"]).tensors}
+q, exps = "blk.3.attn_q.weight", "blk.1.ffn_gate_exps.weight"
+cols, experts = shapes[q][1], shapes[exps][0]
+some = 1 + np.arange(cols) % 7
+said = squares_file({f"{q}.in_sum2": 3 * some, f"{q}.counts": [3], f"{exps}.in_sum2": np.tile(some, (experts, 1)),
+                     f"{exps}.counts": [[e == 2] for e in range(experts)]})
+ok(said.returncode == 0, "an imatrix", said)
+a, b = stored(read(again)), stored(read(FILES["Q4_0"]))
+same({n for n in a if a[n][1].tobytes() != b[n][1].tobytes()}, {q, exps}, "changes its matrices")
+differs = [not np.array_equal(x, y) for x, y in zip(a[exps][1].reshape(experts, -1), b[exps][1].reshape(experts, -1))]
+same([e for e in range(experts) if differs[e]], [2], "and of them the expert that has rows")
+exact = floats(stored(read(FILES["F32"]))[q])
+errors = [float((((floats(kind[q]) - exact) ** 2) * some).sum()) for kind in (a, b)]
+ok(errors[0] < 0.97 * errors[1], "weighted errors are less", errors)
+for tensors, kind, want in (({"blk.0.other.in_sum2": [1], "blk.0.other.counts": [1]}, "imatrix", "squares of none of the model's matrices"),
+                            ({f"{q}.in_sum2": some[1:], f"{q}.counts": [1]}, "imatrix", f"{q}.in_sum2 is not 1 x {cols} numbers"),
+                            ({f"{q}.in_sum2": some}, "imatrix", f"{q}.in_sum2 is not 1 x {cols} numbers"),
+                            ({f"{q}.in_sum2": some, f"{q}.counts": [1, 1]}, "imatrix", f"{q}.in_sum2 is not 1 x {cols} numbers"),
+                            ({f"{q}.in_sum2": some, f"{q}.counts": [1]}, "model", "no file of an importance matrix")):
+    said = squares_file(tensors, kind)
+    ok(said.returncode == 1 and want in said.stderr and said.stderr.count("\n") == 1, f"refused: {want}", said)
+said = squares_file({f"{q}.in_sum2": np.full(cols, np.nan), f"{q}.counts": [1]})
+same((said.returncode, stored(read(again))[q][1].tobytes() == b[q][1].tobytes()), (0, True), "squares that are no numbers count as none")
 
 # ---- files that cannot be read or written ----
 

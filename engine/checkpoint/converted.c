@@ -275,6 +275,13 @@ void converted_row(const struct conversion *x, const struct converted *t, uint64
 	change(p.weight->form, out, cols);
 }
 
+void converted_columns(const struct conversion *x, const struct converted *t, float *v,
+		       float *scratch)
+{
+	if (!t->tensor.data)
+		tile_columns(x->c, t->weight->role, v, converted_cols(t), scratch);
+}
+
 const char *converted_name(const struct conversion *x, const struct converted *t, uint64_t row)
 {
 	struct place p;

@@ -49,6 +49,10 @@ bool converted_is_matrix(const struct converted *t);
 void converted_row(const struct conversion *x, const struct converted *t, uint64_t row, float *out,
 		   float *scratch);
 
+/* Puts numbers of the columns of a tensor's weight [cols] in the order of the tensor's columns. scratch [cols]. */
+void converted_columns(const struct conversion *x, const struct converted *t, float *v,
+		       float *scratch);
+
 /* Returns the name of the checkpoint's tensor that has the numbers of a row, for messages; borrowed. */
 const char *converted_name(const struct conversion *x, const struct converted *t, uint64_t row);
 

@@ -199,9 +199,21 @@ struct part {
 	const struct writer *w;
 	const struct converted *from;
 	const struct stored_type *to;
-	uint64_t first, n, cols;
+	/* [experts][cols] of each expert's matrix, [1][cols] of one that belongs to none; NULL: none is known. An
+	 * expert whose text had no rows has a negative number in front. */
+	const float *importance;
+	uint64_t first, n, cols, expert_rows;
 	_Atomic(uint64_t) bad; /* 1 + a row with a number that is not finite; 0: none */
 };
+
+/* Returns the importance of a row's columns; NULL: it is not known. */
+static const float *importance_at(const struct part *p, uint64_t row)
+{
+	const float *v = p->importance;
+
+	v = v ? v + row / p->expert_rows * p->cols : NULL;
+	return v && v[0] >= 0 ? v : NULL;
+}
 
 static void make_rows(void *arg, size_t share)
 {
@@ -218,7 +230,8 @@ static void make_rows(void *arg, size_t share)
 		if (sum != 0)
 			p->bad = p->first + i + 1;
 		else
-			p->to->from_float(row, p->cols, NULL, p->w->blocks + i * bytes);
+			p->to->from_float(row, p->cols, importance_at(p, p->first + i),
+					  p->w->blocks + i * bytes);
 	}
 }
 
@@ -259,12 +272,117 @@ static int copy_tensor(struct writer *w, const struct tensor *t, struct file_dra
 	return r;
 }
 
+/* Returns the tensor of the file of squares that is named after a matrix; NULL: there is none. */
+static const struct tensor *find_squares(const struct writer *w, const struct converted *from,
+					 const char *what)
+{
+	const struct gguf_file *f = w->o->squares;
+	char name[512];
+
+	snprintf(name, sizeof(name), "%s.%s", from->tensor.name, what);
+	return tensor_find(f->tensors, f->n_tensors, name);
+}
+
+/* Refuses a file of squares of other matrices. */
+static int check_squares(const struct writer *w)
+{
+	const struct stored_type *f32 = stored_type_find("F32");
+	size_t found = 0;
+
+	for (size_t i = 0; w->o->squares && i < w->x.n; i++) {
+		const struct converted *t = &w->x.list[i];
+		const struct tensor *sums = find_squares(w, t, "in_sum2");
+		const struct tensor *counts = find_squares(w, t, "counts");
+		uint64_t experts = t->tensor.n_dims == 3 ? t->tensor.shape[0] : 1;
+
+		if (!sums || !converted_is_matrix(t))
+			continue;
+		if (!counts || sums->type != f32 || counts->type != f32 ||
+		    sums->bytes != experts * converted_cols(t) * sizeof(float) ||
+		    counts->bytes != experts * sizeof(float))
+			return err_set(w->e, EINVAL,
+				       "%s: tensor %s is not %llu x %llu numbers of type F32 with "
+				       "as many counts",
+				       w->o->squares->shown, sums->name,
+				       (unsigned long long)experts,
+				       (unsigned long long)converted_cols(t));
+		found++;
+	}
+	return !w->o->squares || found
+		       ? 0
+		       : err_set(w->e, EINVAL, "%s: it has squares of none of the model's matrices",
+				 w->o->squares->shown);
+}
+
+/* Writes the importance of one expert's matrix to out [cols]. False: none is known. */
+static bool importance_of_matrix(const struct writer *w, const struct converted *from,
+				 uint64_t expert, float *out, double *scratch)
+{
+	const struct weight *of = from->weight;
+	uint64_t cols = converted_cols(from);
+	const struct tensor *sums;
+	float count;
+
+	if (!w->o->squares) {
+		if (!importance_of(w->o->importance, of->role, of->layer, (uint32_t)expert, cols,
+				   out))
+			return false;
+		converted_columns(&w->x, from, out, (float *)(void *)scratch);
+		return true;
+	}
+	sums = find_squares(w, from, "in_sum2");
+	if (!sums)
+		return false;
+	memcpy(&count, (const float *)find_squares(w, from, "counts")->data + expert,
+	       sizeof(count));
+	memcpy(out, (const float *)sums->data + expert * cols, cols * sizeof(*out));
+	for (uint64_t i = 0; i < cols; i++)
+		scratch[i] = (double)out[i];
+	return importance_means(scratch, (double)count, cols, out);
+}
+
+/* A head that is tied to the embedding has rows that are not multiplied as well, in which all columns count alike. */
+static bool has_importance(const struct writer *w, const struct converted *from)
+{
+	return (w->o->importance || w->o->squares) && converted_is_matrix(from) &&
+	       !(from->weight->role == WEIGHT_LM_HEAD && w->x.c->tie_word_embeddings);
+}
+
+/* Returns the importance of a tensor's columns, as struct part has it, new. NULL: none is known, or out of memory, which
+ * sets *r. */
+static float *importance_of_tensor(struct writer *w, const struct converted *from, uint64_t experts,
+				   int *r)
+{
+	uint64_t cols = converted_cols(from);
+	double *scratch;
+	float *v;
+
+	if (!has_importance(w, from))
+		return NULL;
+	v = calloc(experts * cols, sizeof(*v));
+	scratch = calloc(cols, sizeof(*scratch));
+	if (!v || !scratch)
+		*r = err_set(w->e, ENOMEM, "%s: out of memory", w->path);
+	for (uint64_t i = 0; *r == 0 && i < experts; i++)
+		if (!importance_of_matrix(w, from, i, v + i * cols, scratch))
+			v[i * cols] = -1;
+	free(scratch);
+	return v;
+}
+
 static int quantise_tensor(struct writer *w, const struct converted *from, const struct tensor *t,
 			   struct file_draft *to)
 {
-	struct part p = {.w = w, .from = from, .to = t->type, .cols = converted_cols(from)};
-	uint64_t rows = converted_rows(from), bytes = stored_bytes(t->type, p.cols);
+	uint64_t rows = converted_rows(from), cols = converted_cols(from);
+	uint64_t experts = t->n_dims == 3 ? t->shape[0] : 1, bytes = stored_bytes(t->type, cols);
 	int r = 0;
+	float *importance = importance_of_tensor(w, from, experts, &r);
+	struct part p = {.w = w,
+			 .from = from,
+			 .to = t->type,
+			 .importance = importance,
+			 .cols = cols,
+			 .expert_rows = rows / experts};
 
 	for (; r == 0 && p.first < rows; p.first += p.n) {
 		p.n = MIN(rows - p.first, MAX(PART_FLOATS / p.cols, UINT64_C(1)));
@@ -273,13 +391,11 @@ static int quantise_tensor(struct writer *w, const struct converted *from, const
 		if (r < 0)
 			break;
 		parallel_for(CEIL_DIV(p.n, (uint64_t)SHARE_ROWS), make_rows, &p);
-		if (p.bad)
-			return err_set(w->e, EINVAL,
-				       "%s: tensor %s has a number that is not finite",
-				       checkpoint_path(w->x.k),
-				       converted_name(&w->x, from, p.bad - 1));
-		r = file_draft_write(to, w->blocks, p.n * bytes, w->e);
+		r = p.bad ? err_set(w->e, EINVAL, "%s: tensor %s has a number that is not finite",
+				    checkpoint_path(w->x.k), converted_name(&w->x, from, p.bad - 1))
+			  : file_draft_write(to, w->blocks, p.n * bytes, w->e);
 	}
+	free(importance);
 	return r;
 }
 
@@ -307,6 +423,8 @@ static int write_file(struct writer *w, struct quantize_result *ret)
 	int r = find_recipe(w, &file_type);
 
 	gguf_keys_init(&keys);
+	if (r == 0)
+		r = check_squares(w);
 	if (r == 0)
 		r = choose_types(w);
 	if (r == 0)

@@ -9,6 +9,8 @@
  * a part of a tensor at a time. */
 #pragma once
 
+#include "engine/checkpoint/formats/gguf_file.h"
+#include "engine/checkpoint/importance.h"
 #include "engine/checkpoint/weights.h"
 
 struct quantize_options {
@@ -18,6 +20,11 @@ struct quantize_options {
 	const char *const *types;
 	size_t n_types;
 	const char *name; /* general.name, if the model is no GGUF file */
+	/* of the columns of matrices; NULL: errors in all of them count alike */
+	const struct importance *importance;
+	/* instead of these sums of squares by the names of matrices, as llama.cpp's llama-imatrix writes them: tensors
+	 * NAME.in_sum2 [experts, columns], and NAME.counts [experts], the rows that were added */
+	const struct gguf_file *squares;
 	/* Is called as the work goes on: `done` of `all` bytes are written, and tensor `name` is next. NULL: no
 	 * calls. */
 	void (*progress)(void *user, const char *name, uint64_t done, uint64_t all);

@@ -1,5 +1,7 @@
 #include "engine/layers/layer.h"
 
+#include "engine/layers/inputs.h"
+
 const struct layer_ops *const layer_ops[LAYER_KINDS] = {
 	[LAYER_ATTENTION] = &layer_attention,
 	[LAYER_DELTA] = &layer_delta,
@@ -45,6 +47,8 @@ void layer_output(const struct layer_run *r, uint32_t width)
 	uint32_t D = KERNEL_LD(s->hidden), T = r->step->n_tokens;
 	uint32_t generating = T - r->step->n_prefill_tokens;
 
+	if (r->importance)
+		inputs_of_mixer(r, width);
 	if (!s->out_norms) {
 		kernel_project(r->kernels, true, all[AT_MIXED],
 			       (uint32_t)kernels_input_ld(s, width), own[AT_OUT_PROJ], all[AT_X], D,

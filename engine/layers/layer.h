@@ -80,6 +80,9 @@ struct layer_run {
 	 * sequence. AT_NEXT_NORM is the norm behind the layer: the next layer's AT_INPUT_NORM, or AT_FINAL_NORM. */
 	const cl_mem *own;
 	const struct model_step *step;
+	struct importance *
+		importance; /* gets the inputs of the step's products (inputs.h); NULL: none does */
+	uint32_t layer;
 };
 
 /* The size of a work buffer. Layers run one after the other and share the buffer, so the largest size of all kinds

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "engine/layers/inputs.h"
 
 /* In a decode step of up to so many tokens, one ticket chooses the experts of all tokens and sorts the rows by expert.
  * With so few tokens another phase, in which a ticket for each token chooses its experts, would cost more. */
@@ -59,6 +60,8 @@ void mlp_forward(const struct layer_run *r)
 			   own[AT_SHARED_GATE_UP], all[AT_TASKS], all[AT_ROWS], all[AT_ACT], T);
 	kernel_moe_down(r->kernels, mlp, all[AT_ACT], own[AT_EXPERTS_DOWN], own[AT_SHARED_DOWN],
 			all[AT_TASKS], all[AT_ROWS], all[AT_Y], T);
+	if (r->importance)
+		inputs_of_mlp(r, m);
 	kernel_combine_norm(r->kernels, mlp, all[AT_X], all[AT_Y], all[AT_WEIGHTS],
 			    all[AT_ROUTER_LOGITS], own[AT_MLP_NORM], own[AT_NEXT_NORM], all[AT_H],
 			    all[AT_H32], all[BUFFER_DUMP], T);
