@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 
 const char *const engine_dtype_names[] = {"float32", "bfloat16", NULL};
+const char *const engine_kv_dtype_names[] = {"auto", "int8", NULL};
 const char *const engine_kernels_names[] = {"auto", "generic", "x86", "nvidia", NULL};
 const char *const engine_copy_queue_names[] = {"auto", "shared", "own", NULL};
 const char *const option_switch_names[] = {[OPTION_ON] = "on", [OPTION_OFF] = "off", NULL};
@@ -23,6 +24,8 @@ static const struct option_def table[ENGINE_OPTIONS] = {
 	 .text = "kernel variant; auto takes what the device can do"},
 	{"dtype", "TYPE", OPTION_CHOICE, AT(dtype), .choices = engine_dtype_names, .initial = 1,
 	 .text = "number format of weights, KV cache and GEMM inputs"},
+	{"kv-dtype", "TYPE", OPTION_CHOICE, AT(kv_dtype), .choices = engine_kv_dtype_names,
+	 .text = "number format of the KV cache: that of --dtype (auto), or int8"},
 	{"program-cache", "DIR", OPTION_TEXT, AT(program_cache),
 	 .initial_text = "tigon below the user's cache directory",
 	 .text = "where compiled programs are kept; an empty DIR keeps none"},

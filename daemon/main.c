@@ -182,7 +182,8 @@ static int settle_options(struct server *s, struct transfer_keys *keys, char *ca
 	base_name(o->model, s->base_name, sizeof(s->base_name));
 	s->name = o->served_model_name.n ? o->served_model_name.v[0] : s->base_name;
 	s->metrics.model = s->name;
-	s->metrics.dtype = engine_dtype_names[o->dtype];
+	s->metrics.cache_dtype = o->kv_dtype == ENGINE_KV_AUTO ? engine_dtype_names[o->dtype]
+							       : engine_kv_dtype_names[o->kv_dtype];
 	r = program_cache_choose(o->program_cache, cache, cache_size, &o->program_cache, e);
 	if (r == 0)
 		engine_settle_environment(o->program_cache);

@@ -155,7 +155,8 @@ static void cache_labels(const struct scrape *s, size_t i, struct buf *out)
 	buf_printf(out,
 		   "block_size=\"%" PRIu64 "\",num_gpu_blocks=\"%" PRIu64
 		   "\",cache_dtype=\"%s\",enable_prefix_caching=\"%s\"",
-		   m->page_tokens, m->pages, s->live->dtype, m->prefix_cache ? "True" : "False");
+		   m->page_tokens, m->pages, s->live->cache_dtype,
+		   m->prefix_cache ? "True" : "False");
 }
 
 #define HOST "tier=\"host\""

@@ -86,9 +86,9 @@ struct metrics_steps {
 
 struct metrics {
 	/* set by main before the other threads start; borrowed */
-	const char *model; /* the model's name; NULL: the metrics do not have it */
-	const char *dtype; /* number format of the KV cache */
-	uint64_t started;  /* seconds since 1970 */
+	const char *model;	 /* the model's name; NULL: the metrics do not have it */
+	const char *cache_dtype; /* number format of the KV cache */
+	uint64_t started;	 /* seconds since 1970 */
 	pthread_mutex_t lock;
 	struct metrics_steps steps; /* guarded by lock */
 

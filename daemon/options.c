@@ -96,6 +96,8 @@ static const struct option_def table[] = {
 	 .text = "keys, one a line; a request to --admin-port has to send one of them"},
 	{"dtype", "TYPE", OPTION_CHOICE, AT(dtype), .choices = engine_dtype_names, .initial = 1,
 	 .text = "number format of weights, KV cache and GEMM inputs"},
+	{"kv-dtype", "TYPE", OPTION_CHOICE, AT(kv_dtype), .choices = engine_kv_dtype_names,
+	 .text = "number format of the KV cache: that of --dtype (auto), or int8"},
 	{"max-model-len", "TOKENS", OPTION_NUMBER, AT(max_model_len), .min = 2, .max = 1u << 24,
 	 .initial_text = "the model's", .text = "longest sequence, prompt and answer together"},
 	{"clamp-max-tokens", NULL, OPTION_FLAG, AT(clamp_max_tokens),

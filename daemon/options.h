@@ -38,6 +38,7 @@ struct options {
 	uint64_t port, admin_port;
 	bool admin;		  /* --admin-port is given */
 	unsigned dtype;		  /* enum engine_dtype */
+	unsigned kv_dtype;	  /* enum engine_kv_dtype */
 	unsigned kernels;	  /* enum engine_kernels */
 	unsigned copy_queue;	  /* enum engine_copy_queue */
 	unsigned batch_invariant; /* enum option_switch */

@@ -568,6 +568,7 @@ int cache_identity_compute(const struct cache_identity_source *s, const char *me
 		add(&d, weights.bytes, sizeof(weights.bytes));
 	add_config(&d, &s->engine->model);
 	add_number(&d, s->dtype);
+	add_number(&d, s->kv_dtype);
 	add_number(&d, s->page_tokens);
 	add_number(&d, s->engine->types);
 	add_text(&d, s->engine->device_name);

@@ -2,9 +2,9 @@
  * that another one left in the same cache directory exactly if their identities are equal. The hash is over:
  *
  *     names and bytes of the weights' files (or the seed of synthetic weights), family of the model, the numbers of
- *     config.json that the forward pass uses, element type, kernel variant and the text of its sources, device and
- *     driver (its compiler), page size, LAYOUT_VERSION of cache_identity.c, and the kernels' cuts if they may change
- *     bits
+ *     config.json that the forward pass uses, element type, type of the KV cache, kernel variant and the text of its
+ *     sources, device and driver (its compiler), page size, LAYOUT_VERSION of cache_identity.c, and the kernels' cuts if
+ *     they may change bits
  *
  * Hashing 70 GB of weights takes a minute, so it is done on a thread that may take that long. A file, the memo, keeps
  * the hashes of the weights' files from one start to the next, by path, size, times and inode. */
@@ -23,6 +23,7 @@ struct cache_identity_source {
 	bool synthetic;
 	uint64_t synthetic_seed;
 	enum engine_dtype dtype;
+	enum engine_kv_dtype kv_dtype;
 	uint32_t page_tokens;
 	/* only model, device_name, driver, kernels and other_bits are read */
 	const struct engine_info *engine;

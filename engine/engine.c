@@ -317,6 +317,7 @@ static int open_kernels(struct engine *g, const struct engine_options *o, struct
 	if (r < 0)
 		return r;
 	ret->quant_embed = weights_find(w, WEIGHT_EMBED, 0)->quant != 0;
+	ret->kv_int8 = o->kv_dtype == ENGINE_KV_INT8;
 	ret->plain_weights = o->plain_weights;
 	ret->separate_launches = o->separate_launches;
 	ret->unoptimised = o->unoptimised;

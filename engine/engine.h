@@ -16,6 +16,8 @@ struct engine;
 struct importance;
 
 enum engine_dtype { ENGINE_FLOAT32, ENGINE_BFLOAT16 };
+/* The numbers in KV pages: those of engine_dtype (auto), or int8 with a scale for each key and value. */
+enum engine_kv_dtype { ENGINE_KV_AUTO, ENGINE_KV_INT8 };
 /* The queue on which copies of pages and states run (copies.h): one of their own, that of the plans, or (auto) that of
  * the plans on a CPU and one of their own on other devices. */
 enum engine_copy_queue { ENGINE_COPIES_AUTO, ENGINE_COPIES_SHARED, ENGINE_COPIES_OWN };
@@ -35,6 +37,7 @@ struct engine_options {
 	const char *program_cache;
 	const char *dump_activations; /* the file for every step's layer outputs; NULL: none */
 	enum engine_dtype dtype;
+	enum engine_kv_dtype kv_dtype;
 	enum engine_kernels kernels;
 	enum engine_copy_queue copy_queue;
 	/* Bytes that the engine may take on the device. If this is 0, it may take a share of the device's memory:
@@ -61,6 +64,12 @@ struct engine_options {
 	bool plain_weights, separate_launches, unoptimised;
 	struct tuning_options tuning; /* its table is borrowed while engine_open runs */
 };
+
+/* Returns the bytes of a number in KV pages (layers/part.h). */
+static inline uint32_t engine_kv_number(const struct engine_options *o)
+{
+	return o->kv_dtype == ENGINE_KV_INT8 ? 1 : o->dtype == ENGINE_BFLOAT16 ? 2 : 4;
+}
 
 struct engine_info {
 	struct model_config model;

@@ -55,6 +55,12 @@ static uint32_t element_bytes(const struct model *m)
 	return m->shape.bf16 ? 2 : 4;
 }
 
+/* Returns the bytes of a number in KV pages (layers/part.h). */
+static uint32_t kv_number(const struct model *m)
+{
+	return m->shape.kv_int8 ? 1 : element_bytes(m);
+}
+
 /* Returns the tables of rotary angles that a token has. */
 static uint32_t ropes(const struct kernel_shape *k)
 {
@@ -112,7 +118,7 @@ static void plan_layer(struct model *m, struct memory_plan *p, uint32_t i)
 	plan_weights(m, p, "a mixer's matrix", &w, i, l->at);
 	layer_ops[kinds->mlp]->weights(m->config, &w);
 	plan_weights(m, p, "an MLP's matrix", &w, i, l->at);
-	l->n_parts = layer_parts(m->config, i, element_bytes(m), m->shape.page_tokens, l->parts);
+	l->n_parts = layer_parts(m->config, i, kv_number(m), m->shape.page_tokens, l->parts);
 }
 
 static uint64_t n_addresses(const struct model *m)
@@ -195,7 +201,7 @@ int model_plan(struct model *m, struct memory_plan *p, struct err *e)
 
 uint64_t model_item_bytes(const struct model *m, enum tier_kind kind)
 {
-	return layer_part_bytes(m->config, element_bytes(m), m->shape.page_tokens, kind);
+	return layer_part_bytes(m->config, kv_number(m), m->shape.page_tokens, kind);
 }
 
 uint64_t model_piece_most(const struct model *m, enum tier_kind kind)

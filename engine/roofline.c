@@ -20,6 +20,9 @@ static struct cost_step sums_of(const struct model_config *c, const struct roofl
 	const double window = c->sliding_window;
 	struct cost_step t = {
 		.element = bf16 ? 2 : 4,
+		.kv_number = s->kv_number ? s->kv_number
+			     : bf16	  ? 2
+					  : 4,
 		.weight = s->weight > 0 ? s->weight
 			  : bf16	? 2
 					: 4,
@@ -84,7 +87,7 @@ static void add_kind(struct roofline *sum, const struct model_config *c,
 {
 	struct layer_part parts[LAYER_PARTS_MAX];
 	struct layer_weights w;
-	uint32_t n = ops->parts ? ops->parts(c, (uint32_t)t->element, 1, parts) : 0;
+	uint32_t n = ops->parts ? ops->parts(c, t->kv_number, 1, parts) : 0;
 
 	ops->weights(c, &w);
 	add_weights(sum, c, &w, t, s);

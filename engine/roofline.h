@@ -31,6 +31,7 @@ struct roofline_step {
 	double experts; /* different experts that a layer with experts uses, on average */
 	/* bytes of a weight of a matrix, on average, if weights are quantised (kernels/quant.h); 0: it is an element */
 	double weight;
+	uint32_t kv_number; /* bytes of a number in KV pages (layers/part.h); 0: it is an element */
 };
 
 struct roofline {

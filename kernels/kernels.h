@@ -214,9 +214,8 @@ void kernel_moe_down(struct kernels *k, uint32_t mlp, cl_mem act, cl_mem experts
 
 /* Norms and turns q and k, and writes k and v to their pages. proj [T, kernels_attention_ld(shape)]; biases
  * [kernels_attention_ld(shape)], NULL without qkv_bias; wq and wk [HD], NULL without qk_norm; rope [T, ropes,
- * rotary_dim]; sliding: the layer has a sliding window, here and below; out: q [T, heads * HD], k_pages [pages,
- * kv_heads, HD, page_tokens] and v_pages [pages, kv_heads, page_tokens, HD] elements. kernel_attention reads these; out
- * [T, heads * HD] elements. n_tiles: tiles at tiles_at. */
+ * rotary_dim]; sliding: the layer has a sliding window, here and below; out: q [T, heads * HD], and the pages
+ * (generic/attention.clh). kernel_attention reads these; out [T, heads * HD] elements. n_tiles: tiles at tiles_at. */
 void kernel_attention_prepare(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
 			      cl_mem proj, cl_mem biases, cl_mem wq, cl_mem wk, cl_mem rope,
 			      cl_mem q, cl_mem k_pages, cl_mem v_pages, bool sliding, uint32_t T);

@@ -261,10 +261,11 @@ static void mixer_options(const struct kernel_shape *s, uint32_t tile_tokens, st
 	buf_printf(o,
 		   " -DROT=%u -DHEADS=%u -DKV_HEADS=%u -DHD=%u -DPAGE=%u -DATTENTION_GATE=%d"
 		   " -DQK_NORM=%d -DQKV_BIAS=%d -DATTENTION_LD=%u -DTILE_TOKENS=%u"
-		   " -DSCORE_DIM=%u -DWINDOW=%u -DROPES=%u",
+		   " -DSCORE_DIM=%u -DWINDOW=%u -DROPES=%u -DKV_INT8=%d",
 		   kernels_rope_ld(s), s->heads, s->kv_heads, s->head_dim, s->page_tokens,
 		   s->attention_gate, s->qk_norm, s->qkv_bias, kernels_attention_ld(s), tile_tokens,
-		   s->score_dim ? s->score_dim : s->head_dim, s->window, MAX(s->ropes, 1u));
+		   s->score_dim ? s->score_dim : s->head_dim, s->window, MAX(s->ropes, 1u),
+		   s->kv_int8);
 	buf_printf(o,
 		   " -DHK=%u -DHV=%u -DTILED_HEADS=%d -DDK=%u -DDV=%u -DCONV=%u -DDELTA_LD=%u"
 		   " -DSCRATCH=%u",

@@ -180,7 +180,7 @@ bool kernels_has_flash(const struct kernels *k)
 {
 	const struct kernel_shape *s = &k->shape;
 
-	return kernels_on_tensor_cores(k) && s->heads && s->head_dim % 16 == 0 &&
+	return kernels_on_tensor_cores(k) && s->heads && !s->kv_int8 && s->head_dim % 16 == 0 &&
 	       s->head_dim <= 256 && s->heads / s->kv_heads <= FLASH_QUERIES &&
 	       s->page_tokens % FLASH_KEYS == 0;
 }
@@ -235,12 +235,12 @@ bool kernels_other_bits(const struct kernels *k, char ret[33])
 
 /* Returns whether nvidia/decode_step.cl computes the mixers of this shape: an output projection is two chains at most,
  * a split's scores and a head's state fit in a half's registers and memory. There are no phases for sliding windows,
- * and none for norms of outputs. */
+ * none for norms of outputs, and none that write pages of int8. */
 static bool step_takes_mixers(const struct kernel_shape *s)
 {
 	const uint32_t sharers = s->heads ? s->heads / s->kv_heads : 1;
 
-	if (s->window || s->out_norms)
+	if (s->window || s->out_norms || s->kv_int8)
 		return false;
 	if (s->heads && (s->heads * s->head_dim > 2 * CHAIN_TERMS || s->head_dim > 256 ||
 			 s->head_dim % 4 || sharers > 8))

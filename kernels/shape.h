@@ -51,6 +51,7 @@ struct kernel_shape {
 	 * 2; 0: there are no such layers */
 	uint32_t window;
 	uint32_t ropes; /* tables of rotary angles; 0 stands for 1 */
+	bool kv_int8; /* pages have int8 with a scale for each row, else elements (generic/attention.clh) */
 	uint32_t key_heads, value_heads, key_dim, value_dim,
 		conv;	  /* key_heads = 0: no delta layers */
 	bool tiled_heads; /* how key heads have value heads (generic/delta.clh) */
@@ -85,6 +86,13 @@ struct kernel_shape {
 static inline uint64_t kernels_input_ld(const struct kernel_shape *s, uint64_t n)
 {
 	return s->int8 ? ((n + 31) / 32 * 112 + 63) / 64 * 32 : KERNEL_LD(n);
+}
+
+/* Returns the bytes that a page keeps of the key, or of the value, of a token in one KV head: head_dim numbers, and if
+ * these have one byte, their scale. */
+static inline uint32_t kernels_kv_row_bytes(uint32_t head_dim, uint32_t number)
+{
+	return head_dim * number + (number == 1 ? 4 : 0);
 }
 
 /* Returns the numbers of a table of rotary angles of a token: cosines, then sines (ROT of generic/embed.cl). A shape

@@ -168,7 +168,9 @@ struct engine_options run_options(const char *dir, const char *dtype, uint32_t m
 {
 	return (struct engine_options){
 		.model_dir = dir,
-		.dtype = strcmp(dtype, "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16,
+		.dtype = strncmp(dtype, "bfloat16", strlen("bfloat16")) ? ENGINE_FLOAT32
+									: ENGINE_BFLOAT16,
+		.kv_dtype = strstr(dtype, ",int8") ? ENGINE_KV_INT8 : ENGINE_KV_AUTO,
 		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
 		.page_tokens = 64,
 		.max_seqs = max_seqs,

@@ -82,7 +82,8 @@ struct run_setup {
 	void *arg;
 };
 
-/* Returns options of a test's engine, with pages of 64 tokens. dtype: float32 or bfloat16. */
+/* Returns options of a test's engine, with pages of 64 tokens. dtype: float32 or bfloat16; with
+ * ",int8" behind it the KV cache is in int8. */
 struct engine_options run_options(const char *dir, const char *dtype, uint32_t max_seqs,
 				  uint32_t max_prefill_tokens);
 

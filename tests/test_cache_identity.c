@@ -99,6 +99,7 @@ static void test_fields(void)
 
 	ok(same(&base, &again), "the same again");
 	differs(s.dtype = ENGINE_BFLOAT16, "dtype");
+	differs(s.kv_dtype = ENGINE_KV_INT8, "type of the KV cache");
 	differs(s.page_tokens = 128, "page size");
 	differs(info.types = 1 << 16, "types of matrices");
 	differs(s.synthetic = true, "where weights come from");

@@ -116,11 +116,19 @@ ok(got["model"]["tokens_per_second"] > 0 and got["against"]["tokens_per_second"]
 table = run(*cut, "--against-dtype", "float32")
 lines = [line.split("\t") for line in table.stdout.splitlines()]
 ok(table.returncode == 0 and table.stdout.startswith("# tigon ") and
-   [x[:4] for x in lines if x[0] == MODEL] == [[MODEL, dtype, f"{got[who]['perplexity']:.4f}", f"{got[who]['perplexity_error']:.4f}"]
+   [x[:5] for x in lines if x[0] == MODEL] == [[MODEL, dtype, "auto", f"{got[who]['perplexity']:.4f}", f"{got[who]['perplexity_error']:.4f}"]
                                               for who, dtype in (("model", "bfloat16"), ("against", "float32"))],
    "the table has the same perplexities", table)
 ok(f"{100 * got['comparison']['same_choice']:.3f} % of the positions" in table.stdout and f"{got['comparison']['kl_p99']:.3g}" in table.stdout,
    "and the same comparison", table)
+
+got = report(*cut, "--dtype", "float32", "--kv-dtype", "int8", "--against-kv-dtype", "auto", "--logits", at("int8"))
+same([got[who][k] for who in ("model", "against") for k in ("dtype", "kv_dtype")], ["float32", "int8", "float32", "auto"],
+     "the other model has another KV cache")
+same(got["against"]["mean_logprob"], alone["model"]["mean_logprob"], "that of its elements")
+log_8 = np.array([log_softmax(x) for x in logits_of("int8")])
+kl = (np.exp(log_q) * (log_q - log_8)).sum(1).mean()
+ok(near(got["comparison"]["kl_mean"], kl, 1e-6) and 0 < kl < 1e-3, f"int8 is {kl:.3g} nats from it", got["comparison"])
 
 got = report(*cut, "--against", MODEL)
 c = got["comparison"]

@@ -1,6 +1,7 @@
 /* A request's answer does not depend on how much of its prompt the prefix cache had: a hit gives the answer of a miss.
  *
- *     test_hits MODEL float32|bfloat16 [PROMPTS]      MODEL: models/lexis, or a file made of it
+ *     test_hits MODEL float32|bfloat16[,int8] [PROMPTS]      MODEL: models/lexis, or a file made of it; with ",int8" the
+ *     KV cache is in int8
  *
  * Forty prompts, or PROMPTS (200 at most), of 1 to 3,000 tokens, walks through a random tree of beginnings, each run
  * cold and alone first. Then all of them use the cache, two plans out, arriving at random steps beside one another, with two prefill

@@ -85,6 +85,8 @@ for fit in inspect(LEXIS, "--memory", "1G")["memory"]:
     same(fit["tokens"], 4096, "the whole context fits")
     one = 4096 * fit["kv_bytes_per_token"] + fit["state_bytes_per_sequence"]
     same(fit["sequences"], (fit["cache_bytes"] - fit["state_bytes_per_sequence"]) // one, "and so many sequences")
+for fit in inspect(LEXIS, "--kv-dtype", "int8", "--memory", "1G")["memory"]:
+    same(fit["kv_bytes_per_token"], 2 * 2 * 2 * (64 + 4), "keys and values in int8: the same, with scales, of either type of elements")
 by_type = {f["dtype"]: f for f in inspect(LEXIS, "--context", "64", "--device", "0")["memory"]}
 same(set(by_type), {"float32", "bfloat16"}, "one device: both types")
 ok(by_type["float32"]["sequences"] > 1000, "short sequences are many", by_type)

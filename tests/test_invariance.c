@@ -1,6 +1,6 @@
 /* A request's answer does not depend on the requests that share its steps: the same bits alone and in a batch.
  *
- *     test_invariance MODEL float32|bfloat16 [full|few|RECIPE]
+ *     test_invariance MODEL float32|bfloat16[,int8] [full|few|RECIPE]
  *
  * Thirty-two requests of different lengths (whole chunks, one token more and one less, prompts that the budget cuts),
  * greedy, drawn and penalised, some with several choices. Each runs alone; and they run in batches of 8 and 32, arriving
@@ -13,6 +13,7 @@
  * and more orders of pages; without it only the large batches run with pages renamed, and only the small ones without.
  * `few` runs two engines alone, with the smallest and the largest budget: for files whose weights have other types than
  * those of a model that is tested in full. RECIPE: the model has synthetic weights of these types.
+ * With ",int8" the KV cache is in int8.
  * Environment: SYNTHETIC for weights made up from MODEL's config.json, VARIANT for the engines whose names begin with it
  * alone. */
 #include <errno.h>

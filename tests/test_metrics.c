@@ -28,7 +28,7 @@ static void named(void)
 	const char *text;
 
 	buf_init(&out, 1 << 20);
-	m.dtype = "bfloat16";
+	m.cache_dtype = "bfloat16";
 	m.model = "a\"\\\n\xff\xc3\xa9";
 	metrics_error(&m, EINVAL);
 	metrics_error(&m, -PROBLEM_CONTEXT_LENGTH);

@@ -22,6 +22,7 @@ TEST(defaults)
 	is_str(o.host, "127.0.0.1", "host");
 	is_int(o.port, 8080, "port");
 	is_int(o.dtype, 1, "dtype is bfloat16");
+	is_int(o.kv_dtype, 0, "and that of the KV cache too");
 	is_int(o.kernels, 0, "kernels is auto");
 	is_int(o.pooling, 0, "embeddings are of the last token");
 	is_int(o.max_num_seqs, 64, "sequences");
@@ -49,11 +50,12 @@ TEST(values)
 
 	is_int(PARSE(&o, &e, "--model=a=b", "--port=0", "--dtype", "float32", "--kernels", "nvidia",
 		     "--max-body", "1M", "--synthetic-weights", "18446744073709551615", "--port",
-		     "9"),
+		     "9", "--kv-dtype", "int8"),
 	       0, "both spellings");
 	is_str(o.model, "a=b", "only the first = separates");
 	is_int(o.port, 9, "the last one counts");
 	is_int(o.dtype, 0, "float32");
+	is_int(o.kv_dtype, 1, "and int8");
 	is_int(o.kernels, 3, "nvidia");
 	is_int(o.max_body, 1 << 20, "1M");
 	ok(o.synthetic && o.synthetic_seed == UINT64_MAX, "largest seed");
@@ -165,6 +167,8 @@ TEST(errors)
 	ok(PARSE(&o, &e, "--model", "m", "--max-body", "99999999999T") < 0, "size overflows");
 	ok(PARSE(&o, &e, "--model", "m", "--dtype", "fp8") < 0, "choice");
 	is_str(e.text, "--dtype: \"fp8\" is none of float32 or bfloat16", "choices are listed");
+	ok(PARSE(&o, &e, "--model", "m", "--kv-dtype", "int4") < 0, "no int4");
+	is_str(e.text, "--kv-dtype: \"int4\" is none of auto or int8", "its choices");
 	ok(PARSE(&o, &e, "--model", "m", "--prefix-cache", "no") < 0, "a switch");
 	is_str(e.text, "--prefix-cache: \"no\" is none of on or off", "is on or off");
 	ok(PARSE(&o, &e, "--model", "m", "--cache-memory", "lots") < 0, "cache memory");

@@ -40,7 +40,7 @@ TEST(decode)
 	const struct model_config c = config();
 	const struct roofline_row row = {.start = 1023, .n_tokens = 1};
 	const struct roofline_step s = {.rows = &row, .n_rows = 1, .n_logits = 1, .experts = 8};
-	struct roofline r = {0};
+	struct roofline r = {0}, int8 = {0};
 	bool by_bytes = false;
 
 	roofline_add(&r, &c, true, &s);
@@ -52,6 +52,9 @@ TEST(decode)
 	       "a token: weights once, of the experts those it takes");
 	is_int(r.weight_bytes, 761847040, "762 MB");
 	is_int(r.kv_bytes, (1024 + 1) * 1024 * 6, "keys and values of 1024 tokens, one written");
+	roofline_add(&int8, &c, true,
+		     &(struct roofline_step){.rows = &row, .n_rows = 1, .kv_number = 1});
+	is_int(int8.kv_bytes, (1024 + 1) * 2 * 2 * (128 + 4) * 6, "in int8 each has a scale");
 	is_int(r.state_bytes, 2 * 1114112 * 18, "a state read and written a delta layer");
 	is_int(r.product_flops, 757252096, "products");
 	is_int(r.other_flops, 4 * 1024 * 1024 * 6 + 1867776 * 18,

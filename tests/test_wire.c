@@ -398,7 +398,7 @@ TEST(equal)
 	layers[1].part_bytes[1] = 2048;
 	ok(!wire_hello_fits(&a.hello, &b.hello, &e), "another state");
 	is_str(e.text,
-	       "the layout is another one: bytes of part 1 of layer 1's states are 4096 at the decode worker, 2048 at the prefill worker; --dtype has to be the same, and the model",
+	       "the layout is another one: bytes of part 1 of layer 1's states are 4096 at the decode worker, 2048 at the prefill worker; --dtype and --kv-dtype have to be the same, and the model",
 	       "says of which layer");
 	layers[1].in_states = 2;
 	ok(!wire_hello_fits(&a.hello, &b.hello, &e), "another kind");

@@ -32,6 +32,7 @@ static int compute(struct identity *i, const char *memo, const atomic_bool *canc
 		.synthetic = o->synthetic,
 		.synthetic_seed = o->synthetic_seed,
 		.dtype = (enum engine_dtype)o->dtype,
+		.kv_dtype = (enum engine_kv_dtype)o->kv_dtype,
 		.page_tokens = (uint32_t)o->page_size,
 		.engine = &i->server->info,
 		.opened_ns = i->opened_ns,

@@ -8,7 +8,8 @@
 
 /* Makes the system_fingerprint. While it stays the same, a client may expect the same answer to the same request and
  * seed. It is a hash of the program's version, the model's name (the weights are not hashed), the device and its
- * driver, the kernels, their cuts that change bits, the element type, and the seed of synthetic weights. */
+ * driver, the kernels, their cuts that change bits, the types of elements and of the KV cache, and the seed of synthetic
+ * weights. */
 static void take_fingerprint(struct server *s)
 {
 	const struct options *o = &s->options;
@@ -23,6 +24,7 @@ static void take_fingerprint(struct server *s)
 	if (s->info.other_bits[0])
 		hash128_text(&h, s->info.other_bits);
 	hash128_update(&h, &o->dtype, sizeof(o->dtype));
+	hash128_update(&h, &o->kv_dtype, sizeof(o->kv_dtype));
 	if (o->synthetic)
 		hash128_update(&h, &o->synthetic_seed, sizeof(o->synthetic_seed));
 	hash128_hex(&h, hex);
@@ -38,6 +40,7 @@ int setup_engine(struct server *s, struct engine **ret, uint64_t *ret_ns, struct
 		.program_cache = o->program_cache,
 		.dump_activations = o->dump_activations,
 		.dtype = (enum engine_dtype)o->dtype,
+		.kv_dtype = (enum engine_kv_dtype)o->kv_dtype,
 		.kernels = (enum engine_kernels)o->kernels,
 		.copy_queue = (enum engine_copy_queue)o->copy_queue,
 		.device_memory = o->device_memory.bytes,

@@ -235,7 +235,7 @@ static void note_others(struct directory *d, uint32_t n, uint32_t n_listed) ON(r
 	if (n > d->n_other && may_say(d, more))
 		log_write(n == n_listed ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
 			  "transfer: the registry knows %u prefill worker%s of another model, "
-			  "--page-size or --dtype: %s used%s",
+			  "--page-size, --dtype or --kv-dtype: %s used%s",
 			  n, n == 1 ? "" : "s", n == 1 ? "it is not" : "none of them is", more);
 	d->n_other = n;
 }

@@ -64,11 +64,17 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 	return 6;
 }
 
-/* The parts of a page: keys [kv_heads, head_dim, page_tokens], values [kv_heads, page_tokens, head_dim]. */
-static uint32_t parts(const struct model_config *c, uint32_t element, uint32_t page_tokens,
+/* Returns the bytes that a page keeps of a token's key or value, of all KV heads. */
+static uint64_t row_bytes(const struct model_config *c, uint32_t number)
+{
+	return (uint64_t)c->n_kv_heads * kernels_kv_row_bytes(c->head_dim, number);
+}
+
+/* The parts of a page: keys and values (kernels/generic/attention.clh). */
+static uint32_t parts(const struct model_config *c, uint32_t number, uint32_t page_tokens,
 		      struct layer_part ret[LAYER_PARTS_MAX])
 {
-	uint64_t bytes = (uint64_t)c->n_kv_heads * c->head_dim * page_tokens * element;
+	uint64_t bytes = row_bytes(c, number) * page_tokens;
 
 	ret[0] = (struct layer_part){"keys", AT_K_PAGES, TIER_PAGE, bytes};
 	ret[1] = (struct layer_part){"values", AT_V_PAGES, TIER_PAGE, bytes};
@@ -171,18 +177,19 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 		   const struct kernel_timing *l, struct roofline_work *ret)
 {
 	double query = (double)c->n_heads * c->head_dim, kv = (double)c->n_kv_heads * c->head_dim;
+	double kept =
+		2.0 * (double)row_bytes(c, s->kv_number); /* bytes of a token's key and value */
 
 	/* The bytes and FLOP are those of all rows of the step, although on a GPU `attention` computes only prompts,
 	 * and attention_split only rows that generate. `tigon bench kernels` has no steps with both. Layers with a
 	 * sliding window launch the same kernels with less work, which is left out of account here. */
 	if (!strcmp(l->kernel, "attention") || !strcmp(l->kernel, "attention_split")) {
-		ret->bytes =
-			s->context * 2 * kv * s->element + s->tokens * query * (4 + 4 + s->element);
+		ret->bytes = s->context * kept + s->tokens * query * (4 + 4 + s->element);
 		ret->flops = flops(c, s);
 	} else if (!strcmp(l->kernel, "attention_combine")) {
 		ret->bytes = (s->context / SPLIT_TOKENS * 4 + s->tokens * (4 + s->element)) * query;
 	} else if (!strcmp(l->kernel, "attention_prepare")) {
-		ret->bytes = l->m * ((query + 2 * kv) * 4 + query * 4 + 2 * kv * s->element);
+		ret->bytes = l->m * ((query + 2 * kv) * 4 + query * 4 + kept);
 	} else {
 		return false;
 	}

@@ -8,9 +8,9 @@
 
 /* The size of an element, and sums over the rows of a step. */
 struct cost_step {
-	/* bytes of an element of weights, KV and some activations: 2 (bf16) or 4 */
-	double element;
-	double weight; /* bytes of a weight of a matrix, on average */
+	double element;	    /* bytes of an element of weights and some activations: 2 (bf16) or 4 */
+	uint32_t kv_number; /* bytes of a number in KV pages (part.h) */
+	double weight;	    /* bytes of a weight of a matrix, on average */
 	double tokens, prefill_tokens;
 	double rows, resumed; /* resumed: rows with earlier tokens, which read a state */
 	double prefill_rows, prefill_resumed;

@@ -79,13 +79,13 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 /* The parts of a state, in floats, are the convolution's last inputs [conv_kernel, channels] (a channel is one number
  * of q, k or v of a token), a ring that is indexed by absolute position, and the recurrent state [value_heads, key_dim,
  * value_dim]. */
-static uint32_t parts(const struct model_config *c, uint32_t element, uint32_t page_tokens,
+static uint32_t parts(const struct model_config *c, uint32_t number, uint32_t page_tokens,
 		      struct layer_part ret[LAYER_PARTS_MAX])
 {
 	uint64_t key = (uint64_t)c->n_key_heads * c->key_head_dim;
 	uint64_t value = (uint64_t)c->n_value_heads * c->value_head_dim;
 
-	(void)element;
+	(void)number;
 	(void)page_tokens;
 	ret[0] = (struct layer_part){"last inputs", AT_RING, TIER_STATE,
 				     (2 * key + value) * c->conv_kernel * 4};

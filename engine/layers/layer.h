@@ -103,9 +103,9 @@ struct layer_ops {
 	/* Lists the work buffers of a step with at most T tokens in at most so many rows; returns their number. */
 	uint32_t (*scratch)(const struct kernels *k, uint32_t T, uint32_t rows,
 			    struct layer_scratch ret[LAYER_SCRATCH_MAX]);
-	/* Lists the parts (part.h) that a layer keeps of a sequence; returns their number. element: bytes of a number
-	 * in KV pages. NULL: the kind keeps nothing of a sequence. */
-	uint32_t (*parts)(const struct model_config *c, uint32_t element, uint32_t page_tokens,
+	/* Lists the parts (part.h) that a layer keeps of a sequence; returns their number. number: bytes of a number
+	 * in KV pages (part.h). NULL: the kind keeps nothing of a sequence. */
+	uint32_t (*parts)(const struct model_config *c, uint32_t number, uint32_t page_tokens,
 			  struct layer_part ret[LAYER_PARTS_MAX]);
 	/* Launches the kernels of a mixer or an MLP. A mixer reads normed rows (AT_H) and adds to the residual stream
 	 * (AT_X). An MLP reads the residual stream, adds to it and writes the rows of the sum, normed, to AT_H. The

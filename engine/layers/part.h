@@ -16,11 +16,11 @@ struct layer_part {
 
 enum { LAYER_PARTS_MAX = 3 };
 
-/* Lists the parts that a layer of the model keeps of a sequence; returns their number. element: bytes of a number in KV
- * pages, here and below. */
-uint32_t layer_parts(const struct model_config *c, uint32_t layer, uint32_t element,
+/* Lists the parts that a layer of the model keeps of a sequence; returns their number. number: bytes of a number in KV
+ * pages, here and below; 1 stands for int8 with scales (kernels_kv_row_bytes). */
+uint32_t layer_parts(const struct model_config *c, uint32_t layer, uint32_t number,
 		     uint32_t page_tokens, struct layer_part ret[LAYER_PARTS_MAX]);
 
 /* Returns the bytes of a KV page, or of a state slot, over all layers. */
-uint64_t layer_part_bytes(const struct model_config *c, uint32_t element, uint32_t page_tokens,
+uint64_t layer_part_bytes(const struct model_config *c, uint32_t number, uint32_t page_tokens,
 			  enum tier_kind kind);

@@ -6,7 +6,7 @@
  *     q = rope(norm(q, wq)), k = rope(norm(k, wk)), v as it is; with QKV_BIAS their biases are added first
  *
  *     norm is RMSNorm over HD, and left out without QK_NORM; rope turns the pairs (j, j + ROT/2) of the first ROT
- *     dimensions. q goes to a buffer of floats; k and v go into their pages, rounded to elem_t. A gate stays where the
+ *     dimensions. q goes to a buffer of floats; k and v go into their pages, rounded to kv_t. A gate stays where the
  *     projection left it.
  *
  * attention (one group for each tile and KV head; a tile is at most TILE_TOKENS consecutive tokens of a row):
@@ -25,9 +25,7 @@
  *     wq, wk      [HD] float, the norms' weights as they are multiplied; in, with QK_NORM
  *     rope        [T, ROPES, ROT] float: cos [ROT/2] | sin [ROT/2] (embed.cl); in
  *     q           [T, HEADS * HD] float; out of attention_prepare, into attention
- *     k_pages     [pages, KV_HEADS, HD, PAGE] elem_t, transposed: 16 keys are one vector for a CPU, neighbouring lanes
- *                 read neighbouring keys on a GPU; written, then read
- *     v_pages     [pages, KV_HEADS, PAGE, HD] elem_t; written, then read
+ *     k_pages, v_pages  pages of keys and of values, kv_t (attention.clh); written, then read
  *     out         [T, HEADS * HD] elem_t; out
  *
  * All sums are in float: a score is one chain over the head's dimensions, an output one chain over the keys.
@@ -37,12 +35,24 @@
  */
 #include "attention.clh"
 
+#if KV_INT8
+/* Returns the scale of a row (int8.clh), and in *inverse the factor that makes codes of its numbers. most, check: those
+ * of this lane's share of the row. */
+GROUP_FUNCTION float row_scale(floatv most, floatv check, float *inverse, LOCAL float *scratch)
+{
+	float all = group_max(v_max(most), scratch), bad = group_sum(v_sum(check), scratch);
+
+	*inverse = int8_inverse(all, bad);
+	return int8_scale(all, bad);
+}
+#endif
+
 /* Prepares one head of token t (head HEADS + g is KV head g). out [HD]: work space. */
 GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const int *step, int rows_at,
 					    int token_rows_at, __global const float *proj,
 					    __global const float *biases, __global const float *wq, __global const float *wk,
 					    __global const float *rope, __global float *q,
-					    __global elem_t *k_pages, __global elem_t *v_pages, uint sliding,
+					    __global kv_t *k_pages, __global kv_t *v_pages, uint sliding,
 					    LOCAL float *out, LOCAL float *scratch)
 {
 	bool query = head < HEADS;
@@ -76,6 +86,24 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 		out[j + ROT / 2] = b * co + a * si;
 	}
 	BARRIER();
+/* The value's numbers from column c on; LOAD loads one, or as many as FOR_COLUMNS has. */
+#define VALUE(LOAD, c) BIASED(LOAD(in + VALUES_AT - KEYS_AT + (c)), LOAD(biases + VALUES_AT + g * HD + (c)))
+#if KV_INT8
+	/* Groups of query heads take part, with numbers that nothing uses, because a branch may have no barrier. */
+	floatv key_most = 0, key_check = 0, value_most = 0, value_check = 0;
+	float key_scale, key_inverse, value_scale, value_inverse;
+
+	FOR_COLUMNS (c, HD) {
+		floatv x = V_LOAD(out + c), y = VALUE(V_LOAD, c);
+
+		key_most = fmax(key_most, fabs(x));
+		key_check += x - x;
+		value_most = fmax(value_most, fabs(y));
+		value_check += y - y;
+	}
+	key_scale = row_scale(key_most, key_check, &key_inverse, scratch);
+	value_scale = row_scale(value_most, value_check, &value_inverse, scratch);
+#endif
 	if (query) {
 		FOR_COLUMNS (c, HD)
 			V_STORE(V_LOAD(out + c), q + (t * HEADS + head) * HD + c);
@@ -83,16 +111,25 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 		__global const int *row = step + rows_at + step[token_rows_at + t] * ROW_INTS;
 		uint position = (uint)(row[ROW_START] + ((int)t - row[ROW_TOKEN]));
 		ulong page = (ulong)step[row[ROW_PAGES_AT] + position / PAGE];
-		uint at = position % PAGE;
-		__global elem_t *k = k_pages + (page * KV_HEADS + g) * HD * PAGE + at;
-		__global elem_t *v = v_pages + ((page * KV_HEADS + g) * PAGE + at) * HD;
+		uint slot = position % PAGE;
+		__global kv_t *k = k_pages + (page * KV_HEADS + g) * KV_STRIDE;
+		__global kv_t *v = v_pages + (page * KV_HEADS + g) * KV_STRIDE;
 
+#if KV_INT8
+		FOR_ITEMS (c, HD) {
+			k[slot + c * PAGE] = (char)INT8_CODE(out[c], key_inverse, as_int);
+			v[slot * HD + c] = (char)INT8_CODE(VALUE(*, c), value_inverse, as_int);
+		}
+		if (LANE == 0) {
+			KV_SCALES(k)[slot] = key_scale;
+			KV_SCALES(v)[slot] = value_scale;
+		}
+#else
 		FOR_ITEMS (c, HD)
-			E_STORE(out[c], k + c * PAGE);
+			E_STORE(out[c], k + slot + c * PAGE);
 		FOR_COLUMNS (c, HD)
-			EV_STORE(BIASED(V_LOAD(in + VALUES_AT - KEYS_AT + c),
-					V_LOAD(biases + VALUES_AT + g * HD + c)),
-				 v + c);
+			EV_STORE(VALUE(V_LOAD, c), v + slot * HD + c);
+#endif
 	}
 }
 
@@ -113,7 +150,7 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 #if LANES == 1 && defined(__x86_64__)
 #define FETCH(p, n)                                                                                \
 	do {                                                                                       \
-		for (uint f_ = 0; f_ < (n); f_ += 64 / sizeof(elem_t))                             \
+		for (uint f_ = 0; f_ < (n); f_ += 64 / sizeof(kv_t))                               \
 			__asm__ volatile("prefetcht0 %0" ::"m"((p)[f_]));                          \
 	} while (0)
 #else
@@ -124,7 +161,7 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
  * weights. */
 GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step, int rows_at, int tiles_at,
 				    __global const float *proj, __global const float *q,
-				    __global const elem_t *k_pages, __global const elem_t *v_pages,
+				    __global const kv_t *k_pages, __global const kv_t *v_pages,
 				    __global elem_t *out, uint sliding, LOCAL float (*p)[KEYS],
 				    LOCAL float *scratch)
 {
@@ -145,11 +182,11 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 	}
 	for (uint block = FIRST_SEEN(position, sliding) / KEYS * KEYS; block <= last; block += KEYS) {
 		ulong page = (ulong)step[row[ROW_PAGES_AT] + block / PAGE];
-		__global const elem_t *k = k_pages + (page * KV_HEADS + g) * HD * PAGE + block % PAGE;
-		__global const elem_t *v = v_pages + ((page * KV_HEADS + g) * PAGE + block % PAGE) * HD;
+		__global const kv_t *head_k = k_pages + (page * KV_HEADS + g) * KV_STRIDE, *k = head_k + block % PAGE;
+		__global const kv_t *head_v = v_pages + (page * KV_HEADS + g) * KV_STRIDE, *v = head_v + block % PAGE * HD;
 		uint keys = MIN_(last + 1 - block, (uint)KEYS), next = MIN_(block + KEYS, last / KEYS * KEYS);
-		__global const elem_t *next_k = k_pages + ((ulong)step[row[ROW_PAGES_AT] + next / PAGE] * KV_HEADS + g) * HD * PAGE +
-						next % PAGE;
+		__global const kv_t *next_k = k_pages + ((ulong)step[row[ROW_PAGES_AT] + next / PAGE] * KV_HEADS + g) * KV_STRIDE +
+					      next % PAGE;
 
 		/* Scores: for each query and key one chain over the head's dimensions. */
 		for (uint i0 = 0; i0 < n_queries; i0 += PASS_QUERIES)
@@ -174,7 +211,7 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 
 #pragma unroll
 					for (uint j = 0; j < KEY_UNROLL; j++)
-						kd[j] = EV_LOAD(k + d * PAGE + (j0 + j) * WIDTH + LANE * VEC);
+						kd[j] = KV_LOAD(k + d * PAGE + (j0 + j) * WIDTH + LANE * VEC);
 #pragma unroll
 					for (uint i = 0; i < PASS_QUERIES; i++)
 #pragma unroll
@@ -185,9 +222,12 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 				for (uint i = 0; i < PASS_QUERIES; i++)
 					if (i0 + i < n_queries)
 #pragma unroll
-						for (uint j = 0; j < KEY_UNROLL; j++)
-							V_STORE(s[i][j] * scale,
-								p[i0 + i] + (j0 + j) * WIDTH + LANE * VEC);
+						for (uint j = 0; j < KEY_UNROLL; j++) {
+							uint c = (j0 + j) * WIDTH + LANE * VEC;
+
+							V_STORE(KV_SCALED(s[i][j] * scale, head_k, block % PAGE + c),
+								p[i0 + i] + c);
+						}
 			}
 		/* Weights: exp(s - running maximum). A lane reads back only its own writes. */
 		for (uint i = 0; i < n_queries; i++) {
@@ -218,8 +258,8 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 				uint c = j * WIDTH + LANE * VEC;
 				floatv w = exp(V_LOAD(p[i] + c) - base);
 
-				V_STORE(w, p[i] + c);
 				sum += w;
+				V_STORE(KV_SCALED(w, head_v, block % PAGE + c), p[i] + c);
 			}
 			total[i] = total[i] * shrink + group_sum(v_sum(sum), scratch);
 			most[i] = now;
@@ -248,7 +288,7 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 					for (uint s = 0; s < HD_UNROLL; s++) {
 						uint c = (s0 + s) * WIDTH + LANE * VEC;
 
-						vk[s] = c < HD ? EV_LOAD(v + key * HD + c) : (floatv)0;
+						vk[s] = c < HD ? KV_LOAD(v + key * HD + c) : (floatv)0;
 					}
 #pragma unroll
 					for (uint i = 0; i < PASS_QUERIES; i++)
@@ -293,8 +333,8 @@ __kernel GROUP_SIZE void attention_prepare(__global const int *restrict step, in
 					   __global const float *restrict wq,
 					   __global const float *restrict wk,
 					   __global const float *restrict rope,
-					   __global float *restrict q, __global elem_t *restrict k_pages,
-					   __global elem_t *restrict v_pages, uint sliding)
+					   __global float *restrict q, __global kv_t *restrict k_pages,
+					   __global kv_t *restrict v_pages, uint sliding)
 {
 	LOCAL float out[HD];
 	GROUP_SCRATCH(scratch);
@@ -306,8 +346,8 @@ __kernel GROUP_SIZE void attention_prepare(__global const int *restrict step, in
 __kernel GROUP_SIZE void attention(__global const int *restrict step, int rows_at, int tiles_at,
 				   __global const float *restrict proj,
 				   __global const float *restrict q,
-				   __global const elem_t *restrict k_pages,
-				   __global const elem_t *restrict v_pages,
+				   __global const kv_t *restrict k_pages,
+				   __global const kv_t *restrict v_pages,
 				   __global elem_t *restrict out, uint sliding)
 {
 	LOCAL float p[QUERIES][KEYS];

@@ -17,8 +17,7 @@
  *     step        the step table (kernels/step.h): rows at rows_at, a batch of splits at splits_at; the batch's rows
  *                 are those from number first_row on; in
  *     q           [T, HEADS * HD] float, from attention_prepare; in
- *     k_pages     [pages, KV_HEADS, HD, PAGE] elem_t (attention.cl); in
- *     v_pages     [pages, KV_HEADS, PAGE, HD] elem_t; in
+ *     k_pages, v_pages  pages of keys and of values, kv_t (attention.clh); in
  *     partial     [slots, HEADS, HD] float, a slot for each split of the batch; out, then in
  *     stats       [slots, HEADS, 2] float: most, total; out, then in
  *     proj        [T, ATTENTION_LD] float (attention.clh), for the gates; in
@@ -52,27 +51,28 @@
 #define COMBINE_LOADS 8
 #endif
 
-/* Loads four neighbouring elements as floats; the index of the first is a multiple of four. */
-#if BF16
-static inline float4 load_4(__global const elem_t *p)
+/* Loads four neighbouring numbers of a page as floats; the index of the first is a multiple of four. */
+static inline float4 load_4(__global const kv_t *p)
 {
+#if KV_INT8
+	return convert_float4(*(__global const char4 *)p);
+#elif BF16
 	return as_float4(convert_uint4(*(__global const ushort4 *)p) << 16);
-}
 #else
-static inline float4 load_4(__global const elem_t *p)
-{
 	return *(__global const float4 *)p;
-}
 #endif
+}
 
 /* The index in [pages, KV_HEADS] of KV head g in the page of a position. */
 #define HEAD_AT(position) ((ulong)pages[(position) / PAGE] * KV_HEADS + g)
+/* x times the scale of the row at a position in pages of KV head g. */
+#define SCALED_AT(x, all, position) KV_SCALED(x, (all) + HEAD_AT(position) * KV_STRIDE, (position) % PAGE)
 
 #ifndef SPLIT_PRODUCTS /* nvidia/attention_decode.cl has its own */
 /* Computes scores [SHARERS][SPLIT_TOKENS] of the split's `keys` keys, the first of which is at position `first`.
  * queries [SHARERS][HD]: the queries of KV head g. Work space: parts [LANES * 4 * CHUNK]. */
 GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, uint keys,
-				 __global const elem_t *k_pages, LOCAL const float *queries, LOCAL float *scores,
+				 __global const kv_t *k_pages, LOCAL const float *queries, LOCAL float *scores,
 				 LOCAL float *parts)
 {
 	uint key = LANE % KEY_QUADS * 4, part = LANE / KEY_QUADS;
@@ -83,7 +83,7 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 	for (uint i = 0; i < SHARERS; i++)
 		s[i] = 0;
 	if (part < D_PARTS && key < keys) {
-		__global const elem_t *k = k_pages + HEAD_AT(first + key) * HD * PAGE + (first + key) % PAGE;
+		__global const kv_t *k = k_pages + HEAD_AT(first + key) * KV_STRIDE + (first + key) % PAGE;
 
 		for (uint d0 = 0; d0 < HD; d0 += D_PARTS * LOADS)
 #pragma unroll
@@ -108,7 +108,8 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 
 			for (uint p = 0; p < D_PARTS; p++)
 				sum += parts[p * CHUNK * SPLIT_TOKENS + j];
-			scores[i0 * SPLIT_TOKENS + j] = sum * scale;
+			scores[i0 * SPLIT_TOKENS + j] =
+				SCALED_AT(sum * scale, k_pages, first + MIN_(j % SPLIT_TOKENS, keys - 1));
 		}
 		BARRIER();
 	}
@@ -148,8 +149,11 @@ OF_32(sum_of_32, ADD_)
 OF_32(max_of_32, fmax)
 
 /* Turns scores into weights, 0 where there is no key, or one before number `from` of the split, and writes most and
- * total of each query to stats [SHARERS, 2]. 32 lanes take a query. */
-GROUP_FUNCTION void split_weights(uint from, uint keys, LOCAL float *scores, __global float *stats, LOCAL float *scratch)
+ * total of each query to stats [SHARERS, 2]. Weights are multiplied by the scales of their values, if values have
+ * scales. 32 lanes take a query. */
+GROUP_FUNCTION void split_weights(__global const int *pages, uint g, uint first, uint from, uint keys,
+				  __global const kv_t *v_pages, LOCAL float *scores, __global float *stats,
+				  LOCAL float *scratch)
 {
 	for (uint i0 = 0; i0 < SHARERS; i0 += LANES / 32) {
 		uint i = i0 + LANE / 32, lane = LANE % 32;
@@ -161,9 +165,10 @@ GROUP_FUNCTION void split_weights(uint from, uint keys, LOCAL float *scores, __g
 				most = fmax(most, own[c]);
 		most = max_of_32(most, scratch);
 		for (uint c = lane; c < SPLIT_TOKENS && i < SHARERS; c += 32) {
-			float w = c < keys && c >= from ? exp(own[c] - most) : 0;
+			bool seen = c < keys && c >= from;
+			float w = seen ? exp(own[c] - most) : 0;
 
-			own[c] = w;
+			own[c] = seen ? SCALED_AT(w, v_pages, first + c) : 0;
 			total += w;
 		}
 		total = sum_of_32(total, scratch);
@@ -179,7 +184,7 @@ GROUP_FUNCTION void split_weights(uint from, uint keys, LOCAL float *scores, __g
 /* Writes the weighted sum of the split's values for each query to partial [SHARERS, HD]. Values of blocks before key
  * `from` are not read. Work space: parts. */
 GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, uint from, uint keys,
-				 __global const elem_t *v_pages, LOCAL const float *weights, __global float *partial,
+				 __global const kv_t *v_pages, LOCAL const float *weights, __global float *partial,
 				 LOCAL float *parts)
 {
 	uint column = LANE % COLUMN_QUADS * 4, part = LANE / COLUMN_QUADS;
@@ -190,7 +195,7 @@ GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, 
 		o[i] = 0;
 	for (uint block = from / BLOCK * BLOCK; block < keys && part < KEY_PARTS; block += BLOCK) {
 		uint at = first + block, n = MIN_(keys - block, (uint)BLOCK);
-		__global const elem_t *v = v_pages + (HEAD_AT(at) * PAGE + at % PAGE) * HD + column;
+		__global const kv_t *v = v_pages + HEAD_AT(at) * KV_STRIDE + at % PAGE * HD + column;
 
 		for (uint key0 = part; key0 < n; key0 += KEY_PARTS * LOADS)
 #pragma unroll
@@ -228,8 +233,8 @@ GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, 
 
 #ifndef STEP
 __kernel GROUP_SIZE void attention_split(__global const int *restrict step, int rows_at, int splits_at,
-					 __global const float *restrict q, __global const elem_t *restrict k_pages,
-					 __global const elem_t *restrict v_pages, __global float *restrict partial,
+					 __global const float *restrict q, __global const kv_t *restrict k_pages,
+					 __global const kv_t *restrict v_pages, __global float *restrict partial,
 					 __global float *restrict stats, uint sliding)
 {
 	__local float queries[SHARERS * HD] QUADS_ALIGNED, weights[SHARERS * SPLIT_TOKENS] QUADS_ALIGNED;
@@ -249,7 +254,7 @@ __kernel GROUP_SIZE void attention_split(__global const int *restrict step, int 
 		queries[i] = q[((ulong)row[ROW_TOKEN] * HEADS + g * SHARERS) * HD + i];
 	BARRIER();
 	split_scores(pages, g, first, keys, k_pages, queries, weights, parts);
-	split_weights(from, keys, weights, stats + 2 * head, scratch);
+	split_weights(pages, g, first, from, keys, v_pages, weights, stats + 2 * head, scratch);
 	split_values(pages, g, first, from, keys, v_pages, weights, partial + head * HD, parts);
 }
 #endif

@@ -163,12 +163,12 @@ GROUP_FUNCTION void attention_part(const struct part *p, uint sliding)
 					p->work[WORK_ROWS_AT], p->work[WORK_TOKEN_ROWS_AT], GLOBAL_AT(float, AT_PROJ),
 					LAYER_AT(float, AT_QKV_BIAS), LAYER_AT(float, AT_Q_NORM), LAYER_AT(float, AT_K_NORM),
 					GLOBAL_AT(float, AT_ROPE), GLOBAL_AT(float, AT_Q),
-					LAYER_AT(elem_t, AT_K_PAGES), LAYER_AT(elem_t, AT_V_PAGES), sliding,
+					LAYER_AT(kv_t, AT_K_PAGES), LAYER_AT(kv_t, AT_V_PAGES), sliding,
 					p->memory, p->scratch);
 		BARRIER();
 	}
 	attention_group(p->y, p->x, p->step, p->work[WORK_ROWS_AT], p->work[WORK_TILES_AT], GLOBAL_AT(float, AT_PROJ),
-			GLOBAL_AT(float, AT_Q), LAYER_AT(elem_t, AT_K_PAGES), LAYER_AT(elem_t, AT_V_PAGES),
+			GLOBAL_AT(float, AT_Q), LAYER_AT(kv_t, AT_K_PAGES), LAYER_AT(kv_t, AT_V_PAGES),
 			GLOBAL_AT(elem_t, AT_MIXED), sliding, (LOCAL float(*)[KEYS])p->memory, p->scratch);
 }
 #endif

@@ -15,11 +15,11 @@
  * additions depends on HD alone. The sums of quarters 0 and 2, and of 1 and 3, are added first; those of the first
  * block of keys before the second one's.
  *
- * If elements are floats, HD is no multiple of 64 or more than 256, or a KV head has more than 8 query heads, the
- * generic functions are used. LANES 256. Reference: reference_attention.
+ * If elements are floats, pages have int8, HD is no multiple of 64 or more than 256, or a KV head has more than 8 query
+ * heads, the generic functions are used. LANES 256. Reference: reference_attention.
  */
 #include "attention.clh"
-#if BF16 && HD % 64 == 0 && HD <= 256 && SHARERS <= 8
+#if BF16 && !KV_INT8 && HD % 64 == 0 && HD <= 256 && SHARERS <= 8
 #define SPLIT_PRODUCTS /* the generic file leaves out its own */
 #include "mma.clh"
 #include "quads.clh"
@@ -111,7 +111,7 @@ GROUP_FUNCTION void add_rows(float acc[4][4], LOCAL const float *from, uint ld, 
 
 /* As in generic/attention_decode.cl; work space: 2 * SHARERS * SPLIT_TOKENS floats of parts. */
 GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, uint keys,
-				 __global const elem_t *k_pages, LOCAL const float *queries, LOCAL float *scores,
+				 __global const kv_t *k_pages, LOCAL const float *queries, LOCAL float *scores,
 				 LOCAL float *parts)
 {
 	const uint block = LANE / 32 % 2 * KEY_BLOCK, quarter = LANE / 64, at = first + block;
@@ -156,7 +156,7 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 
 /* As in generic/attention_decode.cl; work space: SHARERS * HD floats of parts. */
 GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, uint from, uint keys,
-				 __global const elem_t *v_pages, LOCAL const float *weights, __global float *partial,
+				 __global const kv_t *v_pages, LOCAL const float *weights, __global float *partial,
 				 LOCAL float *parts)
 {
 	const uint warp = LANE / 32, side = warp / COLUMN_BLOCKS, block = side * KEY_BLOCK, at = first + block;

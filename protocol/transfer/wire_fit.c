@@ -37,7 +37,7 @@ static int number_differs(struct err *e, const char *what, uint64_t decode, uint
 }
 
 /* The hint when sizes in bytes differ although the pages have equally many tokens. */
-static const char dtype_hint[] = "; --dtype has to be the same, and the model";
+static const char dtype_hint[] = "; --dtype and --kv-dtype have to be the same, and the model";
 
 /* Compares the parts of all layers. a: the decode worker's layout; b: the prefill worker's. -EPROTO: they differ. */
 static int compare_layers(const struct wire_layout *a, const struct wire_layout *b, struct err *e)
@@ -92,7 +92,8 @@ static int compare_hellos(const struct wire_hello *ours, const struct wire_hello
 	if (memcmp(ours->model, theirs->model, sizeof(ours->model)))
 		return err_set(e, EPROTO,
 			       "the model is another one: the layout is the same, but weights, "
-			       "--dtype, kernels or device are not, so the bits would differ");
+			       "--dtype, --kv-dtype, kernels or device are not, so the bits would "
+			       "differ");
 	return 0;
 }
 

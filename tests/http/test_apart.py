@@ -6,6 +6,7 @@ One prefill and one decode worker, then two and two, beside a unified one: all g
 the same time; the second turn of a chat hits on both sides.
 """
 import json
+import os
 import random
 import sys
 import tempfile
@@ -188,6 +189,19 @@ ok(all(e[0] == "asked" and e.count("asked") == 1 and e.count("computed") == e.co
    "the prefill worker is asked, and sends what it computed", sent)
 ok(all(came[k] == ["received"] * sent[k].count("sent") + ["complete"] for k in came), "the decode worker receives that, and has all",
    came)
+
+# ---- workers whose KV caches have other numbers ----
+
+p = prefill_worker(*BEAT, *MORE)
+other = "auto" if "int8" in (*MORE, *os.environ.get("TIGOND_ARGS", "").split()) else "int8"
+d = decode_worker([p.endpoint], *BEAT, *MORE, "--kv-dtype", other)
+until = time.time() + 20
+while "--kv-dtype" not in d.text() and time.time() < until:
+    time.sleep(0.05)
+ok("--kv-dtype" in d.text() and d.metrics()["transfer_peers"] == 0, "workers of different --kv-dtype do not meet, and say why", d.text())
+same(d.post("/v1/completions", {"prompt": "The", "max_tokens": 3})[0], 200, "the decode worker computes its prompts itself")
+d.stop()
+p.stop()
 
 # ---- heartbeats that are not the same ----
 

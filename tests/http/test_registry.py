@@ -320,7 +320,7 @@ if zmq:
     n = registry.text().count("tcp://127.0.0.1:") - n
     ok(0 < n <= 2 * 64, "but not of each that has come", n)
     same(registry.text().count("no more are taken"), 1, "once")
-    says(decode, "prefill workers of another model, --page-size or --dtype: none of them is used",
+    says(decode, "prefill workers of another model, --page-size, --dtype or --kv-dtype: none of them is used",
          "a decode worker says that they are not for it")
     ok(until(lambda: zmq.send(s, LIST) or listed(zmq.receive(s)) == [d.endpoint]) is not None, "they are forgotten again")
     zmq.send(s, b"x" * 5000)

@@ -14,7 +14,7 @@
 enum { ROWS_MAX = 8, SPARE_PAGES = 3, TENSOR_HEADS = 3 /* the last ones of all_heads */ };
 
 /* Ratios of query heads to KV heads from 1 to 32, head sizes from 16 to 256; with an output gate and without; with norms
- * of queries and keys, and with biases in their place. */
+ * of queries and keys, and with biases in their place; pages of elements and of int8. */
 static const struct heads {
 	uint32_t heads, kv_heads, head_dim, rotary_dim, page_tokens;
 	bool gate;
@@ -22,6 +22,7 @@ static const struct heads {
 	bool biased; /* biases, and no norms */
 	/* not 0: a sliding window of so many keys, with angles of its own; then score_dim is another than head_dim */
 	uint32_t window;
+	bool int8; /* pages have int8 with scales */
 } all_heads[] = {
 	{2, 2, 16, 6, 64, true, true},
 	{4, 2, 64, 16, 128, true, false},
@@ -31,6 +32,9 @@ static const struct heads {
 	{2, 1, 16, 16, 64, false, true, true, 21},
 	{4, 2, 128, 128, 64, false, false, false, 70},
 	{32, 1, 16, 16, 64, false, false},
+	{4, 1, 80, 16, 64, true, true, false, 0, true},
+	{6, 3, 16, 16, 64, false, false, true, 21, true},
+	{8, 1, 128, 6, 192, true, false, false, 0, true},
 	/* for nvidia alone, which has blocks of 64 dimensions and 8 query heads: odd numbers of both, and the most */
 	{2, 2, 64, 6, 64, false, false, false, 200},
 	{3, 1, 192, 16, 64, true, false},
@@ -147,6 +151,134 @@ static uint64_t value_at(const struct setup *u, uint32_t page, uint32_t g, uint3
 	return page * page_elements(u) + (g * u->s->page_tokens + slot) * u->s->head_dim + d;
 }
 
+/* ---- pages of int8 (kernels/generic/int8.clh) ---- */
+
+/* Returns where number d of a row lies in pages of int8, as offset in bytes. Slots and KV heads of all pages are counted
+ * through: row = (page * kv_heads + g) * page_tokens + slot. */
+static uint64_t code_at(const struct setup *u, bool keys, uint64_t row, uint32_t d)
+{
+	uint32_t P = u->s->page_tokens, hd = u->s->head_dim;
+	uint64_t slot = row % P, head = row / P * (hd + 4) * P;
+
+	return head + (keys ? d * P + slot : slot * hd + d);
+}
+
+static uint64_t scale_at(const struct setup *u, uint64_t row)
+{
+	uint32_t P = u->s->page_tokens, hd = u->s->head_dim;
+
+	return row / P * (hd + 4) * P + (uint64_t)hd * P + row % P * 4;
+}
+
+static uint64_t all_rows_of(const struct setup *u)
+{
+	return (uint64_t)u->n_pages * u->s->kv_heads * u->s->page_tokens;
+}
+
+/* Returns where number d of a row lies among the floats of all pages. */
+static uint64_t float_at(const struct setup *u, bool keys, uint64_t row, uint32_t d)
+{
+	uint32_t P = u->s->page_tokens, hd = u->s->head_dim;
+
+	return row / P * hd * P + (keys ? d * P + row % P : row % P * hd + d);
+}
+
+/* Returns a buffer of pages, those of keys or of values. Rounds v to the numbers that the pages have. */
+static cl_mem put_pages(const struct way *w, const struct setup *u, bool keys, float *v)
+{
+	uint32_t hd = u->s->head_dim;
+	uint64_t bytes = all_rows_of(u) * (hd + 4);
+	char *out;
+
+	if (!u->s->kv_int8)
+		return buffer_elements(w, v, u->n_pages * page_elements(u));
+	out = case_alloc(bytes, 1);
+	for (uint64_t row = 0; row < all_rows_of(u); row++) {
+		float most = 0, scale;
+
+		for (uint32_t d = 0; d < hd; d++)
+			most = fmaxf(most, fabsf(v[float_at(u, keys, row, d)]));
+		/* numbers of a row are NaN all together */
+		scale = isnan(v[float_at(u, keys, row, 0)]) ? NAN : most / 127;
+		memcpy(out + scale_at(u, row), &scale, sizeof(scale));
+		for (uint32_t d = 0; d < hd; d++) {
+			float *x = &v[float_at(u, keys, row, d)];
+			char code = most > 0 ? (char)lrintf(*x * (127 / most)) : 0;
+
+			out[code_at(u, keys, row, d)] = code;
+			*x = (float)code * scale;
+		}
+	}
+	return buffer_ints((const int32_t *)out, bytes / 4);
+}
+
+static cl_mem new_pages(const struct way *w, const struct setup *u)
+{
+	return u->s->kv_int8 ? buffer_out(all_rows_of(u) * (u->s->head_dim + 4))
+			     : buffer_out_elements(w, u->n_pages * page_elements(u));
+}
+
+/* Returns the numbers of pages. A number is poison if it was never written; all numbers of a row of int8 are, if all of
+ * its bytes are. */
+static float *get_pages(const struct way *w, const struct setup *u, bool keys, cl_mem mem)
+{
+	uint32_t hd = u->s->head_dim;
+	uint64_t n = u->n_pages * page_elements(u);
+	const char *bytes;
+	float *v;
+
+	if (!u->s->kv_int8)
+		return read_elements(w, mem, n);
+	bytes = (const char *)read_ints(mem, all_rows_of(u) * (hd + 4) / 4);
+	v = CASE_FLOATS(n);
+	for (uint64_t row = 0; row < all_rows_of(u); row++) {
+		const char *word = bytes + scale_at(u, row);
+		float scale;
+		bool untouched;
+
+		memcpy(&scale, word, sizeof(scale));
+		untouched = is_poison(scale);
+		for (uint32_t d = 0; d < hd; d++) {
+			uint64_t at = code_at(u, keys, row, d);
+
+			untouched = untouched && bytes[at] == word[at % 4];
+		}
+		for (uint32_t d = 0; d < hd; d++)
+			v[float_at(u, keys, row, d)] =
+				untouched	   ? scale
+				: is_poison(scale) ? INFINITY /* codes without a scale */
+						   : (float)bytes[code_at(u, keys, row, d)] * scale;
+	}
+	return v;
+}
+
+/* Checks a row of int8 against the numbers that it stands for: no number is off by more than half a step, and the
+ * largest magnitude has the code 127. If a number is not finite, all are NaN. */
+static void near_int8(const float *got, const double *want, uint32_t n)
+{
+	double most = 0, largest = 0;
+	bool finite = true;
+
+	for (uint32_t d = 0; d < n; d++) {
+		finite &= isfinite(want[d]);
+		most = fmax(most, fabs(want[d]));
+		largest = fmax(largest, fabs((double)got[d]));
+	}
+	for (uint32_t d = 0; d < n; d++)
+		check(finite ? fabs((double)got[d] - want[d]) <= most / 127 * 0.5001
+			     : isnan(got[d]));
+	check(!finite || fabs(largest - most) <= most * 1e-6);
+}
+
+static void compare_row(const struct way *w, const struct setup *u, const float *got,
+			const double *want, double bound)
+{
+	if (u->s->kv_int8)
+		near_int8(got, want, u->s->head_dim);
+	else
+		near_elements(w, got, want, u->s->head_dim, bound);
+}
+
 /* ---- attention_prepare ---- */
 
 static void normed_and_turned(const struct setup *u, const float *x, const float *bias,
@@ -174,12 +306,19 @@ static void prepare(const struct way *w, struct kernels *k, bool sliding, const 
 				  1); /* one table of each token is another layer's */
 	double *want = CASE_DOUBLES(hd), *angles = CASE_DOUBLES(rot), *row_v = CASE_DOUBLES(hd);
 	float *row_k = CASE_FLOATS(hd);
-	cl_mem S = buffer_ints(u.table, u.ints), P = buffer_floats(proj, (uint64_t)T * ld);
-	cl_mem Q = buffer_out((uint64_t)T * H * hd * 4), K = buffer_out_elements(w, n);
-	cl_mem V = buffer_out_elements(w, n), Q1 = buffer_out((uint64_t)H * hd * 4), WQ, WK, A, A1,
-	       P1, B = buffer_floats(bias, ld);
+	cl_mem S = buffer_ints(u.table, u.ints), P;
+	cl_mem Q = buffer_out((uint64_t)T * H * hd * 4), K = new_pages(w, &u);
+	cl_mem V = new_pages(w, &u), Q1 = buffer_out((uint64_t)H * hd * 4), WQ, WK, A, A1, P1,
+	       B = buffer_floats(bias, ld);
 	uint32_t alone = u.first[n_rows - 1]; /* the last row has one token */
 
+	/* values that are all zero, and one that is not finite */
+	for (uint32_t d = 0; d < hd && s->kv_int8; d++)
+		proj[H * u.query_ld + G * hd + d] =
+			s->qkv_bias ? -bias[H * u.query_ld + G * hd + d] : 0;
+	if (s->kv_int8)
+		proj[ld + H * u.query_ld + G * hd + hd / 2] = INFINITY;
+	P = buffer_floats(proj, (uint64_t)T * ld);
 	u.inv_freq = CASE_FLOATS(rot / 2);
 	for (uint32_t j = 0; j < rot / 2; j++)
 		u.inv_freq[j] = 1 / powf(sliding ? 500 : 10000, (float)(2 * j) / (float)rot);
@@ -200,8 +339,8 @@ static void prepare(const struct way *w, struct kernels *k, bool sliding, const 
 	set_finish(k);
 
 	q = read_floats(Q, (uint64_t)T * H * hd);
-	keys = read_elements(w, K, n);
-	values = read_elements(w, V, n);
+	keys = get_pages(w, &u, true, K);
+	values = get_pages(w, &u, false, V);
 	for (uint32_t r = 0; r < n_rows; r++)
 		for (uint32_t i = 0; i < rows[r].n; i++) {
 			uint32_t t = u.first[r] + i, position = rows[r].start + i;
@@ -223,9 +362,9 @@ static void prepare(const struct way *w, struct kernels *k, bool sliding, const 
 					if (s->qkv_bias)
 						row_v[d] = in[value + d] + bias[value + d];
 				}
-				near_elements(w, row_k, want, hd, BOUND);
-				near_elements(w, values + value_at(&u, page, g, slot, 0), row_v, hd,
-					      0);
+				compare_row(w, &u, row_k, want, BOUND);
+				compare_row(w, &u, values + value_at(&u, page, g, slot, 0), row_v,
+					    0);
 			}
 			written += (uint64_t)G * hd;
 		}
@@ -241,7 +380,8 @@ static void prepare(const struct way *w, struct kernels *k, bool sliding, const 
 				 A1, Q1, K, V, sliding, 1);
 	set_finish(k);
 	check(same_bits(read_floats(Q1, H * hd), q + (size_t)alone * H * hd, H * hd));
-	check(same_bits(read_elements(w, K, n), keys, n));
+	check(same_bits(get_pages(w, &u, true, K), keys, n));
+	check(same_bits(get_pages(w, &u, false, V), values, n));
 	same_as_generic(w, "prepare", number, q, (size_t)T * H * hd * 4);
 	case_end();
 }
@@ -313,8 +453,8 @@ static void attention(const struct way *w, struct kernels *k, bool sliding, cons
 	uint32_t T = u.n_tokens, ld = kernels_attention_ld(s), width = s->heads * s->head_dim;
 	uint64_t n = u.n_pages * page_elements(&u);
 	/* the shapes of attention_flash.cl */
-	bool flash = w->variant == KERNELS_NVIDIA && w->bf16 && s->head_dim % 16 == 0 &&
-		     s->page_tokens % 32 == 0;
+	bool flash = w->variant == KERNELS_NVIDIA && w->bf16 && !s->kv_int8 &&
+		     s->head_dim % 16 == 0 && s->page_tokens % 32 == 0;
 	double bound = flash ? FLASH_BOUND : ATTENTION_BOUND;
 	float *proj = case_matrix(T, ld, ld, -3, 3), *q = case_matrix(T, width, width, -2, 2);
 	float *keys = CASE_FLOATS(n), *values = CASE_FLOATS(n), *out;
@@ -323,8 +463,8 @@ static void attention(const struct way *w, struct kernels *k, bool sliding, cons
 	cl_mem O = buffer_out_elements(w, (uint64_t)T * width);
 
 	fill_pages(&u, keys, values);
-	K = buffer_elements(w, keys, n);
-	V = buffer_elements(w, values, n);
+	K = put_pages(w, &u, true, keys);
+	V = put_pages(w, &u, false, values);
 	kernel_attention(k, S, (cl_int)u.rows_at, (cl_int)u.tiles_at, P, Q, K, V, O, sliding,
 			 u.n_tiles, 1);
 	set_finish(k);
@@ -407,14 +547,14 @@ static void decode(const struct way *w, struct kernels *k, bool sliding)
 	float *proj = case_matrix(T, ld, ld, -3, 3), *q = case_matrix(T, width, width, -2, 2);
 	float *keys = CASE_FLOATS(n), *values = CASE_FLOATS(n), *out, *last;
 	/* the shapes of nvidia/attention_decode.cl */
-	bool tensor = w->variant == KERNELS_NVIDIA && w->bf16 && s->head_dim % 64 == 0 &&
-		      s->head_dim <= 256 && s->heads / s->kv_heads <= 8;
+	bool tensor = w->variant == KERNELS_NVIDIA && w->bf16 && !s->kv_int8 &&
+		      s->head_dim % 64 == 0 && s->head_dim <= 256 && s->heads / s->kv_heads <= 8;
 	cl_mem P = buffer_floats(proj, (uint64_t)T * ld), Q = buffer_floats(q, (uint64_t)T * width);
 	cl_mem K, V;
 
 	fill_pages(&u, keys, values);
-	K = buffer_elements(w, keys, n);
-	V = buffer_elements(w, values, n);
+	K = put_pages(w, &u, true, keys);
+	V = put_pages(w, &u, false, values);
 	out = decode_batch(w, u, 0, P, Q, K, V);
 	for (uint32_t r = 0; r < n_rows; r++)
 		compare_token(w, &u, q + (size_t)r * width, proj + (size_t)r * ld, keys, values, r,
@@ -449,6 +589,7 @@ static void test(const struct way *w)
 		shape.qk_norm = !h->biased;
 		shape.qkv_bias = h->biased;
 		shape.window = h->window;
+		shape.kv_int8 = h->int8;
 		shape.ropes = h->window ? 2 : 1;
 		shape.score_dim = h->window ? h->head_dim * 3 / 2 : 0;
 		shape.max_context = 1024;
@@ -462,10 +603,10 @@ static void test(const struct way *w)
 			if (kernels_split_slots(k))
 				decode(w, k, sliding);
 		}
-		ok_way(w, "%u heads for %u, of %u, %u of them turned, pages of %u%s%s%s", h->heads,
-		       h->kv_heads, h->head_dim, h->rotary_dim, h->page_tokens,
+		ok_way(w, "%u heads for %u, of %u, %u of them turned, pages of %u%s%s%s%s",
+		       h->heads, h->kv_heads, h->head_dim, h->rotary_dim, h->page_tokens,
 		       h->gate ? "" : ", no gate", h->biased ? ", biases and no norms" : "",
-		       h->window ? ", with a window and without" : "");
+		       h->window ? ", with a window and without" : "", h->int8 ? ", in int8" : "");
 		kernels_close(k);
 	}
 }

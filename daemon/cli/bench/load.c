@@ -132,7 +132,8 @@ int load_open(struct engine *g, const struct engine_options *o, uint32_t n_pages
 		l->pages[k] = i;
 	}
 	if (r == 0)
-		r = fill_items(l, TIER_PAGE, n, info->page_bytes, l->bf16, e);
+		/* The bytes of floats are codes too, and where scales lie they are floats. */
+		r = fill_items(l, TIER_PAGE, n, info->page_bytes, engine_kv_number(o) == 2, e);
 	if (r == 0)
 		r = fill_items(l, TIER_STATE, MIN(o->max_seqs, info->n_slots), info->slot_bytes,
 			       false, e);
@@ -183,6 +184,7 @@ static void add_roofline(struct load *l, const struct plan *p, double experts,
 		.n_logits = p->n_draws,
 		.experts = experts,
 		.weight = engine_info(l->engine)->quantised_bytes,
+		.kv_number = engine_kv_number(l->options),
 	};
 
 	for (uint32_t i = 0; i < p->n_rows; i++)

@@ -366,6 +366,11 @@ static void print_peak(const char *what, const struct peak *p)
 	printf("\n");
 }
 
+static const char *kv_text(const struct engine_options *o)
+{
+	return o->kv_dtype == ENGINE_KV_INT8 ? ", KV cache in int8" : "";
+}
+
 const char *bench_print_head(const struct bench *b)
 {
 	const struct engine_info *i = engine_info(b->engine);
@@ -375,8 +380,8 @@ const char *bench_print_head(const struct bench *b)
 	uint64_t cache = engine_cache_bytes(b->engine);
 
 	printf("# tigon " TIGON_VERSION ", commit " BENCH_COMMIT "\n");
-	printf("# device %s, driver %s, kernels %s, %s\n", i->device_name, i->driver, i->kernels,
-	       o->dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32");
+	printf("# device %s, driver %s, kernels %s, %s%s\n", i->device_name, i->driver, i->kernels,
+	       engine_dtype_names[o->dtype], kv_text(o));
 	if (b->options->tuning || o->tuning.any_bits)
 		printf("# tuning %s, batch-invariant %s%s\n",
 		       b->options->tuning ? b->options->tuning : "built in",
@@ -408,9 +413,9 @@ int bench_plot(const struct bench *b, const struct plot_panel *panels, size_t n,
 	char what[128], subtitle[2 * PATH_MAX];
 	int r;
 
-	snprintf(subtitle, sizeof(subtitle), "%s%s, %s, kernels %s, %s%s", o->engine.model_dir,
+	snprintf(subtitle, sizeof(subtitle), "%s%s, %s, kernels %s, %s%s%s", o->engine.model_dir,
 		 o->engine.synthetic ? " (synthetic weights)" : "", i->device_name, i->kernels,
-		 o->engine.dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32",
+		 engine_dtype_names[o->engine.dtype], kv_text(&o->engine),
 		 peak_below(b->best, b->known, what, sizeof(what)) ? ", void" : "");
 	r = plot_write(o->plot, subtitle, panels, n, e);
 	if (r < 0)

@@ -39,8 +39,8 @@ enum {
 struct eval_options {
 	struct engine_options engine;
 	const char *text, *against, *against_device, *logits; /* borrowed from argv */
-	unsigned against_dtype;				      /* enum engine_dtype */
-	bool has_against_dtype, json;
+	unsigned against_dtype, against_kv_dtype; /* enum engine_dtype, enum engine_kv_dtype */
+	bool has_against_dtype, has_against_kv_dtype, json;
 	uint32_t context, unscored, windows;
 	char program_cache[4096];
 };
@@ -54,6 +54,9 @@ static const struct option_def own[] = {
 	{"against-dtype", "TYPE", OPTION_CHOICE, AT(against_dtype), .given = AT(has_against_dtype),
 	 .choices = engine_dtype_names, .initial_text = "that of the model",
 	 .text = "its number format; without --against the model is compared with itself"},
+	{"against-kv-dtype", "TYPE", OPTION_CHOICE, AT(against_kv_dtype),
+	 .given = AT(has_against_kv_dtype), .choices = engine_kv_dtype_names,
+	 .initial_text = "that of the model", .text = "the number format of its KV cache"},
 	{"against-device", "WHICH", OPTION_TEXT, AT(against_device),
 	 .initial_text = "that of the model", .text = "its device"},
 	{"context", "TOKENS", OPTION_NUMBER_32, AT(context), .min = 2, .max = CONTEXT_MAX,
@@ -121,9 +124,14 @@ static int open_sides(struct eval *v, struct err *e)
 		of[1].model_dir = o->against;
 	if (o->has_against_dtype)
 		of[1].dtype = (enum engine_dtype)o->against_dtype;
+	if (o->has_against_kv_dtype)
+		of[1].kv_dtype = (enum engine_kv_dtype)o->against_kv_dtype;
 	if (o->against_device)
 		of[1].device = o->against_device;
-	v->n_sides = o->against || o->has_against_dtype || o->against_device ? 2 : 1;
+	v->n_sides =
+		o->against || o->has_against_dtype || o->has_against_kv_dtype || o->against_device
+			? 2
+			: 1;
 	for (size_t i = 0; r == 0 && i < v->n_sides; i++)
 		r = reader_open(&v->sides[i].reader, &of[i], o->context, e);
 	return r == 0 && v->n_sides > 1

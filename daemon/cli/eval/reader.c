@@ -40,10 +40,10 @@ int reader_open(struct reader *r, const struct engine_options *o, uint32_t conte
 /* Returns the bytes of a cache for one sequence. An engine has one slot more than it runs sequences. */
 static uint64_t cache_bytes(const struct reader *r)
 {
-	uint32_t element = r->options.dtype == ENGINE_BFLOAT16 ? 2 : 4;
+	uint32_t number = engine_kv_number(&r->options);
 
-	return r->n_pages * layer_part_bytes(&r->config, element, PAGE, TIER_PAGE) +
-	       2 * layer_part_bytes(&r->config, element, PAGE, TIER_STATE);
+	return r->n_pages * layer_part_bytes(&r->config, number, PAGE, TIER_PAGE) +
+	       2 * layer_part_bytes(&r->config, number, PAGE, TIER_STATE);
 }
 
 int reader_load(struct reader *r, uint32_t context, uint32_t step, bool wants_logits, struct err *e)

@@ -42,13 +42,14 @@ static json_t *side_json(const struct eval_side *s)
 {
 	const struct engine_info *i = engine_info(s->reader.engine);
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "model",
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "model",
 			 s->reader.options.model_dir, "dtype",
-			 engine_dtype_names[s->reader.options.dtype], "device", i->device_name,
-			 "kernels", i->kernels, "perplexity", perplexity_of(&s->surprise),
-			 "perplexity_error", perplexity_error(&s->surprise), "mean_logprob",
-			 -mean_of(&s->surprise), "tokens_per_second",
-			 tokens_per_second(&s->reader));
+			 engine_dtype_names[s->reader.options.dtype], "kv_dtype",
+			 engine_kv_dtype_names[s->reader.options.kv_dtype], "device",
+			 i->device_name, "kernels", i->kernels, "perplexity",
+			 perplexity_of(&s->surprise), "perplexity_error",
+			 perplexity_error(&s->surprise), "mean_logprob", -mean_of(&s->surprise),
+			 "tokens_per_second", tokens_per_second(&s->reader));
 }
 
 static json_t *comparison_json(struct comparison *c)
@@ -83,8 +84,9 @@ static int print_json(const struct eval_report *r, struct err *e)
 
 static void print_side(const struct eval_side *s)
 {
-	printf("%s\t%s\t%.4f\t%.4f\t%.1f\n", s->reader.options.model_dir,
-	       engine_dtype_names[s->reader.options.dtype], perplexity_of(&s->surprise),
+	printf("%s\t%s\t%s\t%.4f\t%.4f\t%.1f\n", s->reader.options.model_dir,
+	       engine_dtype_names[s->reader.options.dtype],
+	       engine_kv_dtype_names[s->reader.options.kv_dtype], perplexity_of(&s->surprise),
 	       perplexity_error(&s->surprise), tokens_per_second(&s->reader));
 }
 
@@ -113,7 +115,7 @@ static void print_table(const struct eval_report *r)
 	printf("# device %s, driver %s, kernels %s\n", i->device_name, i->driver, i->kernels);
 	printf("# text %s: %zu tokens, %u windows of %u, of which the last %u are predicted\n",
 	       r->text, r->tokens, r->windows, r->context, r->context - r->unscored - 1);
-	printf("model\tdtype\tperplexity\t+-\ttokens/s\n");
+	printf("model\tdtype\tkv-dtype\tperplexity\t+-\ttokens/s\n");
 	print_side(r->model);
 	if (!r->against)
 		return;

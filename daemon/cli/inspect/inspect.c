@@ -9,6 +9,7 @@
 #include "base/macros.h"
 #include "base/options.h"
 #include "daemon/cli/command.h"
+#include "daemon/engine_options.h"
 #include "daemon/program_cache.h"
 #include "engine/checkpoint/weights.h"
 #include "engine/layers/weights.h"
@@ -21,6 +22,7 @@ struct inspect_options {
 	uint64_t memory; /* 0: that of the device */
 	uint32_t context;
 	const char *device, *program_cache;
+	unsigned kv_dtype; /* enum engine_kv_dtype */
 };
 
 #define AT(member) offsetof(struct inspect_options, member)
@@ -32,6 +34,8 @@ static const struct option_def table[] = {
 	 .text = "how much memory the model may take: 24G"},
 	{"context", "TOKENS", OPTION_NUMBER_32, AT(context), .min = 1, .max = 1 << 30,
 	 .initial_text = "the model's", .text = "length of the sequences that are counted"},
+	{"kv-dtype", "TYPE", OPTION_CHOICE, AT(kv_dtype), .choices = engine_kv_dtype_names,
+	 .text = "as in tigond"},
 	{"device", "WHICH", OPTION_TEXT, AT(device), .initial_text = "all",
 	 .text = "as in tigond; tigon devices lists them"},
 	{"program-cache", "DIR", OPTION_TEXT, AT(program_cache),
@@ -138,6 +142,7 @@ static int ask_device(struct inspection *i, const struct inspect_options *o, con
 	struct engine_options options = {
 		.model_dir = i->path,
 		.device = device,
+		.kv_dtype = (enum engine_kv_dtype)o->kv_dtype,
 		.program_cache = cache,
 		.page_tokens = INSPECT_PAGE,
 		.max_seqs = MAX_SEQS,
