@@ -31,7 +31,7 @@
 /* Raise this number when the bytes of an item (engine_read_item) get another meaning, or when the host computes in
  * another way the numbers that decide bits (checkpoint/pack.c). Items that older builds have stored are then not
  * found. */
-#define LAYOUT_VERSION 3
+#define LAYOUT_VERSION 4
 
 enum {
 	DIGEST = 32,

@@ -28,6 +28,7 @@ uint64_t decode_work_build(const struct model_config *c, const struct kernel_sha
 	work[WORK_POSITIONS_AT] = s->positions_at;
 	work[WORK_TOKEN_ROWS_AT] = s->token_rows_at;
 	work[WORK_ROWS_AT] = s->rows_at;
+	work[WORK_RING_ROWS_AT] = s->ring_rows_at;
 	work[WORK_TILES_AT] = s->tiles_at;
 	work[WORK_LOGITS_AT] = s->logits_at;
 	if (s->n_batches) {

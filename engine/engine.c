@@ -137,14 +137,15 @@ static uint64_t budget_of(const struct engine_options *o, const struct device *d
 	return o->device_memory ? o->device_memory : (uint64_t)((double)d->memory * share);
 }
 
-/* Returns the most bytes that the cache's buffers take in addition because their sizes are rounded up. */
+/* Returns the most bytes that the cache's buffers take beside pages and slots: for work space, and because their sizes
+ * are rounded up. */
 static uint64_t cache_slack(const struct engine *g)
 {
-	uint64_t buffers = 0;
+	uint64_t buffers = 0, most, work = model_cache_work(&g->model, &most);
 
 	for (uint32_t i = 0; i < g->info.model.n_layers; i++)
 		buffers += g->model.layers[i].n_parts;
-	return buffers * g->device.alignment;
+	return buffers * g->device.alignment + work;
 }
 
 /* Checks that weights and work space fit into the budget. saved: how many of the planned bytes of weights are not
@@ -196,13 +197,15 @@ static int size_cache(struct engine *g, const struct engine_options *o, uint64_t
 {
 	struct cache_wish wish = first_wish(g, o);
 	struct cache_size size;
+	uint64_t work;
 	int r;
 
 	r = check_budget(g, o, saved, e);
 	if (r < 0)
 		return r;
+	(void)model_cache_work(&g->model, &work);
 	wish.room = wish.budget - (memory_plan_total(g->plan) - saved) - cache_slack(g);
-	wish.max_buffer = g->device.max_alloc;
+	wish.max_buffer = g->device.max_alloc - MIN(work, g->device.max_alloc);
 	wish.page_buffer = model_piece_most(&g->model, TIER_PAGE);
 	wish.slot_bytes = model_item_bytes(&g->model, TIER_STATE);
 	wish.slot_buffer = model_piece_most(&g->model, TIER_STATE);
@@ -378,6 +381,8 @@ static int plan_model(struct engine *g, const struct engine_options *o, const st
 		.tile_tokens = kernels_least_tile_tokens(g->kernels),
 		.vocab_size = c->vocab_size,
 		.split_slots = kernels_split_slots(g->kernels),
+		.window = c->n_layers_of[LAYER_SLIDING] ? c->sliding_window : 0,
+		.ring_pages = layer_ring_pages(c, o->page_tokens),
 		.hidden = KERNEL_LD(c->hidden_size),
 	};
 	g->one_launch = kernels_has_decode_step(g->kernels);

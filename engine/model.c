@@ -19,6 +19,7 @@
 #include "engine/decode_work.h"
 #include "engine/layers/inputs.h"
 #include "engine/rope.h"
+#include "scheduler/plan.h"
 
 /* ---- shapes ---- */
 
@@ -204,6 +205,21 @@ uint64_t model_item_bytes(const struct model *m, enum tier_kind kind)
 	return layer_part_bytes(m->config, kv_number(m), m->shape.page_tokens, kind);
 }
 
+uint64_t model_cache_work(const struct model *m, uint64_t *ret_most)
+{
+	uint64_t chunks = m->max_tokens / CHUNK_TOKENS, bytes = 0;
+
+	*ret_most = 0;
+	for (uint32_t i = 0; i < m->config->n_layers; i++)
+		for (uint32_t k = 0; k < m->layers[i].n_parts; k++) {
+			uint64_t work = m->layers[i].parts[k].chunk_bytes * chunks;
+
+			bytes += work;
+			*ret_most = MAX(*ret_most, work);
+		}
+	return bytes;
+}
+
 uint64_t model_piece_most(const struct model *m, enum tier_kind kind)
 {
 	uint64_t most = 0;
@@ -227,7 +243,9 @@ void model_plan_cache(struct model *m, struct memory_plan *p, uint32_t n_pages, 
 			bool page = part->kind == TIER_PAGE;
 
 			memory_plan_add(p, page ? MEMORY_KV : MEMORY_STATE, part->name,
-					part->bytes * (page ? n_pages : n_slots), &l->at[part->at]);
+					part->bytes * (page ? n_pages : n_slots) +
+						part->chunk_bytes * (m->max_tokens / CHUNK_TOKENS),
+					&l->at[part->at]);
 		}
 	}
 }
@@ -366,6 +384,17 @@ void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
 	*table_ints = at + decode_work_build(m->config, &m->shape, &cut, s, table + at);
 }
 
+static void resume_layers(struct model *m, const struct model_step *t)
+{
+	for (uint32_t i = 0; i < m->config->n_layers; i++) {
+		const struct layer_ops *mixer = layer_ops[m->config->layers[i].mixer];
+		const struct layer_run run = {m->kernels, m->at, m->layers[i].at, t};
+
+		if (mixer->resume)
+			mixer->resume(&run);
+	}
+}
+
 /* Queues one layer: x += mixer(norm(x)); x += mlp(norm(x)). The normed rows that the mixer reads are in AT_H already.
  * The layer leaves in AT_H those that the next layer's mixer reads, or those of the final norm (struct layer_ops). Then
  * calls on_layer. */
@@ -398,6 +427,7 @@ void model_forward(struct model *m, const struct model_step *t)
 {
 	uint32_t D = m->config->hidden_size, T = t->n_tokens;
 
+	resume_layers(m, t);
 	if (t->work_at) {
 		kernel_decode_step(m->kernels, m->at[BUFFER_STEP], t->work_at, m->addresses, T);
 		draw(m, t);

@@ -57,6 +57,10 @@ void model_plan_cache(struct model *m, struct memory_plan *plan, uint32_t n_page
 uint64_t model_item_bytes(const struct model *m, enum tier_kind kind);
 uint64_t model_piece_most(const struct model *m, enum tier_kind kind);
 
+/* Returns the bytes of work space in the buffers of pages and slots, behind these. *ret_most: the most bytes in one
+ * buffer. */
+uint64_t model_cache_work(const struct model *m, uint64_t *ret_most);
+
 /* Fills the buffers of all weights, which must be allocated. Errors are kept in p->error. */
 void model_pack(struct model *m, struct packer *p);
 

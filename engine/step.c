@@ -25,8 +25,13 @@ uint64_t step_table_ints(const struct step_limits *l)
 	uint64_t pages = CEIL_DIV((uint64_t)l->max_model_len, l->page_tokens) + 1;
 	uint64_t tiles = T / l->tile_tokens + R + 1;
 	uint64_t splits = l->split_slots ? R * splits_of(l->max_model_len) : 0;
+	/* ring rows and their block tables; the copies: to the row's slot twice, and to each snapshot */
+	uint64_t rings = l->window ? R * (ROW_INTS + pages +
+					  (2 + ROW_SNAPSHOTS_MAX) * COPY_INTS * l->ring_pages)
+				   : 0;
 	uint64_t step =
-		T * 4 + R * (ROW_INTS + pages) + tiles * QUERY_TILE_INTS + splits * SPLIT_INTS +
+		rings + T * 4 + R * (ROW_INTS + pages) + tiles * QUERY_TILE_INTS +
+		splits * SPLIT_INTS +
 		l->max_seqs * (1ull + DRAW_INTS + PLAN_BANNED_MAX + PLAN_BIASES_MAX * BIAS_INTS +
 			       PLAN_MASK_WORDS(l->vocab_size)) +
 		l->max_prefill_tokens * (1ull + SCORE_INTS) + R * POOLING_INTS;
@@ -342,6 +347,124 @@ static void build_splits(struct builder *b, struct split_batch *batches)
 	}
 }
 
+/* ---- rings of pages ----
+ *
+ * In a layer with a sliding window, page k of a sequence is page k % N of its slot's ring (layers/part.h). A row needs the
+ * pages from the first one that its first token sees to that of its last token. The first N of these are in the ring of the
+ * slot that the row writes. Those behind, of a long row of a prompt, are in the work space behind all slots: all keys of a
+ * row are written before attention reads the first. Rows that generate never need any. A row of a prompt begins at a multiple
+ * of CHUNK_TOKENS, so it needs no more than its number of tokens / CHUNK_TOKENS, rounded down.
+ *
+ * Pages are copied, whole, in three lists:
+ *
+ *     resumed   to the ring of the slot that the row writes, from that of the slot that it goes on from, before the step
+ *     kept      to the ring of a snapshot's slot, the pages that the token behind it sees, after attention
+ *     carried   from the work space to the row's ring, the pages that the row's next token sees, after that
+ *
+ * `carried` comes after `kept`, because it may overwrite pages that a snapshot needs. */
+
+/* Returns the first page that a token at a position sees. */
+static uint32_t first_seen(const struct step_limits *l, uint32_t position)
+{
+	return position >= l->window ? (position - l->window + 1) / l->page_tokens : 0;
+}
+
+static int32_t ring_page(const struct step_limits *l, uint32_t slot, uint32_t k)
+{
+	return (int32_t)(slot * l->ring_pages + k % l->ring_pages);
+}
+
+static void copy_page(struct builder *b, struct page_copies *list, int32_t from, int32_t to)
+{
+	cl_int at;
+	int32_t *copy = section(b, COPY_INTS, &at);
+
+	copy[COPY_FROM] = from;
+	copy[COPY_TO] = to;
+	if (!list->n++)
+		list->at = at;
+}
+
+/* Returns the end of the pages, counted from the row's first one, that are in the ring. */
+static uint32_t ring_end(const struct step_limits *l, const struct plan_row *r)
+{
+	return first_seen(l, r->start) + l->ring_pages;
+}
+
+static void build_ring_rows(struct builder *b)
+{
+	const struct step_limits *l = b->limits;
+	int32_t *row = section(b, (uint64_t)b->s.n_rows * ROW_INTS, &b->s.ring_rows_at);
+	int32_t work = (int32_t)(l->n_slots * l->ring_pages);
+
+	for (uint32_t i = 0; i < b->s.n_rows; i++, row += ROW_INTS) {
+		const struct plan_row *r = &b->plan->rows[i];
+		uint32_t n_pages = pages_touched(r, l), end = ring_end(l, r);
+		cl_int pages_at;
+		int32_t *pages = section(b, n_pages, &pages_at);
+
+		memcpy(row, row_at(b, i), ROW_INTS * sizeof(*row));
+		row[ROW_PAGES_AT] = pages_at;
+		/* A kernel may read, and not use, pages before the first one that is seen: these must exist. */
+		for (uint32_t k = 0; k < n_pages; k++)
+			pages[k] = k < end ? ring_page(l, r->state_dst, k) : work++;
+	}
+}
+
+static const int32_t *ring_table(const struct builder *b, uint32_t row)
+{
+	return b->table + b->table[b->s.ring_rows_at + (cl_int)(row * ROW_INTS) + ROW_PAGES_AT];
+}
+
+static void build_resumed(struct builder *b, const struct plan_row *r)
+{
+	const struct step_limits *l = b->limits;
+	uint32_t n_before = CEIL_DIV(r->start, l->page_tokens);
+
+	if (r->state_src == STATE_ZERO || (uint32_t)r->state_src == r->state_dst)
+		return;
+	for (uint32_t k = first_seen(l, r->start); k < n_before; k++)
+		copy_page(b, &b->s.resumed, ring_page(l, (uint32_t)r->state_src, k),
+			  ring_page(l, r->state_dst, k));
+}
+
+static void build_kept(struct builder *b, const struct plan_row *r, const int32_t *pages)
+{
+	const struct step_limits *l = b->limits;
+
+	for (uint32_t i = 0; i < r->n_snapshots; i++) {
+		const struct plan_snapshot *s = &r->snapshots[i];
+		uint32_t end = CEIL_DIV(s->n_tokens, l->page_tokens);
+
+		for (uint32_t k = first_seen(l, s->n_tokens); k < end; k++)
+			copy_page(b, &b->s.kept, pages[k], ring_page(l, s->slot, k));
+	}
+}
+
+static void build_carried(struct builder *b, const struct plan_row *r, const int32_t *pages)
+{
+	const struct step_limits *l = b->limits;
+	uint32_t first = first_seen(l, r->start + r->n_tokens), end = pages_touched(r, l);
+
+	for (uint32_t k = MAX(first, ring_end(l, r)); k < end; k++)
+		copy_page(b, &b->s.carried, pages[k], ring_page(l, r->state_dst, k));
+}
+
+static void build_rings(struct builder *b)
+{
+	const struct plan_row *rows = b->plan->rows;
+
+	if (!b->limits->window)
+		return;
+	build_ring_rows(b);
+	for (uint32_t i = 0; i < b->s.n_rows; i++)
+		build_resumed(b, &rows[i]);
+	for (uint32_t i = 0; i < b->s.n_rows; i++)
+		build_kept(b, &rows[i], ring_table(b, i));
+	for (uint32_t i = 0; i < b->s.n_rows; i++)
+		build_carried(b, &rows[i], ring_table(b, i));
+}
+
 /* Writes the number of the last token of each row that has draws. Draws are in the order of their rows. Several draws
  * of one row (the choices of a request) share the row's logits. */
 static void build_logits(struct builder *b)
@@ -484,6 +607,7 @@ void step_build(const struct plan *p, const struct step_limits *l, bool dump, in
 	build_rows(&b);
 	build_tiles(&b);
 	build_splits(&b, batches);
+	build_rings(&b);
 	build_logits(&b);
 	build_draws(&b, wants);
 	build_scores(&b);

@@ -15,6 +15,8 @@ struct step_limits {
 	uint32_t n_pages, n_slots, vocab_size; /* n_slots 0: the model keeps no states */
 	uint32_t split_slots;		       /* kernels_split_slots */
 	uint32_t hidden;		       /* floats of a hidden state, with padding */
+	uint32_t window;     /* tokens that layers with a sliding window see; 0: there are none */
+	uint32_t ring_pages; /* layer_ring_pages */
 };
 
 /* Says which numbers the report of a draw has (kernels/step.h), and so how long it is. */

@@ -231,6 +231,10 @@ void kernel_attention_decode(struct kernels *k, cl_mem step, cl_int rows_at, cl_
 			     cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem partial, cl_mem stats,
 			     cl_mem out, bool sliding);
 
+/* Makes the n page copies at copies_at, for shapes with a sliding window. k_pages, v_pages: in and out. */
+void kernel_copy_pages(struct kernels *k, cl_mem step, cl_int copies_at, uint32_t n, cl_mem k_pages,
+		       cl_mem v_pages);
+
 /* proj [T, kernels_delta_ld(shape)], conv_w [conv, channels], neg_a and dt_bias [HV], ring [slots, conv, channels],
  * channels = 2 HK DK + HV DV; out: qs and ks [T, HK * DK], vs [T, HV * DV] (kernels_delta_input_bytes a number), gates
  * [T, HV, 2]. */

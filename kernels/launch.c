@@ -471,6 +471,13 @@ void kernel_attention_decode(struct kernels *k, cl_mem step, cl_int rows_at, cl_
 	       ARG(proj), ARG(partial), ARG(stats), ARG(out), ARG(windowed));
 }
 
+void kernel_copy_pages(struct kernels *k, cl_mem step, cl_int copies_at, uint32_t n, cl_mem k_pages,
+		       cl_mem v_pages)
+{
+	LAUNCH(k, K_COPY_PAGES, n, 2 * k->shape.kv_heads, ARG(step), ARG(copies_at), ARG(k_pages),
+	       ARG(v_pages));
+}
+
 void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
 		       cl_mem proj, cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias, cl_mem ring,
 		       cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, uint32_t T)

@@ -54,6 +54,11 @@ static bool has_narrow_attention(const struct kernels *k)
 	return kernels_has_flash(k) && !has_wide_attention(k);
 }
 
+static bool has_window(const struct kernels *k)
+{
+	return k->shape.heads && k->shape.window;
+}
+
 static bool splits_attention(const struct kernels *k)
 {
 	return kernels_split_slots(k);
@@ -181,6 +186,10 @@ static const struct program {
 	 .gpu_lanes = SPLIT_LANES,
 	 .kernels = {{K_ATTENTION_SPLIT, "attention_split"},
 		     {K_ATTENTION_COMBINE, "attention_combine"}}},
+	{.file = "copy_pages.cl",
+	 .needed = has_window,
+	 .gpu_lanes = 256,
+	 .kernels = {{K_COPY_PAGES, "copy_pages"}}},
 	{.file = "delta_conv.cl",
 	 .needed = has_delta_on_cpu,
 	 .kernels = {{K_DELTA_CONV, "delta_conv"}}},

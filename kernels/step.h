@@ -11,6 +11,9 @@
  *     token rows [T]               the number of the row of each of these tokens
  *     rows [R][ROW_INTS]           the sequences of the step
  *     block tables                 the KV pages of each row, in the order of their tokens
+ *     ring rows [R][ROW_INTS]      the same rows for layers with a sliding window, with block tables of their own; only in
+ *                                  models with such layers
+ *     page copies [n][COPY_INTS]   pages that these layers copy, in lists (engine/step.c)
  *     tiles [n][QUERY_TILE_INTS]   the work of attention; on a GPU without the rows that generate
  *     splits [n][SPLIT_INTS]       the work of attention for rows that generate, on a GPU, in batches: each for one
  *                                  call of kernel_attention_decode
@@ -51,6 +54,12 @@
 
 #define ROW_SNAPSHOTS_MAX 4
 #define ROW_STATE_ZERO	  (-1) /* the state is zero: the sequence begins; or the model has no states */
+
+/* ---- a page copy (generic/copy_pages.cl) ---- */
+
+#define COPY_FROM 0
+#define COPY_TO	  1
+#define COPY_INTS 2
 
 /* ---- a tile: consecutive tokens of a row that attention takes together ---- */
 
@@ -161,7 +170,8 @@
 #define WORK_LOGITS_AT	   39
 #define WORK_SPLITS_AT	   40 /* on a GPU; all splits are in one batch */
 #define WORK_SPLITS	   41 /* number of splits */
-#define WORK_INTS	   42
+#define WORK_RING_ROWS_AT  42
+#define WORK_INTS	   43
 
 /* A phase is one operation on one layer, or on the embedding or the head. It is divided into parts, which stand in
  * columns and rows. The groups that run take tickets, which are numbered through all phases. A ticket is up to

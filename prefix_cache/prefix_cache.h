@@ -1,10 +1,9 @@
-/* The prefix cache of a hybrid model: which KV pages and which recurrent states exist for which tokens, which of them
- * are used by requests, and which are evicted when memory is short. It handles the ids of pages and slots, never their
- * bytes.
+/* The prefix cache of a hybrid model: which KV pages and which states exist for which tokens, which of them are used by
+ * requests, and which are evicted when memory is short. It handles the ids of pages and slots, never their bytes. A
+ * state is what recurrent layers and layers with a sliding window keep of a sequence.
  *
- * A request can resume a prefix if there are KV pages for all of it *and* a recurrent state at exactly its end. Such a
- * state is a *checkpoint*. (In a model without recurrent layers whole pages are enough.) Pages and checkpoints hang on
- * one radix tree:
+ * A request can resume a prefix if there are KV pages for all of it *and* a state at exactly its end. Such a state is a
+ * *checkpoint*. (In a model without such layers whole pages are enough.) Pages and checkpoints hang on one radix tree:
  *
  *     root ── space ──[ You are a ... | page 3 page 7 ]──┬──[ ... | page 9 ]  slot 4
  *                                           slot 1       └──[ ... | page 2 page 5 ]
@@ -55,7 +54,7 @@ struct prefix_node;
 struct prefix_cache_config {
 	uint32_t page_tokens; /* positions of a page, >= 1 */
 	/* Checkpoints lie at multiples of this number of tokens, which is a multiple of page_tokens. 0: the model has
-	 * no recurrent state, and a request can resume at every page boundary. */
+	 * no states, and a request can resume at every page boundary. */
 	uint32_t state_tokens;
 	uint32_t n_pages, n_slots;
 	/* bytes of a page and of a slot, for the budget and the order of eviction */

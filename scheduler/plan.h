@@ -5,9 +5,9 @@
  * other, in the order of their plans; a plan may be made and submitted while the one before it runs. All pointers are
  * borrowed from the scheduler, and valid until it is called again.
  *
- * A row reads its recurrent state from slot `state_src` and leaves it in slot `state_dst`. If these are different
- * slots, the first one does not change. So a cached state is resumed without a copy, and the state at the end of a page
- * is kept by letting the next row write another slot. `snapshots` keep states inside a prefill row. Prefill rows are
+ * A row reads its state from slot `state_src` and leaves it in slot `state_dst`. If these are different slots, the first
+ * one does not change. So the plan copies no cached state that is resumed, and the state at the end of a page is kept by
+ * letting the next row write another slot. `snapshots` keep states inside a prefill row. Prefill rows are
  * computed in chunks at absolute multiples of CHUNK_TOKENS: the start of such a row is a multiple, and so is its end
  * unless the row ends the prompt. Decode rows have one token and advance the state by it. Source: TokenSpeed's plan. */
 #pragma once

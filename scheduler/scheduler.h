@@ -79,7 +79,7 @@ struct scheduler;
 struct scheduler_config {
 	uint32_t page_tokens; /* positions of a KV page; in the engine a multiple of CHUNK_TOKENS */
 	/* Checkpoints lie at multiples of it. Windows end at multiples of it, too, except for a prompt's last window. A
-	 * multiple of page_tokens, in the engine page_tokens itself. 0: the model has no recurrent state. */
+	 * multiple of page_tokens, in the engine page_tokens itself. 0: the model has no states. */
 	uint32_t state_tokens;
 	uint32_t n_pages; /* pages of the KV pool; ids 0 .. n_pages - 1 */
 	/* state slots, at least max_seqs; ids 0 .. n_slots - 1; 0 in a model without state */

@@ -365,6 +365,7 @@ int main(int argc, char **argv)
 	if (argc > 3)
 		n_prompts = (uint32_t)MIN(strtoul(argv[3], NULL, 10), (unsigned long)PROMPTS_MAX);
 	o = run_options(argv[1], argv[2], SEATS, PREFILL_MAX);
+	o.max_model_len = CHAT_LONGEST + ANSWER_MAX;
 	if (engine_open(&o, &g, &e) < 0) {
 		ok(false, "%s", e.text);
 		return done();

@@ -1,6 +1,7 @@
-/* Attention over paged keys and values, in two kinds of layers: over all of them, or over a sliding window. Queries and
- * keys are normed, in most families, and rotated by their positions. In some families each query head also has a gate,
- * which scales its output, and in some the projections have biases (kernels/generic/attention.cl). */
+/* Attention over paged keys and values, in two kinds of layers: over all of them, or over a sliding window, whose pages
+ * are those of a ring in the sequence's state slot (part.h). Queries and keys are normed, in most families, and rotated
+ * by their positions. In some families each query head also has a gate, which scales its output, and in some the
+ * projections have biases (kernels/generic/attention.cl). */
 #include <string.h>
 
 #include "base/macros.h"
@@ -81,27 +82,54 @@ static uint32_t parts(const struct model_config *c, uint32_t number, uint32_t pa
 	return 2;
 }
 
+/* The same of a state slot's ring (part.h). Behind the slots are the pages for the tokens of a prompt that the ring has
+ * no place for (engine/step.c). */
+static uint32_t parts_sliding(const struct model_config *c, uint32_t element, uint32_t page_tokens,
+			      struct layer_part ret[LAYER_PARTS_MAX])
+{
+	uint32_t n = parts(c, element, page_tokens, ret);
+
+	for (uint32_t i = 0; i < n; i++) {
+		ret[i].kind = TIER_STATE;
+		ret[i].chunk_bytes = ret[i].bytes;
+		ret[i].bytes *= layer_ring_pages(c, page_tokens);
+	}
+	return n;
+}
+
+static void copy_pages(const struct layer_run *r, const struct page_copies *copies)
+{
+	kernel_copy_pages(r->kernels, r->all[BUFFER_STEP], copies->at, copies->n,
+			  r->own[AT_K_PAGES], r->own[AT_V_PAGES]);
+}
+
+static void resume_sliding(const struct layer_run *r)
+{
+	copy_pages(r, &r->step->resumed);
+}
+
 static void forward_kind(const struct layer_run *r, bool sliding)
 {
 	const struct kernel_shape *s = kernels_shape(r->kernels);
 	const struct model_step *t = r->step;
 	const cl_mem *all = r->all, *own = r->own;
+	const cl_int rows_at = sliding ? t->ring_rows_at : t->rows_at;
 	uint32_t D = KERNEL_LD(s->hidden), ld = kernels_attention_ld(s), T = t->n_tokens;
 
 	kernel_project(r->kernels, false, all[AT_H], (uint32_t)kernels_input_ld(s, D),
 		       own[AT_IN_PROJ], all[AT_PROJ], ld, T, T - t->n_prefill_tokens, ld, D, NULL,
 		       NULL);
-	kernel_attention_prepare(r->kernels, all[BUFFER_STEP], t->rows_at, t->token_rows_at,
+	kernel_attention_prepare(r->kernels, all[BUFFER_STEP], rows_at, t->token_rows_at,
 				 all[AT_PROJ], own[AT_QKV_BIAS], own[AT_Q_NORM], own[AT_K_NORM],
 				 all[AT_ROPE], all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES], sliding,
 				 T);
-	kernel_attention(r->kernels, all[BUFFER_STEP], t->rows_at, t->tiles_at, all[AT_PROJ],
+	kernel_attention(r->kernels, all[BUFFER_STEP], rows_at, t->tiles_at, all[AT_PROJ],
 			 all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES], all[AT_MIXED], sliding,
 			 t->n_tiles, T);
 	for (uint32_t i = 0; i < t->n_batches; i++) {
 		const struct split_batch *b = &t->batches[i];
 
-		kernel_attention_decode(r->kernels, all[BUFFER_STEP], t->rows_at, b->splits_at,
+		kernel_attention_decode(r->kernels, all[BUFFER_STEP], rows_at, b->splits_at,
 					b->n_splits, b->first_row, b->n_rows, all[AT_PROJ],
 					all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES],
 					all[AT_PARTIAL], all[AT_STATS], all[AT_MIXED], sliding);
@@ -117,6 +145,8 @@ static void forward(const struct layer_run *r)
 static void forward_sliding(const struct layer_run *r)
 {
 	forward_kind(r, true);
+	copy_pages(r, &r->step->kept);
+	copy_pages(r, &r->step->carried);
 }
 
 static void phases_of_kind(struct phase_list *l, uint32_t layer, bool sliding)
@@ -213,7 +243,8 @@ const struct layer_ops layer_sliding = {
 	.shape = shape,
 	.weights = weights,
 	.scratch = scratch,
-	.parts = parts,
+	.parts = parts_sliding,
+	.resume = resume_sliding,
 	.forward = forward_sliding,
 	.phases = phases_sliding,
 	.order = order,

@@ -17,6 +17,11 @@ void layers_shape(const struct model_config *c, struct kernel_shape *k)
 			layer_ops[kind]->shape(c, k);
 }
 
+uint32_t layer_ring_pages(const struct model_config *c, uint32_t page_tokens)
+{
+	return c->n_layers_of[LAYER_SLIDING] ? CEIL_DIV(c->sliding_window, page_tokens) + 1 : 0;
+}
+
 uint32_t layer_parts(const struct model_config *c, uint32_t layer, uint32_t number,
 		     uint32_t page_tokens, struct layer_part ret[LAYER_PARTS_MAX])
 {

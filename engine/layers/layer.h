@@ -56,6 +56,12 @@ struct split_batch {
 	uint32_t n_splits, first_row, n_rows;
 };
 
+/* A list of page copies in the step table. */
+struct page_copies {
+	cl_int at;
+	uint32_t n;
+};
+
 /* One step: numbers of tokens, rows and so on, and the positions of the sections of its step table (kernels/step.h). */
 struct model_step {
 	uint32_t n_tokens, n_prefill_tokens;
@@ -65,6 +71,11 @@ struct model_step {
 	cl_int score_rows_at, scores_at; /* [n_scores] each */
 	float *scored_logits;		 /* [n_scores, vocab_size] of the host; NULL: not wanted */
 	cl_int poolings_at;
+	/* for layers with a sliding window: the rows with the block tables of their rings, and the copies of pages
+	 * between rings (engine/step.c): before the first layer, and, in each layer, two lists one after the other behind
+	 * its attention */
+	cl_int ring_rows_at;
+	struct page_copies resumed, kept, carried;
 	const struct split_batch *batches; /* [n_batches], valid until the next step is built */
 	uint32_t n_batches;
 	cl_int all_at;	/* 0, 1, 2, ... n_tokens - 1; only while dumping */
@@ -107,6 +118,9 @@ struct layer_ops {
 	 * in KV pages (part.h). NULL: the kind keeps nothing of a sequence. */
 	uint32_t (*parts)(const struct model_config *c, uint32_t number, uint32_t page_tokens,
 			  struct layer_part ret[LAYER_PARTS_MAX]);
+	/* Launches what goes before the first layer, also before a step in one launch: copies of states that rows resume
+	 * and do not write. NULL: nothing. */
+	void (*resume)(const struct layer_run *r);
 	/* Launches the kernels of a mixer or an MLP. A mixer reads normed rows (AT_H) and adds to the residual stream
 	 * (AT_X). An MLP reads the residual stream, adds to it and writes the rows of the sum, normed, to AT_H. The
 	 * norm is that of the next layer's mixer, or the final norm. With out_norms the mixer also leaves in AT_H the

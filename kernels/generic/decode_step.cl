@@ -158,16 +158,18 @@ GROUP_FUNCTION void embed_part(const struct part *p)
  * token. sliding: the layer has a sliding window (attention.clh). */
 GROUP_FUNCTION void attention_part(const struct part *p, uint sliding)
 {
+	const int rows_at = p->work[sliding ? WORK_RING_ROWS_AT : WORK_ROWS_AT];
+
 	for (uint i = 0; i <= SHARERS; i++) {
 		attention_prepare_group(p->y, i < SHARERS ? p->x * SHARERS + i : HEADS + p->x, p->step,
-					p->work[WORK_ROWS_AT], p->work[WORK_TOKEN_ROWS_AT], GLOBAL_AT(float, AT_PROJ),
+					rows_at, p->work[WORK_TOKEN_ROWS_AT], GLOBAL_AT(float, AT_PROJ),
 					LAYER_AT(float, AT_QKV_BIAS), LAYER_AT(float, AT_Q_NORM), LAYER_AT(float, AT_K_NORM),
 					GLOBAL_AT(float, AT_ROPE), GLOBAL_AT(float, AT_Q),
 					LAYER_AT(kv_t, AT_K_PAGES), LAYER_AT(kv_t, AT_V_PAGES), sliding,
 					p->memory, p->scratch);
 		BARRIER();
 	}
-	attention_group(p->y, p->x, p->step, p->work[WORK_ROWS_AT], p->work[WORK_TILES_AT], GLOBAL_AT(float, AT_PROJ),
+	attention_group(p->y, p->x, p->step, rows_at, p->work[WORK_TILES_AT], GLOBAL_AT(float, AT_PROJ),
 			GLOBAL_AT(float, AT_Q), LAYER_AT(kv_t, AT_K_PAGES), LAYER_AT(kv_t, AT_V_PAGES),
 			GLOBAL_AT(elem_t, AT_MIXED), sliding, (LOCAL float(*)[KEYS])p->memory, p->scratch);
 }
