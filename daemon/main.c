@@ -208,10 +208,10 @@ static void announce(const struct server *s, uint16_t port)
 		 (double)i->weight_bytes / 1048576, (double)i->kv_bytes / 1048576, i->n_pages,
 		 (double)i->state_bytes / 1048576, i->n_slots, (double)i->scratch_bytes / 1048576,
 		 (double)i->budget_bytes / 1048576);
-	log_info("ready after %.3f s: http%s://%s%s%s:%u, %u tokens of context, %llu sequences",
+	log_info("ready after %.3f s: http%s://%s%s%s:%u, %u tokens of context, %u sequences",
 		 (double)(clock_now_ns() - s->started_ns) / 1e9, s->certificates ? "s" : "",
 		 v6 ? "[" : "", s->options.host, v6 ? "]" : "", port, i->max_model_len,
-		 (unsigned long long)s->options.max_num_seqs);
+		 i->max_seqs);
 	lifecycle_tell("READY=1\nSTATUS=Serving %s on %s", s->name, i->device_name);
 }
 

@@ -44,6 +44,7 @@ struct options {
 	unsigned batch_invariant; /* enum option_switch */
 	const char *tuning;
 	uint64_t max_model_len, max_num_seqs, max_batched_tokens, max_prefill_ms, page_size;
+	bool fixed_seqs; /* --max-num-seqs is given */
 	bool clamp_max_tokens;
 	uint64_t max_queued_requests, max_body, answer_memory, constraint_memory;
 	uint64_t response_store_memory, response_store_seconds;

@@ -93,19 +93,23 @@ static int refuse(const struct cache_wish *w, uint64_t bytes, uint64_t pages, st
 		w->max_seqs, size_text(needed).s, size_text(bytes).s, option);
 }
 
-int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct err *e)
+/* Returns the number of sequences: max_seqs, or the fewer ones that fit if it may be lowered; at least 1. */
+static uint32_t choose_seqs(const struct cache_wish *w, uint64_t bytes)
 {
-	uint64_t bytes = choose_bytes(w), working = working_slots(w),
-		 slots = working * w->slot_bytes;
+	uint64_t pages = (w->length_asked ? full_pages(w) : 1) * w->page_bytes, slots;
+
+	if (!w->fewer_seqs || !w->slot_bytes || working_slots(w) * w->slot_bytes + pages <= bytes)
+		return w->max_seqs;
+	slots = MIN(bytes / 2, bytes - MIN(pages, bytes)) / w->slot_bytes;
+	return slots > 2 ? (uint32_t)MIN(slots - 1, (uint64_t)w->max_seqs) : 1;
+}
+
+static int divide(const struct cache_wish *w, uint64_t bytes, struct cache_size *ret, struct err *e)
+{
+	uint64_t working = working_slots(w), slots = working * w->slot_bytes;
 	uint64_t length = full_pages(w), most_pages = INT32_MAX, fits, pages, checkpoints = 0;
 	uint32_t max_model_len = w->max_model_len;
 
-	if (bytes > w->room)
-		return err_set(
-			e, EINVAL,
-			"--cache-memory asks for %s, and of the %s to be used %s are left beside the "
-			"model",
-			size_text(bytes).s, size_text(w->budget).s, size_text(w->room).s);
 	if (w->page_buffer)
 		most_pages = MIN(most_pages, w->max_buffer / w->page_buffer);
 	fits = bytes < slots ? 0 : w->page_bytes ? (bytes - slots) / w->page_bytes : most_pages;
@@ -136,6 +140,26 @@ int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct
 		.n_pages = (uint32_t)MIN(pages, most_pages),
 		.n_slots = (uint32_t)(working + checkpoints),
 		.max_model_len = max_model_len,
+		.max_seqs = w->max_seqs,
 	};
 	return 0;
+}
+
+int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct err *e)
+{
+	uint64_t bytes = choose_bytes(w);
+	struct cache_wish less = *w;
+
+	if (bytes > w->room)
+		return err_set(
+			e, EINVAL,
+			"--cache-memory asks for %s, and of the %s to be used %s are left beside the "
+			"model",
+			size_text(bytes).s, size_text(w->budget).s, size_text(w->room).s);
+	less.max_seqs = choose_seqs(w, bytes);
+	if (less.max_seqs < w->max_seqs)
+		log_warning("sequences lowered from %u to %u, so that their states leave room for "
+			    "KV pages in %s of cache",
+			    w->max_seqs, less.max_seqs, size_text(bytes).s);
+	return divide(&less, bytes, ret, e);
 }

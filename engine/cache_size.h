@@ -4,7 +4,10 @@
  * here, once. First come the working slots, in which running sequences have their states: one for every sequence that
  * may run, and one more. With them come the pages of one sequence of full length. Then a third of all bytes
  * (CHECKPOINT_SHARE in cache_size.c says why), or what is left if that is less, becomes slots for checkpoints. The rest
- * becomes further pages. The largest buffer that the device allows bounds the pages and the slots for checkpoints. */
+ * becomes further pages. The largest buffer that the device allows bounds the pages and the slots for checkpoints.
+ *
+ * Beside the working slots there must be room for one page, or for a sequence of the length that an option gave. If there
+ * is none and no option gave the number of sequences, fewer of them run: their slots take at most half of the bytes. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,6 +29,7 @@ struct cache_wish {
 	/* share of `room` that an option asks for; 0: no option asks for a share */
 	double asked_share;
 	uint32_t max_seqs, page_tokens;
+	bool fewer_seqs; /* no option gave max_seqs, so it may be lowered */
 	uint32_t max_model_len;
 	bool length_asked; /* an option gave max_model_len; otherwise it may be lowered */
 	/* other programs use the memory too (it is a CPU's); unless an option asks, the cache then takes no more bytes
@@ -40,7 +44,7 @@ struct size_text {
 struct size_text size_text(uint64_t bytes);
 
 struct cache_size {
-	uint32_t n_pages, n_slots, max_model_len;
+	uint32_t n_pages, n_slots, max_model_len, max_seqs;
 };
 
 /* Returns the most tokens of a sequence that any choice below can allow: max_model_len, or what all bytes of the budget

@@ -175,14 +175,17 @@ static int check_budget(struct engine *g, const struct engine_options *o, uint64
 static struct cache_wish first_wish(const struct engine *g, const struct engine_options *o)
 {
 	const struct model_config *c = &g->info.model;
+	uint32_t number = o->kv_dtype == ENGINE_KV_INT8	  ? 1
+			  : o->dtype == ENGINE_BFLOAT16 ? 2
+							: 4;
 
 	return (struct cache_wish){
 		.budget = budget_of(o, &g->device),
-		.page_bytes = layer_part_bytes(c, o->dtype == ENGINE_BFLOAT16 ? 2 : 4,
-					       o->page_tokens, TIER_PAGE),
+		.page_bytes = layer_part_bytes(c, number, o->page_tokens, TIER_PAGE),
 		.asked = o->cache_memory,
 		.asked_share = o->cache_memory_share,
 		.max_seqs = o->max_seqs,
+		.fewer_seqs = o->fewer_seqs,
 		.page_tokens = o->page_tokens,
 		.max_model_len = o->max_model_len ? o->max_model_len : c->max_position_embeddings,
 		.length_asked = o->max_model_len != 0,
@@ -216,6 +219,7 @@ static int size_cache(struct engine *g, const struct engine_options *o, uint64_t
 	g->limits.max_model_len = size.max_model_len;
 	g->limits.n_pages = size.n_pages;
 	g->limits.n_slots = size.n_slots;
+	g->info.max_seqs = size.max_seqs;
 	g->info.page_bytes = wish.page_bytes;
 	g->info.slot_bytes = wish.slot_bytes;
 	return 0;

@@ -53,6 +53,7 @@ struct engine_options {
 	uint64_t cache_memory;
 	double cache_memory_share;
 	uint32_t page_tokens, max_seqs, max_prefill_tokens;
+	bool fewer_seqs; /* max_seqs may be lowered, to sequences whose states fit (engine/cache_size.h) */
 	uint32_t max_model_len; /* 0: the most that the model allows and the cache holds */
 	bool profile;		/* launches are timed while they are noted (engine/profile.h) */
 	bool synthetic;		/* random weights from synthetic_seed instead of files */
@@ -82,7 +83,7 @@ struct engine_info {
 	/* a name of the cuts that launches take (kernels_other_bits); "": the bits are those of the default cuts */
 	char other_bits[33];
 	struct tuning_use tuning; /* how much of the given tuning table this engine uses */
-	uint32_t n_pages, max_model_len;
+	uint32_t n_pages, max_model_len, max_seqs;
 	uint32_t n_slots; /* max_seqs + 1, and those of checkpoints; 0: no layer keeps states */
 	/* bytes of a page and of a slot, over all layers. page_bytes 0: no layer keeps pages. slot_bytes 0: no layer
 	 * keeps states. */

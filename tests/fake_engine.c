@@ -181,6 +181,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 		o->max_model_len ? o->max_model_len : info->model.max_position_embeddings;
 	if (layer_part_bytes(&info->model, 2, o->page_tokens, TIER_STATE))
 		info->n_slots = (uint32_t)setting("FAKE_SLOTS", 8ull * o->max_seqs);
+	info->max_seqs = o->max_seqs;
 	info->n_pages = (uint32_t)setting("FAKE_PAGES", o->max_seqs * CEIL_DIV(info->max_model_len,
 									       o->page_tokens));
 	snprintf(info->device_name, sizeof(info->device_name), "no device");

@@ -34,7 +34,7 @@ static uint64_t used(const struct cache_wish *w, const struct cache_size *s)
 
 static bool refused(const struct cache_wish *w, int code, const char *a, const char *b)
 {
-	struct cache_size untouched = {7, 7, 7}, s = untouched;
+	struct cache_size untouched = {7, 7, 7, 7}, s = untouched;
 	struct err e = {0};
 	int r = cache_size_choose(w, &s, &e);
 	bool good = r == code && e.code == -code && strstr(e.text, a) && strstr(e.text, b) &&
@@ -43,6 +43,34 @@ static bool refused(const struct cache_wish *w, int code, const char *a, const c
 	if (!good)
 		printf("# %d: %s\n", r, e.text);
 	return good;
+}
+
+/* Where the working slots leave no page, fewer sequences run, unless an option gave their number. */
+TEST(fewer_sequences)
+{
+	struct cache_wish w = wish();
+	struct cache_size s = {0};
+
+	w.room = 100 * MIB;
+	check(refused(&w, -ENOMEM, "--max-num-seqs 64", "131.00 MiB"));
+	w.fewer_seqs = true;
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(s.max_seqs == 24 && s.n_slots == 25 && s.n_pages == 50);
+	check(s.max_model_len == 50 * 64);
+	w.length_asked = true;
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(s.max_seqs == 17 && s.n_slots == 18 && s.n_pages == 64 && s.max_model_len == 4096);
+	w.room = 67 * MIB;
+	check(refused(&w, -ENOMEM, "--max-num-seqs 1 ", "68.00 MiB"));
+	w.room = 68 * MIB;
+	check(cache_size_choose(&w, &s, NULL) == 0 && s.max_seqs == 1 && s.n_pages == 64);
+	w.length_asked = false;
+	w.room = 131 * MIB;
+	check(cache_size_choose(&w, &s, NULL) == 0 && s.max_seqs == 64 && s.n_pages == 1);
+	w.slot_bytes = w.slot_buffer = 0;
+	w.room = 3 * MIB;
+	check(cache_size_choose(&w, &s, NULL) == 0 && s.max_seqs == 64 && s.n_pages == 3);
+	ok_all("fewer sequences where their states leave no page");
 }
 
 TEST(division)
