@@ -175,9 +175,7 @@ static int check_budget(struct engine *g, const struct engine_options *o, uint64
 static struct cache_wish first_wish(const struct engine *g, const struct engine_options *o)
 {
 	const struct model_config *c = &g->info.model;
-	uint32_t number = o->kv_dtype == ENGINE_KV_INT8	  ? 1
-			  : o->dtype == ENGINE_BFLOAT16 ? 2
-							: 4;
+	uint32_t number = o->kv_dtype == ENGINE_KV_INT8 ? 1 : o->dtype == ENGINE_BFLOAT16 ? 2 : 4;
 
 	return (struct cache_wish){
 		.budget = budget_of(o, &g->device),

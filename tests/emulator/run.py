@@ -19,7 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 # Of each test its programs, and the options that are not in TEST_shape.h.
 PROGRAMS = {"quant": ["gemm.cl", "moe_gemm.cl", "quant_wide.cl"], "step": ["decode_step.cl"]}
 OPTIONS = {"BF16": 1, "INT8": 1, "INT8_DOT": 0, "VEC": 1, "BRANCHES": 1, "DUMP": 0, "PACKING": 4, "GELU": 0,
-           "QUANT_MASK": "8388607u", "SHARED": 1}  # all types
+           "QUANT_MASK": "8388607u", "SHARED": 1, "KV_INT8": 0}  # all types
 # What a kernel calls in place of inline assembly: macros, and the bodies of functions.
 MACROS = {"MMA_INT8": ("d, a, b0, b1", "emulated_mma_int8(d, (a)[0], (a)[1], (a)[2], (a)[3], b0, b1)"),
           "MMA_BF16": ("d, a0, a1, a2, a3, b0, b1", "emulated_mma_bf16(d, a0, a1, a2, a3, b0, b1)"),
