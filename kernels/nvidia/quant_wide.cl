@@ -7,8 +7,8 @@
  *
  * A group computes 256 columns of 64 rows at a time: each warp a panel of 16 columns, whose codes it reads itself. The
  * int8 inputs of the rows (generic/input.clh) are the same for all warps. They come to local memory by stages of
- * STAGE_TERMS terms, of which the next one is on its way while one is multiplied. A warp adds a part up (PART_TERMS terms:
- * two stages), and then the part to its sums.
+ * STAGE_TERMS terms, of which the next one is on its way while one is multiplied. A warp adds a part up (PART_TERMS
+ * terms: two stages), and then the part to its sums.
  *
  * Panels that are not quantised are multiplied behind all stages, from global memory.
  *
@@ -24,14 +24,15 @@
 #define STAGE_GROUPS 4 /* groups of 32 terms */
 #define STAGE_TERMS  (STAGE_GROUPS * 32)
 
-/* Words of local memory: of the stage's codes [STAGE_GROUPS][QUANT_TOKENS][8], and of what else their blocks have (IN_SCALE ...)
- * [STAGE_GROUPS][QUANT_TOKENS][4]; two stages of both. */
+/* Words of local memory: of the stage's codes [STAGE_GROUPS][QUANT_TOKENS][8], and of what else their blocks have
+ * (IN_SCALE ...) [STAGE_GROUPS][QUANT_TOKENS][4]; two stages of both. */
 #define CODES	    (STAGE_GROUPS * QUANT_TOKENS * 8)
 #define STAGE_WORDS (STAGE_GROUPS * QUANT_TOKENS * 12)
 
 #define ALL_TILES(i) _Pragma("unroll") for (uint i = 0; i < TILES; i++)
 
-/* Begins to copy the groups of a stage of one row. blocks: those of the stage in that row; groups: how many there are. */
+/* Begins to copy the groups of a stage of one row. blocks: those of the stage in that row; groups: how many there
+ * are. */
 GROUP_FUNCTION void copy_stage(LOCAL uint *stage, __global const uint *blocks, uint groups)
 {
 	const uint token = THREAD / STAGE_GROUPS, g = THREAD % STAGE_GROUPS;
@@ -80,7 +81,8 @@ INLINED uint touch(__global const uchar *from, uint bytes)
 	return at < bytes ? *(__global const uint *)(from + at) : 0;
 }
 
-/* Asks for the weights of the stage that begins at term k. Returns words that must not be needed before they are there. */
+/* Asks for the weights of the stage that begins at term k. Returns words that must not be needed before they are
+ * there. */
 INLINED uint4 wide_ask(__global const uchar *chunk, uint k, const uint chunk_k, const uint low, const uint high,
 		       const uint scales, const uint bytes)
 {
@@ -135,8 +137,8 @@ GROUP_FUNCTION void wide_stage(float acc[TILES][4], LOCAL const uint *stage, __g
 #undef QUANT_CASE
 }
 
-/* Computes terms begin .. end - 1, at most a chain, of the warp's panel w and the group's rows into all, which is 0 for a
- * warp without a panel. blocks: those of the row that this thread copies, from term 0 on. */
+/* Computes terms begin .. end - 1, at most a chain, of the warp's panel w and the group's rows into all, which is 0 for
+ * a warp without a panel. blocks: those of the row that this thread copies, from term 0 on. */
 GROUP_FUNCTION void wide_sums(float all[TILES][4], LOCAL uint *stages, __global const uint *blocks,
 			      __global const elem_t *w, uint begin, uint end)
 {
