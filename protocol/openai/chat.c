@@ -323,6 +323,10 @@ static int put_messages(const json_t *body, json_t *context, bool *billing, stru
 	}
 	buf_release(&rd.system);
 	*billing = rd.billing;
+	if (r == 0 && !json_array_size(list))
+		r = err_param(
+			e, EINVAL, "messages",
+			"messages has a billing line alone, but must have at least one message");
 	return r;
 }
 
