@@ -6,6 +6,13 @@
 #define CHAIN_TERMS 2048 /* terms of a chain (nvidia/tensor.clh) */
 #define PART_TERMS  256	 /* terms of a part of a chain */
 
+/* The warps that share out a chain of so many terms by its parts, or the longest one of several. */
+#define TEAM(terms)                       \
+	((terms) <= PART_TERMS	     ? 1u \
+	 : (terms) <= 2 * PART_TERMS ? 2u \
+	 : (terms) <= 4 * PART_TERMS ? 4u \
+				     : 8u)
+
 #define ROUTER_PART 128 /* terms of a part of the router's sums (generic/router.cl) */
 
 #endif

@@ -106,14 +106,8 @@ static uint32_t product_lanes(const struct kernels *k)
  * weights a warp has a part of a panel's terms (nvidia/quant_rows.clh). */
 static uint64_t column_groups(const struct kernels *k, uint32_t cut, uint32_t N, uint32_t K)
 {
-	const uint32_t warps = QUANT_WARPS;
-	uint32_t team = 1;
-
-	if (kernels_has_quant_rows(k)) {
-		while (team * PART_TERMS < MIN(K, (uint32_t)CHAIN_TERMS))
-			team *= 2;
-		return CEIL_DIV(N / 16, warps / team);
-	}
+	if (kernels_has_quant_rows(k))
+		return CEIL_DIV(N / 16, QUANT_WARPS / TEAM(K));
 	if (kernels_on_tensor_cores(k))
 		return K > CHAIN_TERMS ? N / 16 : CEIL_DIV(N, 32u);
 	return CEIL_DIV(N, k->tuning->lanes * k->tuning->vec * k->cuts.of[CUT_GEMM][cut].blocks);

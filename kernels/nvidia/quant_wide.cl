@@ -65,11 +65,10 @@ INLINED void wide_group(float acc[TILES][4], LOCAL const uint *stage, uint g, __
 		s[p] = mma_scale(chunk, QUANT_GROUP(of, p, group), c, super, super_min, factor, chunk_k / group, scale,
 				 min, &m[p]);
 	ALL_TILES (i) {
-		const uint4 x = *(LOCAL const uint4 *)(rest + i * 32), y = *(LOCAL const uint4 *)(rest + i * 32 + 4);
-		const struct mma_columns in = {as_float2((uint2)(x.x, y.x)), as_float2((uint2)(x.y, y.y)),
-					       as_int2((uint2)(x.z, y.z)), as_int2((uint2)(x.w, y.w))};
+		LOCAL const uint4 *of_columns = (LOCAL const uint4 *)(rest + i * 32);
 
-		mma_group(acc[i], a, *(LOCAL const uint2 *)(codes + i * 64), in, t, s, m, parts, min, offset);
+		mma_group(acc[i], a, *(LOCAL const uint2 *)(codes + i * 64), columns_of(of_columns[0], of_columns[1]), t, s, m,
+			  parts, min, offset);
 	}
 }
 
@@ -252,8 +251,6 @@ __kernel QUANT_GROUP_LANES void quant_wide(__global const elem_t *restrict A, ui
 	}
 #undef AT_ROW
 }
-
-#define LAST_FIRST(tasks) ((uint)(tasks)[0] - 1 - (uint)get_group_id(1))
 
 __kernel QUANT_GROUP_LANES void gate_up_quant_wide(__global const elem_t *restrict h,
 						   __global const elem_t *restrict experts,

@@ -108,16 +108,6 @@ static bool is_right(const struct matrix *m, unsigned row, const float *x, float
 	return t || fabs((double)got - sum) <= 1e-5 * size;
 }
 
-/* Panels of 16 columns that a group of quant_rows.clh has. */
-static unsigned panels_of(unsigned K)
-{
-	unsigned team = 1;
-
-	while (team * PART_TERMS < MIN(K, (unsigned)CHAIN_TERMS))
-		team *= 2;
-	return QUANT_WARPS / team;
-}
-
 static void test_product(unsigned M, unsigned N, unsigned K)
 {
 	const unsigned ldc = N + 16;
@@ -140,7 +130,7 @@ static void test_product(unsigned M, unsigned N, unsigned K)
 		a.C = c[i];
 		a.add = i % 2;
 		if (i < 2)
-			run(i ? call_add : call_store, CEIL_DIV(N / 16, panels_of(K)),
+			run(i ? call_add : call_store, CEIL_DIV(N / 16, QUANT_WARPS / TEAM(K)),
 			    CEIL_DIV(M, ROW_BLOCK));
 		else
 			run(call_wide, CEIL_DIV(N / 16, (unsigned)QUANT_WARPS),
@@ -232,7 +222,8 @@ static void test_experts(unsigned T)
 	for (unsigned i = 0; i < 2; i++) {
 		a.C = y[i] = allocate((size_t)R * HIDDEN * sizeof(float));
 		run(i ? call_down_wide : call_down,
-		    CEIL_DIV(HIDDEN / 16u, i ? (unsigned)QUANT_WARPS : panels_of(SHARED_SIZE)),
+		    CEIL_DIV(HIDDEN / 16u,
+			     i ? (unsigned)QUANT_WARPS : QUANT_WARPS / TEAM(SHARED_SIZE)),
 		    n_tasks + 1);
 	}
 	check(!memcmp(act[0], act[1], (size_t)R * ACT_LD * sizeof(elem_t)));

@@ -7,7 +7,7 @@
  * Local memory is static; so groups run one after the other. The program is not position-independent: then addresses of
  * local memory have 32 bits, as kernels expect.
  *
- * What it cannot show: how the memory of a GPU orders accesses, and what a compiler for a GPU makes of the text.
+ * The emulator shows neither how the memory of a GPU orders accesses, nor what a compiler for a GPU makes of the text.
  * Source of the instructions: the PTX ISA, "mma.m16n8k16", "mma.m16n8k32", "shfl.sync", "redux.sync", "bar.sync", "cvt". */
 #pragma once
 

@@ -7,8 +7,8 @@
  *
  * In Llama's files the rows of a head of q and k are in pairs, those of one frequency of RoPE beside each other.
  *
- * What the converter does to numbers is in model_config.h: 1 is added to norms, ssm_a is -exp(A_log), and value heads
- * may be in turn.
+ * The converter changes some numbers (model_config.h): it adds 1 to norms, ssm_a is -exp(A_log), and value heads may be
+ * in turn.
  *
  * The layers behind the model's own are those of multi-token prediction, which also have tensors blk.N.nextn.*. */
 #include "engine/checkpoint/families/family.h"
