@@ -1,6 +1,7 @@
 """What structured output costs: streams whose answers follow a schema, and streams beside a client of costly schemas.
 
-    bench_structured.py TIGON URL [--streams N] [--tokens N] [--rounds N] [--clients N] [--seed N]
+    bench_structured.py TIGON URL [--streams N] [--tokens N] [--rounds N] [--clients N] [--every SECONDS] [--properties N]
+                        [--depth N] [--seed N]
 
 Each round has three spells, all of N streams by `TIGON bench serve`:
 
@@ -8,7 +9,8 @@ Each round has three spells, all of N streams by `TIGON bench serve`:
     constrained   answers are JSON of a schema: a list of records with limited strings, numbers, lists and constants
     beside        free answers, while clients have schemas compiled, one after the other, each a new one of hundreds of
                   keywords that takes milliseconds. Their requests are refused then, since the one token that they allow
-                  cannot begin an answer: what prompts cost others is in bench_mixed.py
+                  cannot begin an answer: what prompts cost others is in bench_mixed.py. --every has them wait between two
+                  schemas; --properties 45 --depth 0 makes schemas of some 100 keywords
 
 Prints a row for each spell, and at the end the medians over the rounds: tokens a second of constrained answers beside
 those of free ones (goal: 95 % where a step takes tens of milliseconds, 75 % where it takes two), the 99th percentile of
@@ -25,6 +27,7 @@ import statistics
 import subprocess
 import tempfile
 import threading
+import time
 import urllib.parse
 
 RECORDS = {"type": "array", "minItems": 4000, "items": {
@@ -43,11 +46,14 @@ def parse():
     a.add_argument("--tokens", type=int, default=256, help="tokens of each answer; a stream has two")
     a.add_argument("--rounds", type=int, default=5)
     a.add_argument("--clients", type=int, default=1, help="clients that have costly schemas compiled")
+    a.add_argument("--every", type=float, default=0, help="seconds from one costly schema of a client to its next; 0: at once")
+    a.add_argument("--properties", type=int, default=24, help="of the object that a costly schema describes")
+    a.add_argument("--depth", type=int, default=2, help="levels of objects and lists in it")
     a.add_argument("--seed", type=int, default=1, help="of the costly schemas")
     return a.parse_args()
 
 
-def costly(draw, depth=2, n=24):
+def costly(draw, depth, n):
     """An object of n properties, whose names are drawn anew."""
     def value():
         kind = draw.randrange(7 if depth else 5)
@@ -74,14 +80,15 @@ class Clients:
     def __init__(self, args):
         # Schemas are made before, because that takes as long as to compile them.
         draw = random.Random(args.seed)
-        self.bodies = [json.dumps({"prompt": "a", "guided_json": costly(draw), "allowed_token_ids": [500]}) for _ in range(400)]
-        self.url, self.asked, self.over = urllib.parse.urlsplit(args.url), 0, False
+        self.bodies = [json.dumps({"prompt": "a", "guided_json": costly(draw, args.depth, args.properties), "allowed_token_ids": [500]}) for _ in range(400)]
+        self.url, self.every, self.asked, self.over = urllib.parse.urlsplit(args.url), args.every, 0, False
         self.failure = None
         self.threads = [threading.Thread(target=self.ask, daemon=True) for _ in range(args.clients)]
 
     def ask(self):
         c = http.client.HTTPConnection(self.url.hostname, self.url.port or 80, timeout=60)
         while not self.over:
+            began = time.monotonic()
             self.asked += 1
             c.request("POST", "/v1/completions", self.bodies[self.asked % len(self.bodies)], {"Content-Type": "application/json"})
             r = c.getresponse()
@@ -89,6 +96,7 @@ class Clients:
             if b'"constraint_failed"' not in body:
                 self.failure = f"status {r.status}: {body.decode()[:300]}"
                 return
+            time.sleep(max(0, began + self.every - time.monotonic()))
 
     def __enter__(self):
         for t in self.threads:
