@@ -356,20 +356,12 @@ def recompute(model, prompt, output, steps):
                for i, v in zip(s["ids"], s["logprobs"]))
 
 
-def make(out, seed, name, what, family, size, options, lengths):
-    """Writes one model; returns None when this seed is no good, and why."""
-    config_class, model_class = FAMILIES[family]
-    config = config_class(**size)
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = model_class(config).float().eval()
-    model.set_experts_implementation("eager")
-    initialise(model, generator)
-    stored = round_to(model, options)
+def answers(model, prompts, most=3e-5, least=0.01, different=8):
+    """Cases of a golden.json, their noise, whether they are good, and why: noise of `most`, margins from `least` on, and as many
+    different tokens in each answer."""
     cases, noise = [], 0.0
     with torch.no_grad():
-        for length in lengths:
-            prompt = torch.randint(0, config.vocab_size, (length,), generator=generator).tolist()
+        for prompt in prompts:
             output, steps = greedy(model, prompt)
             diff = recompute(model, prompt, output, steps)
             cases.append(dict(prompt_ids=prompt, output_ids=output, steps=steps,
@@ -381,9 +373,25 @@ def make(out, seed, name, what, family, size, options, lengths):
     margins = sorted(s["margin"] for c in cases for s in c["steps"])
     kinds = min(len(set(c["output_ids"])) for c in cases)
     diff = max(c["recompute_diff"] for c in cases)
-    told = "seed %d: recompute %.1e noise %.1e margins: least %.3f, %d of %d below 0.05; tokens %d" % (
-        seed, diff, noise, margins[0], sum(m < 0.05 for m in margins), len(margins), kinds)
-    if max(diff, noise) > 3e-5 or margins[0] < 0.01 or kinds < 8:
+    told = "recompute %.1e noise %.1e margins: least %.3f, %d of %d below 0.05; tokens %d" % (
+        diff, noise, margins[0], sum(m < 0.05 for m in margins), len(margins), kinds)
+    return cases, noise, max(diff, noise) <= most and margins[0] >= least and kinds >= different, told
+
+
+def make(out, seed, name, what, family, size, options, lengths):
+    """Writes one model; returns False when this seed is no good, and says why."""
+    config_class, model_class = FAMILIES[family]
+    config = config_class(**size)
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    model = model_class(config).float().eval()
+    model.set_experts_implementation("eager")
+    initialise(model, generator)
+    stored = round_to(model, options)
+    prompts = [torch.randint(0, config.vocab_size, (length,), generator=generator).tolist() for length in lengths]
+    cases, noise, good, told = answers(model, prompts)
+    told = "seed %d: %s" % (seed, told)
+    if not good:
         print(name, "rejected,", told, flush=True)
         return False
     path = os.path.join(out, name)
@@ -422,4 +430,5 @@ def main():
             seed += 1
 
 
-main()
+if __name__ == "__main__":
+    main()
