@@ -24,8 +24,9 @@
  * So all parts begin at multiples of 64 bytes. The last chunk of a row may have fewer than CHUNK weights: the scales
  * that it lacks are zero.
  *
- * A matrix of n panels begins with a table, uint32 [n + 1]: where each panel begins, in units of 64 bytes, and the end;
- * like that of coded weights (kernels/coded.h).
+ * A matrix of n panels begins with a table, uint32 [n + 1]: where each panel begins, in units of 64 bytes, and the end.
+ * The panels lie in the order of the table, without gaps: so a panel's bytes are the distance to the next place, also
+ * where panels of two types take turns. Kernels that ask for a panel ahead of its use rely on that.
  *
  * Source of the block formats: ggml, ggml-common.h and ggml-quants.c. */
 #pragma once

@@ -268,7 +268,8 @@ bool kernels_decode_resident(const struct kernels *k)
 }
 
 /* Returns whether a step on a GPU is one launch with weights of these types. With quantised ones it gave up on an H200
- * (RESULT_GIVEN_UP) for a reason that is not known yet. The same step runs to its end, and right, on a CPU
+ * (RESULT_GIVEN_UP) while it asked for gigabytes in the L2 cache, since gate and up panels did not lie in the order of
+ * their table (kernels/quant.h). It has not run there since they do. It runs to its end, and right, on a CPU
  * (tests/emulator). */
 static bool step_takes_weights(const struct kernel_shape *s)
 {

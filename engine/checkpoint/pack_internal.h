@@ -32,6 +32,11 @@ void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 uint64_t pack_quant_bytes(const struct kernels *k, const struct weights *all,
 			  const struct weight *w, uint32_t n, uint32_t layer);
 
+/* Writes to table [panels + 1] where each panel begins, in units of 64 bytes, and the end (kernels/quant.h). bytes: of
+ * a panel of each part. Together the parts have all panels. */
+void pack_quant_places(const struct pack_part *parts, const uint64_t *bytes, size_t n_parts,
+		       uint64_t panels, uint32_t *table);
+
 /* Fills such a matrix. Together the parts have all its panels. Errors are kept in p->error. */
 void pack_matrix_quant(struct packer *p, cl_mem buffer, uint64_t panels,
 		       const struct pack_part *parts, size_t n_parts);

@@ -1,5 +1,4 @@
-/* Matrices of panels that have types of their own (kernels/quant.h). The parts of a matrix (struct pack_part) lie one
- * behind the other, behind the table, so that the place of a panel follows from the types. */
+/* Matrices of panels that have types of their own (kernels/quant.h). */
 #include "engine/checkpoint/pack_internal.h"
 
 #include <math.h>
@@ -42,6 +41,23 @@ uint64_t pack_quant_bytes(const struct kernels *k, const struct weights *all,
 		bytes += own * panel_bytes(k, weights_find(all, w[i].role, layer));
 	}
 	return table_bytes(panels) + bytes;
+}
+
+void pack_quant_places(const struct pack_part *parts, const uint64_t *bytes, size_t n_parts,
+		       uint64_t panels, uint32_t *table)
+{
+	uint64_t at = table_bytes(panels) / UNIT;
+
+	for (size_t i = 0; i < n_parts; i++)
+		for (uint64_t k = 0; k < CEIL_DIV(parts[i].rows, 16u); k++)
+			table[parts[i].first + k * parts[i].stride] = (uint32_t)(bytes[i] / UNIT);
+	for (uint64_t i = 0; i < panels; i++) {
+		uint64_t own = table[i];
+
+		table[i] = (uint32_t)at;
+		at += own;
+	}
+	table[panels] = (uint32_t)at;
 }
 
 /* ---- synthetic weights ---- */
@@ -87,8 +103,7 @@ static void make_rows(const struct quant_type *t, const struct weight_synthesis 
 struct writing {
 	struct packer *packer;
 	struct pack_work work;
-	const uint64_t *places; /* of each part: where it begins, counted from `out` */
-	const struct pack_part *parts;
+	const uint32_t *places; /* of each panel (pack_quant_places) */
 	uint8_t *out;
 	uint64_t K;
 	bool bf16;
@@ -133,10 +148,11 @@ static void write_chunks(void *arg)
 		const struct weight *w =
 			weights_find(g->packer->weights, part->weights->role, part->layer);
 		const struct quant_type *t = quant_of(w->quant);
-		uint64_t bytes = panel_bytes(g->packer->kernels, w);
-		uint8_t *at = g->out + g->places[part - g->parts] + c.first * bytes;
 
-		for (uint64_t i = c.first; i < c.first + c.n; i++, at += bytes)
+		for (uint64_t i = c.first; i < c.first + c.n; i++) {
+			uint8_t *at =
+				g->out + (uint64_t)UNIT * g->places[part->first + i * part->stride];
+
 			if (t) {
 				write_quantised(g, part, t, i, rows, at);
 			} else {
@@ -145,6 +161,7 @@ static void write_chunks(void *arg)
 						kernels_plain_packing(g->packer->kernels), rows,
 						at + QUANT_HEADER);
 			}
+		}
 		pack_forget(g->packer, &c);
 	}
 	free(rows);
@@ -154,44 +171,33 @@ void pack_matrix_quant(struct packer *p, cl_mem buffer, uint64_t panels,
 		       const struct pack_part *parts, size_t n_parts)
 {
 	struct writing g = {.packer = p,
-			    .parts = parts,
 			    .K = KERNEL_LD(parts[0].weights->cols),
 			    .bf16 = kernels_shape(p->kernels)->bf16};
-	uint64_t *places = calloc(n_parts, sizeof(*places)), at = table_bytes(panels), chunks = 0;
-	uint32_t *table;
+	uint64_t *bytes = calloc(n_parts, sizeof(*bytes)), chunks = 0;
+	uint32_t *places = calloc(1, table_bytes(panels));
 
-	if (!places)
+	if (!bytes || !places) {
 		err_no_memory(&p->error);
-	for (size_t i = 0; places && i < n_parts; i++) {
-		const struct weight *w =
-			weights_find(p->weights, parts[i].weights->role, parts[i].layer);
-
-		places[i] = at;
-		at += CEIL_DIV(parts[i].rows, 16u) * panel_bytes(p->kernels, w);
+		goto out;
+	}
+	for (size_t i = 0; i < n_parts; i++) {
+		bytes[i] = panel_bytes(p->kernels, weights_find(p->weights, parts[i].weights->role,
+								parts[i].layer));
 		chunks += CEIL_DIV(parts[i].rows, (uint64_t)16 * PACK_CHUNK);
 	}
+	pack_quant_places(parts, bytes, n_parts, panels, places);
 	g.places = places;
-	g.out = places ? pack_map_part(p, buffer, 0, at, true) : NULL;
-	if (!g.out) {
-		free(places);
-		return;
-	}
-	table = (uint32_t *)(void *)g.out;
-	memset(table, 0, table_bytes(panels));
-	for (size_t i = 0; i < n_parts; i++) {
-		const struct weight *w =
-			weights_find(p->weights, parts[i].weights->role, parts[i].layer);
-
-		for (uint64_t k = 0; k < CEIL_DIV(parts[i].rows, 16u); k++)
-			table[parts[i].first + k * parts[i].stride] =
-				(uint32_t)((places[i] + k * panel_bytes(p->kernels, w)) / UNIT);
-	}
-	table[panels] = (uint32_t)(at / UNIT);
+	g.out = pack_map_part(p, buffer, 0, (uint64_t)UNIT * places[panels], true);
+	if (!g.out)
+		goto out;
+	memcpy(g.out, places, table_bytes(panels));
 	pack_work_init(&g.work, parts, n_parts);
 	parallel_run(chunks, write_chunks, &g);
 	if (g.work.part < n_parts)
 		err_no_memory(&p->error);
 	pack_work_release(&g.work);
 	pack_unmap(p, buffer, g.out);
+out:
+	free(bytes);
 	free(places);
 }
