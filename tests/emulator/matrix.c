@@ -6,18 +6,9 @@
 #include "base/bits.h"
 #include "base/macros.h"
 #include "kernels/quant.h"
+#include "tests/emulator/warp.h"
 #include "tests/kernels/reference.h"
 #include "tests/random.h"
-
-void *allocate(size_t bytes)
-{
-	size_t all = ROUND_UP(bytes + 1, (size_t)64);
-	void *p = aligned_alloc(64, all);
-
-	if (!p)
-		abort();
-	return memset(p, 0, all);
-}
 
 float random_element(void)
 {
@@ -65,7 +56,7 @@ static const struct quant_type *random_type(unsigned K)
 static void pack_random(const struct quant_type *t, unsigned K, uint8_t *out)
 {
 	size_t bytes = K / t->block * t->bytes;
-	uint8_t *rows = allocate(bytes * 16);
+	uint8_t *rows = malloc(bytes * 16);
 	const void *of[16];
 
 	for (size_t i = 0; i < bytes * 16; i++)
@@ -83,31 +74,34 @@ static void pack_random(const struct quant_type *t, unsigned K, uint8_t *out)
 struct matrix make_matrix(unsigned rows, unsigned K)
 {
 	unsigned n = rows / 16;
-	struct matrix m = {.rows = rows, .K = K};
+	struct matrix m = {.rows = rows, .K = K, .plain = random_elements((size_t)rows * K)};
+	uint32_t *table = calloc(n + 1, sizeof(*table));
 	size_t at = ROUND_UP((n + 1) * 4ul, 64ul);
-	uint8_t *out = allocate(at + n * (QUANT_HEADER + K * 16ul * 4));
-	uint32_t *table = (uint32_t *)(void *)out;
+	uint8_t *out;
 
-	m.types = allocate(n * sizeof(*m.types));
-	m.panels = allocate(n * sizeof(*m.panels));
-	m.plain = allocate((size_t)rows * K * sizeof(*m.plain));
-	for (size_t i = 0; i < (size_t)rows * K; i++)
-		m.plain[i] = random_element();
+	m.types = calloc(n, sizeof(*m.types));
+	m.panels = calloc(n, sizeof(*m.panels));
 	for (unsigned p = 0; p < n; p++) {
-		const struct quant_type *t = random_type(K);
+		const struct quant_type *t = m.types[p] = random_type(K);
 
-		m.types[p] = t;
-		m.panels[p] = out + at;
 		table[p] = (uint32_t)(at / 64);
-		if (t)
-			pack_random(t, K, out + at);
-		else
-			pack_fragments(m.plain + (size_t)p * 16 * K, K,
-				       (elem_t *)(void *)(out + at + QUANT_HEADER));
-		at += ROUND_UP(t ? quant_panel_bytes(t, K) : QUANT_HEADER + K * 32ul, 64ul);
+		at += t ? quant_panel_bytes(t, K) : QUANT_HEADER + K * 32ul;
 	}
 	table[n] = (uint32_t)(at / 64);
+	out = emulated_memory(at);
+	memcpy(out, table, (n + 1) * sizeof(*table));
+	for (unsigned p = 0; p < n; p++) {
+		uint8_t *panel = out + table[p] * 64ul;
+
+		m.panels[p] = panel;
+		if (m.types[p])
+			pack_random(m.types[p], K, panel);
+		else
+			pack_fragments(m.plain + (size_t)p * 16 * K, K,
+				       (elem_t *)(void *)(panel + QUANT_HEADER));
+	}
 	m.packed = (const elem_t *)(void *)out;
+	free(table);
 	return m;
 }
 
@@ -118,7 +112,7 @@ unsigned input_ld(unsigned K)
 
 elem_t *make_inputs(const float *x, unsigned n, unsigned K)
 {
-	elem_t *out = allocate(2ul * n * input_ld(K));
+	elem_t *out = emulated_memory(2ul * n * input_ld(K));
 
 	for (unsigned r = 0; r < n; r++)
 		reference_input(x + (size_t)r * K, K, true, true, out + (size_t)r * input_ld(K));
@@ -127,7 +121,7 @@ elem_t *make_inputs(const float *x, unsigned n, unsigned K)
 
 float *random_elements(size_t n)
 {
-	float *x = allocate(n * sizeof(*x));
+	float *x = emulated_memory(n * sizeof(*x));
 
 	for (size_t i = 0; i < n; i++)
 		x[i] = random_element();

@@ -8,9 +8,6 @@
 
 typedef uint16_t elem_t; /* bf16 */
 
-/* Returns zeros, from a multiple of 64 bytes on. */
-void *allocate(size_t bytes);
-
 /* Return a number of bf16 between -2 and 2, and n such numbers. */
 float random_element(void);
 float *random_elements(size_t n);

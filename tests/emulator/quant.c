@@ -115,7 +115,7 @@ static void test_product(unsigned M, unsigned N, unsigned K)
 	float *x = random_elements((size_t)M * K), *c[4];
 
 	for (unsigned i = 0; i < 4; i++) {
-		c[i] = allocate((size_t)M * ldc * sizeof(float));
+		c[i] = emulated_memory((size_t)M * ldc * sizeof(float));
 		for (size_t j = 0; j < (size_t)M * ldc; j++)
 			c[i][j] = (float)(j % 7);
 	}
@@ -164,7 +164,7 @@ static unsigned columns_of(unsigned expert)
 /* Routes T tokens to random experts, as moe_route.cl does. Returns the number of tasks. of: the expert of each row. */
 static unsigned make_tasks(unsigned T, int *tasks, int *rows, unsigned *of)
 {
-	unsigned n = 0, n_tasks = 0, (*choice)[TOPK] = allocate(T * sizeof(*choice));
+	unsigned n = 0, n_tasks = 0, (*choice)[TOPK] = calloc(T, sizeof(*choice));
 
 	for (unsigned t = 0; t < T; t++) {
 		choice[t][0] = random_below(EXPERTS);
@@ -201,8 +201,9 @@ static void test_experts(unsigned T)
 	struct matrix shared_gate_up = make_matrix(2 * SHARED_SIZE, HIDDEN),
 		      shared_down = make_matrix(HIDDEN, SHARED_SIZE);
 	float *x = random_elements((size_t)T * HIDDEN), *y[2], in[SHARED_SIZE];
-	int *rows = allocate(R * sizeof(*rows)), *tasks = allocate(TASK_AT(R) * sizeof(*tasks));
-	unsigned *of = allocate(R * sizeof(*of)), n_tasks = make_tasks(T, tasks, rows, of);
+	int *rows = emulated_memory(R * sizeof(*rows)),
+	    *tasks = emulated_memory(TASK_AT(R) * sizeof(*tasks));
+	unsigned *of = emulated_memory(R * sizeof(*of)), n_tasks = make_tasks(T, tasks, rows, of);
 	elem_t *act[2];
 
 	a.A = make_inputs(x, T, HIDDEN);
@@ -211,7 +212,7 @@ static void test_experts(unsigned T)
 	a.tasks = tasks;
 	a.rows = rows;
 	for (unsigned i = 0; i < 2; i++) {
-		a.act = act[i] = allocate((size_t)R * ACT_LD * sizeof(elem_t));
+		a.act = act[i] = emulated_memory((size_t)R * ACT_LD * sizeof(elem_t));
 		run(i ? call_gate_up_wide : call_gate_up,
 		    i ? CEIL_DIV(2 * SHARED_SIZE / 16, QUANT_WARPS) : CEIL_DIV(SHARED_SIZE, 32),
 		    n_tasks + 1);
@@ -220,7 +221,7 @@ static void test_experts(unsigned T)
 	a.W = down.packed;
 	a.shared = shared_down.packed;
 	for (unsigned i = 0; i < 2; i++) {
-		a.C = y[i] = allocate((size_t)R * HIDDEN * sizeof(float));
+		a.C = y[i] = emulated_memory((size_t)R * HIDDEN * sizeof(float));
 		run(i ? call_down_wide : call_down,
 		    CEIL_DIV(HIDDEN / 16u,
 			     i ? (unsigned)QUANT_WARPS : QUANT_WARPS / TEAM(SHARED_SIZE)),
@@ -233,7 +234,7 @@ static void test_experts(unsigned T)
 		const struct matrix *m = shared ? &shared_gate_up : &gate_up;
 		const float *token = x + (size_t)(rows[r] / (TOPK + 1)) * HIDDEN;
 		const unsigned N = columns_of(of[r]);
-		elem_t *blocks = act[0] + (size_t)r * ACT_LD, *want = allocate(2ul * ACT_LD);
+		elem_t *blocks = act[0] + (size_t)r * ACT_LD, *want = calloc(ACT_LD, sizeof(*want));
 
 		for (unsigned n = 0; n < N; n++) {
 			/* Gate and up panels alternate. */

@@ -27,7 +27,7 @@ MACROS = {"MMA_INT8": ("d, a, b0, b1", "emulated_mma_int8(d, (a)[0], (a)[1], (a)
           "COPY_END": ("", "((void)0)"),
           "COPY_WAIT": ("n", "((void)0)"),
           "LOAD_ONCE": ("v, at", "((v) = *(__global const uint4 *)(at))"),
-          "PREFETCH": ("at", "((void)(at))"),
+          "PREFETCH": ("at", "emulated_prefetch((ulong)(at))"),
           "WARP_SYNC": ("", "emulated_warp_sync()")}
 FUNCTIONS = {"two_halves": "return emulated_halves(v);",
              "other_lane": "return emulated_shuffle_xor(x, bits);",
@@ -53,6 +53,7 @@ float emulated_shuffle(float x, uint lane);
 float emulated_shuffle_xor(float x, uint bits);
 float2 emulated_halves(uint v);
 void emulated_copy(uint to, ulong from);
+void emulated_prefetch(ulong at);
 void emulated_warp_sync(void);
 void emulated_barrier(uint number, uint lanes);
 uint emulated_max(uint x);

@@ -1,6 +1,7 @@
-/* The decode step in one launch of the nvidia variant (nvidia/decode_step.cl) with quantised weights on a CPU: its products,
- * norms and experts, with matrices of all types. There is one group, which does all of the work. What it computes is
- * compared with sums in double of the dequantised weights. Inputs are rounded to int8, so results are near these sums. */
+/* The decode step in one launch of the nvidia variant (nvidia/decode_step.cl) with quantised weights on a CPU: its
+ * embedding, products, norms and experts, with matrices of all types. The groups run at the same time and wait for each
+ * other between phases. What they compute is compared with sums in double of the dequantised weights. Inputs are
+ * rounded to int8, so results are near these sums. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ enum {
 
 void decode_step(int *step, int work_at, const unsigned long *at);
 
-static int step[TABLE_INTS];
+static int *step;
 static unsigned long at[AT_LAYERS + AT_LAYER_COUNT];
 
 static void call(void)
@@ -35,22 +36,35 @@ static void call(void)
 	decode_step(step, WORK_AT, at);
 }
 
-static double dot(const struct matrix *m, unsigned row, const float *x)
+static double weight_of(const struct matrix *m, unsigned row, unsigned k)
 {
 	const struct quant_type *t = m->types[row / 16];
+	struct quant_weight w;
+
+	if (!t)
+		return (double)m->plain[(size_t)row * m->K + k];
+	w = quant_weight(t, m->panels[row / 16], row % 16, k);
+	return (double)(w.code - t->offset) * (double)w.scale - (double)w.min;
+}
+
+static double dot(const struct matrix *m, unsigned row, const float *x)
+{
 	double sum = 0;
 
-	for (unsigned k = 0; k < m->K; k++) {
-		double v = (double)m->plain[(size_t)row * m->K + k];
-
-		if (t) {
-			struct quant_weight w = quant_weight(t, m->panels[row / 16], row % 16, k);
-
-			v = (double)(w.code - t->offset) * (double)w.scale - (double)w.min;
-		}
-		sum += v * (double)x[k];
-	}
+	for (unsigned k = 0; k < m->K; k++)
+		sum += weight_of(m, row, k) * (double)x[k];
 	return sum;
+}
+
+/* Returns a token whose embedding is quantised. */
+static int random_token(const struct matrix *embedding)
+{
+	unsigned id;
+
+	do
+		id = random_below(VOCAB);
+	while (!embedding->types[id / 16]);
+	return (int)id;
 }
 
 static void norm(const float *x, const float *w, float *out)
@@ -103,7 +117,7 @@ static void choose(const float *logits, unsigned expert[SLOTS], double weight[SL
 	weight[2] = 1 / (1 + exp(-(double)logits[EXPERTS]));
 }
 
-static void test_step(unsigned T)
+static void test_step(unsigned T, unsigned groups)
 {
 	static const int ops[] = {OP_EMBED,   OP_ATTENTION_IN, OP_ATTENTION_OUT, OP_ROUTER,
 				  OP_GATE_UP, OP_DOWN,	       OP_LOGITS,	 OP_END};
@@ -112,21 +126,18 @@ static void test_step(unsigned T)
 		      down = make_matrix(EXPERTS * HIDDEN, EXPERT_SIZE);
 	struct matrix shared_gate_up = make_matrix(2 * SHARED_SIZE, HIDDEN),
 		      shared_down = make_matrix(HIDDEN, SHARED_SIZE);
-	struct matrix head = make_matrix(LOGITS_LD, HIDDEN);
-	float *x = allocate(T * HIDDEN * sizeof(*x)),
-	      *proj = allocate(T * ATTENTION_LD * sizeof(*proj));
-	float *logits = allocate(T * LOGITS_LD * sizeof(*logits)),
-	      *router_logits = allocate(T * ROUTER_LD * sizeof(*router_logits));
-	float *table = random_elements(VOCAB * HIDDEN), *mixed = random_elements(T * MIXED),
-	      *router = random_elements(ROUTER_LD * HIDDEN);
-	float *norms[3], *before = allocate(T * HIDDEN * sizeof(*before)), h[HIDDEN];
-	elem_t *embedding = allocate(VOCAB * HIDDEN * sizeof(elem_t)),
-	       *act = allocate(T * SLOTS * ACT_LD * sizeof(elem_t));
-	int *result = allocate(4096 * sizeof(*result)), *work = step + WORK_AT;
+	struct matrix head = make_matrix(LOGITS_LD, HIDDEN),
+		      embedding = make_matrix(LOGITS_LD, HIDDEN);
+	float *x = emulated_memory(T * HIDDEN * sizeof(*x)),
+	      *proj = emulated_memory(T * ATTENTION_LD * sizeof(*proj));
+	float *logits = emulated_memory(T * LOGITS_LD * sizeof(*logits)),
+	      *router_logits = emulated_memory(T * ROUTER_LD * sizeof(*router_logits));
+	float *mixed = random_elements(T * MIXED), *router = random_elements(ROUTER_LD * HIDDEN);
+	float *norms[3], *before = emulated_memory(T * HIDDEN * sizeof(*before)), h[HIDDEN];
+	elem_t *act = emulated_memory(T * SLOTS * ACT_LD * sizeof(elem_t));
+	int *result = emulated_memory(4096 * sizeof(*result)), *work;
 	unsigned long *layer = at + AT_LAYERS;
 
-	for (unsigned i = 0; i < VOCAB * HIDDEN; i++)
-		embedding[i] = element_of(table[i]);
 	for (unsigned i = 0; i < ROUTER_LD * HIDDEN; i++)
 		router[i] /= 20;
 	for (unsigned i = 0; i < 3; i++) {
@@ -134,20 +145,23 @@ static void test_step(unsigned T)
 		for (unsigned k = 0; k < HIDDEN; k++)
 			norms[i][k] = 1 + norms[i][k] / 4;
 	}
+	step = emulated_memory(TABLE_INTS * sizeof(*step));
+	work = step + WORK_AT;
 	at[AT_X] = (unsigned long)x;
-	at[AT_ROPE] = (unsigned long)allocate(T * ROT * sizeof(float));
-	at[AT_INV_FREQ] = (unsigned long)allocate(ROT * sizeof(float));
+	at[AT_ROPE] = (unsigned long)emulated_memory(T * ROT * sizeof(float));
+	at[AT_INV_FREQ] = (unsigned long)emulated_memory(ROT * sizeof(float));
 	at[AT_PROJ] = (unsigned long)proj;
 	at[AT_MIXED] = (unsigned long)make_inputs(mixed, T, MIXED);
 	at[AT_ROUTER_LOGITS] = (unsigned long)router_logits;
 	at[AT_ACT] = (unsigned long)act;
 	at[AT_LOGITS] = (unsigned long)logits;
 	at[AT_RESULT] = (unsigned long)result;
-	at[AT_EMBED] = (unsigned long)embedding;
+	at[AT_EMBED] = (unsigned long)embedding.packed;
 	at[AT_FINAL_NORM] = (unsigned long)norms[2];
 	at[AT_LM_HEAD] = (unsigned long)head.packed;
 	layer[AT_INPUT_NORM] = (unsigned long)norms[0];
 	layer[AT_POST_NORM] = (unsigned long)norms[1];
+	layer[AT_Q_NORM] = layer[AT_K_NORM] = (unsigned long)random_elements(HD);
 	layer[AT_IN_PROJ] = (unsigned long)in.packed;
 	layer[AT_OUT_PROJ] = (unsigned long)out.packed;
 	layer[AT_ROUTER] = (unsigned long)router;
@@ -156,25 +170,25 @@ static void test_step(unsigned T)
 	layer[AT_SHARED_GATE_UP] = (unsigned long)shared_gate_up.packed;
 	layer[AT_SHARED_DOWN] = (unsigned long)shared_down.packed;
 
-	memset(step, 0, sizeof(step));
 	work[WORK_TOKENS] = work[WORK_LOGITS] = (int)T;
 	work[WORK_POSITIONS_AT] = 16;
 	work[WORK_ROWS_AT] = 32;
 	work[WORK_LOGITS_AT] = 512;
 	for (unsigned i = 0; i < T; i++) {
-		step[i] = (int)random_below(VOCAB);
+		step[i] = random_token(&embedding);
 		step[work[WORK_ROWS_AT] + (int)i * ROW_INTS + ROW_TOKEN] = (int)i;
 		step[work[WORK_LOGITS_AT] + (int)i] = (int)(T - 1 - i);
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(ops); i++)
 		work[WORK_INTS + i * PHASE_INTS + PHASE_OP] = ops[i];
-	emulate(call, STEP_LANES, 0, 0, 1);
-	ok(!result[RESULT_GIVEN_UP], "%u rows: the step ends", T);
+	emulate_together(call, STEP_LANES, groups);
+	ok(!result[RESULT_GIVEN_UP], "%u rows, %u groups: the step ends", T, groups);
 
 	for (unsigned r = 0; r < T; r++) {
 		float *own = before + (size_t)r * HIDDEN;
 
-		memcpy(own, table + (size_t)step[r] * HIDDEN, HIDDEN * sizeof(float));
+		for (unsigned n = 0; n < HIDDEN; n++)
+			own[n] = (float)weight_of(&embedding, (unsigned)step[r], n);
 		norm(own, norms[0], h);
 		for (unsigned n = 0; n < ATTENTION_LD; n++)
 			compare((double)proj[r * ATTENTION_LD + n], dot(&in, n, h));
@@ -237,7 +251,7 @@ static void test_step(unsigned T)
 
 int main(void)
 {
-	test_step(1);
-	test_step(5);
+	test_step(1, 3);
+	test_step(5, 2);
 	return done();
 }

@@ -7,7 +7,7 @@
 #define VOCAB	     100
 #define EPS	     1e-6f
 #define EMBED_SCALE  1.0f
-#define QUANT_EMBED  0
+#define QUANT_EMBED  1
 #define OUT_NORMS    0
 #define ROT	     64
 #define ROPES	     1

@@ -1,14 +1,20 @@
 #include "tests/emulator/warp.h"
 
 #include <math.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include "base/bits.h"
+#include "base/macros.h"
 
 enum { LANES_MAX = 1024, STACK = 256 << 10, PATIENCE = 1000000 };
 
@@ -88,6 +94,36 @@ void emulate(void (*kernel)(void), unsigned lanes, size_t x, size_t y, size_t nx
 	swapcontext(&e.main, &e.contexts[0]);
 }
 
+void emulate_together(void (*kernel)(void), unsigned lanes, size_t n)
+{
+	pid_t *groups = calloc(n, sizeof(*groups));
+	int status = 0;
+
+	fflush(stdout);
+	for (size_t i = 0; i < n; i++) {
+		groups[i] = fork();
+		if (groups[i] < 0)
+			abort();
+		if (groups[i])
+			continue;
+		emulate(kernel, lanes, i, 0, n);
+		_exit(0);
+	}
+	for (size_t ended = 0; ended < n && !status; ended++) {
+		pid_t group = wait(&status);
+
+		for (size_t i = 0; i < n; i++)
+			groups[i] = groups[i] == group ? 0 : groups[i];
+	}
+	/* Groups that wait for one that has failed would wait for ever. */
+	for (size_t i = 0; i < n && status; i++)
+		if (groups[i])
+			kill(groups[i], SIGKILL);
+	if (status)
+		exit(1);
+	free(groups);
+}
+
 /* Waits until `lanes` lanes are there. */
 static void meet(struct meeting *m, unsigned lanes)
 {
@@ -117,6 +153,24 @@ static void meet_warp(void)
 static const uint32_t *shown_by(unsigned lane)
 {
 	return e.shown[e.lane / 32 * 32 + lane % 32];
+}
+
+/* ---- global memory ---- */
+
+static struct {
+	uintptr_t from, end;
+} blocks[1 << 16];
+static size_t n_blocks;
+
+void *emulated_memory(size_t bytes)
+{
+	void *p = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED || n_blocks == ARRAY_SIZE(blocks))
+		abort();
+	blocks[n_blocks].from = (uintptr_t)p;
+	blocks[n_blocks++].end = (uintptr_t)p + bytes;
+	return p;
 }
 
 /* ---- functions of OpenCL C ---- */
@@ -262,6 +316,7 @@ float emulated_shuffle(float x, unsigned lane);
 float emulated_shuffle_xor(float x, unsigned bits);
 float2 emulated_halves(unsigned v);
 void emulated_copy(unsigned to, unsigned long from);
+void emulated_prefetch(unsigned long at);
 void emulated_warp_sync(void);
 void emulated_barrier(unsigned number, unsigned lanes);
 unsigned emulated_max(unsigned x);
@@ -340,10 +395,12 @@ unsigned emulated_pair(float first, float second)
 	       ((high + 0x7fff + (high >> 16 & 1)) & 0xffff0000u);
 }
 
-/* Another lane may be about to write the number that this one waits for. */
+/* Another lane, or another group, may be about to write the number that this one waits for. */
 unsigned emulated_load(unsigned long at)
 {
 	next_lane();
+	if (at > UINT32_MAX)
+		sched_yield();
 	return *(volatile unsigned *)at;
 }
 
@@ -354,7 +411,7 @@ void emulated_store(unsigned at, unsigned v)
 
 void emulated_add(unsigned long at)
 {
-	++*(volatile unsigned *)at;
+	__atomic_fetch_add((unsigned *)at, 1, __ATOMIC_SEQ_CST);
 }
 
 static float half(unsigned v)
@@ -375,6 +432,18 @@ float2 emulated_halves(unsigned v)
 void emulated_copy(unsigned to, unsigned long from)
 {
 	memcpy((void *)(uintptr_t)to, (const void *)from, 16);
+}
+
+void emulated_prefetch(unsigned long at)
+{
+	const uintptr_t line = at / 128 * 128;
+
+	for (size_t i = 0; i < n_blocks; i++)
+		if (line < blocks[i].end && line + 128 > blocks[i].from)
+			return;
+	printf("Bail out! lane %u of group %zu, %zu asks for a line at %#lx, where no memory is\n",
+	       e.lane, e.x, e.y, at);
+	exit(1);
 }
 
 static void show(unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1)
