@@ -498,9 +498,8 @@ static int warm_up_decode(struct engine *g, const struct plan *plan, struct draw
 
 	if (r == 0 || !g->one_launch || !runner_given_up(g->runner))
 		return r;
-	log_warning("%s does not run all groups of a decode step at the same time, so its kernels "
-		    "are launched one by one, which is slower",
-		    g->device.name);
+	log_warning("%s: %s, so kernels are launched one by one, which is slower", g->device.name,
+		    e->text);
 	g->one_launch = g->model.decode_step = false;
 	r = runner_forgive(g->runner, e);
 	return r < 0 ? r : engine_step(g, plan, results, e);

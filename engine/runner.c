@@ -16,7 +16,8 @@ struct queued {
 	uint32_t n_draws, n_scores, result_ints;
 	/* the places of scores and poolings in the table, for reading their results */
 	cl_int scores_at, poolings_at;
-	cl_event done; /* the results are read */
+	cl_int work_at; /* the place of the work list of a step in one launch */
+	cl_event done;	/* the results are read */
 };
 
 struct runner {
@@ -277,6 +278,7 @@ static int enqueue_plan(struct runner *r, struct queued *s, const struct plan *p
 	s->n_scores = plan->n_scored_tokens;
 	s->scores_at = built.step.scores_at;
 	s->poolings_at = built.step.poolings_at;
+	s->work_at = built.step.work_at;
 	s->result_ints = built.result_ints;
 	error = dump_tokens(r, s, &built.step, e);
 	if (error == 0)
@@ -317,6 +319,19 @@ int runner_submit(struct runner *r, const struct plan *plan, struct err *e)
 	return 0;
 }
 
+/* Sets the error of a step that was given up. */
+static void say_given_up(const struct queued *s, struct err *e)
+{
+	int32_t v = s->result[RESULT_GIVEN_UP];
+	const int32_t *phase =
+		s->table + s->work_at + WORK_INTS + (GIVEN_UP_PHASE(v) - 1) * PHASE_INTS;
+
+	err_set(e, EIO,
+		"a decode step was given up, because %d of its groups did not come to the end of phase "
+		"%d (operation %d, layer %d) in time",
+		GIVEN_UP_LATE(v), GIVEN_UP_PHASE(v), phase[PHASE_OP], phase[PHASE_LAYER]);
+}
+
 int runner_wait(struct runner *r, struct draw_result *results, struct err *e)
 {
 	struct queued *s = &r->queued[r->head % ENGINE_STEPS_OUT];
@@ -334,9 +349,7 @@ int runner_wait(struct runner *r, struct draw_result *results, struct err *e)
 		return lose_device(r, &why, e);
 	if (s->result[RESULT_GIVEN_UP]) {
 		r->given_up = true;
-		err_set(&why, EIO,
-			"a decode step was given up, because the device did not run all of its groups "
-			"at the same time");
+		say_given_up(s, &why);
 		return lose_device(r, &why, e);
 	}
 	r->head++;

@@ -28,8 +28,9 @@ void runner_free(struct runner *r);
 int runner_submit(struct runner *r, const struct plan *plan, struct err *e) MUST_CHECK;
 int runner_wait(struct runner *r, struct draw_result *results, struct err *e) MUST_CHECK;
 
-/* Returns whether the device is lost because a decode step in one launch was given up: not all of its groups ran at the
- * same time (RESULT_GIVEN_UP of kernels/step.h). Pages and states that the step was to write are not to be used. */
+/* Returns whether the device is lost because a decode step in one launch was given up: not all of its groups came to
+ * the end of a phase (RESULT_GIVEN_UP of kernels/step.h). Pages and states that the step was to write are not to be
+ * used. */
 bool runner_given_up(const struct runner *r);
 
 /* After that, and if no page and no state is in use: lets the device be used again. -EIO. */

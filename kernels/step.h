@@ -126,10 +126,14 @@
 
 /* ---- the result ---- */
 
-/* 1: a step in one launch was given up, since not all of its groups ran (nvidia/step_barrier.clh). So pages and states
- * that it was to write may be half written. No kernel sets the flag back to 0: it also tells of a step before. */
-#define RESULT_GIVEN_UP 0
-#define RESULT_IDS	1 /* the drawn ids */
+/* Not 0: a step in one launch was given up, since `late` of its groups did not come to the end of a phase (from 1;
+ * nvidia/step_barrier.clh). So pages and states that it was to write may be half written. No kernel sets the number
+ * back to 0: it also tells of a step before. */
+#define RESULT_GIVEN_UP		 0
+#define GIVEN_UP(phase, late)	 ((phase) | (late) << 16)
+#define GIVEN_UP_PHASE(given_up) ((given_up)&0xffff)
+#define GIVEN_UP_LATE(given_up)	 ((given_up) >> 16)
+#define RESULT_IDS		 1 /* the drawn ids */
 
 /* ---- in the result: a report of a token and the `top` best ones ---- */
 

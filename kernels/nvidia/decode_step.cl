@@ -121,9 +121,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP_LANES, 1, 1))) void decode_st
 		load_ahead(p, op, w);
 		prefetch_later(p, op);
 		if (!wait_for(p, done, target, phase + PHASE_INTS))
-			break;
+			return;
 	}
-	if (THREAD == 0)
-		GLOBAL_AT(int, AT_RESULT)[RESULT_GIVEN_UP] = 1;
 }
 #endif
