@@ -354,6 +354,11 @@ TEST(counted)
 	accepts("{'type': 'object', 'minProperties': 1}", "{'a':1}|{'a':1,'a':2}", "{}");
 	accepts("{'properties': {'a': {}}, 'additionalProperties': {'type': 'null'}, 'minProperties': 2}",
 		"{'a':1,'b':null}", "{'a':1}|{'b':null,'b':null}|{'b':null}");
+	refuses("{'additionalProperties': {'type': 'null'}, 'minProperties': 2}",
+		PROBLEM_UNSUPPORTED,
+		"the keyword \"minProperties\" of a JSON schema is not supported here: no value is left of which it is certain that the schema accepts it");
+	refuses("{'type': 'object', 'properties': {'a': {}}, 'additionalProperties': false, 'minProperties': 2}",
+		EINVAL, "no value can be valid by the JSON schema");
 	refuses("{'contains': {'const': 1}, 'allOf': [{'contains': {'const': 2}}]}",
 		PROBLEM_UNSUPPORTED,
 		"the keyword \"contains\" of a JSON schema is not supported in two schemas at the same place");
@@ -418,7 +423,12 @@ TEST(constants)
 		"[1,2]", "[1,1]|[3]");
 	accepts("{'allOf': [{'enum': [1, 2, 3]}, {'enum': [2.0, 3, 4]}], 'oneOf': [{'const': 2}, {'const': 9}]}",
 		"2", "3|1|2.0");
-	accepts("{'enum': [0.1, 1e300, 2.5]}", "0.1|2.5", "0.10");
+	accepts("{'enum': [0.1, 2.5]}", "0.1|2.5", "0.10");
+	/* From 2^63 on a number may be one that was rounded. */
+	accepts("{'enum': [9223372036854775807, -1e18, 1e19, -1e19, [[1e19]], {'a': 1e19}, {'a': 1}]}",
+		"9223372036854775807|-1e18|{'a':1}", "1e19|1e+19|-1e19|-1e+19|[[1e19]]|{'a':1e19}");
+	refuses("{'const': 1e19}", PROBLEM_UNSUPPORTED,
+		"the keyword \"const\" of a JSON schema is not supported here: no value is left of which it is certain that the schema accepts it");
 	accepts("{'properties': {'k': {'enum': ['a', 'b']}}, 'anyOf': [{'properties': {'k': {'const': 'a'}}}, {'properties': {'k': {'pattern': 'c'}}}]}",
 		"{'k':'a'}|{}", "{'k':'b'}|{'k':'c'}");
 }

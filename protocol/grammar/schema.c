@@ -1,6 +1,7 @@
 #include "protocol/grammar/schema.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -234,6 +235,29 @@ bool schema_accepts(struct schemas *s, const struct schema_set *set, const json_
 	return all == YES && !s->r;
 }
 
+/* Returns whether the numbers of a constant are those that the schema has. A whole number beyond int64_t was read as a
+ * real one (fields_parse), whose digits are others. */
+static bool is_exact(struct schemas *s, json_t *value)
+{
+	const char *name;
+	json_t *part;
+	size_t i;
+
+	if (!schema_works(s, 1) || (json_is_real(value) && fabs(json_real_value(value)) >= 0x1p63))
+		return false;
+	json_object_foreach(value, name, part)
+	{
+		if (!is_exact(s, part))
+			return false;
+	}
+	json_array_foreach(value, i, part)
+	{
+		if (!is_exact(s, part))
+			return false;
+	}
+	return true;
+}
+
 static uint32_t constants(struct schemas *s, const struct schema_set *set, const json_t *list)
 {
 	struct parts p = {0};
@@ -246,7 +270,9 @@ static uint32_t constants(struct schemas *s, const struct schema_set *set, const
 		if (!schema_works(s, 1))
 			break;
 		s->candidate = value;
-		if (schema_accepts(s, set, value))
+		if (!is_exact(s, value))
+			schema_lose(s, json_array_size(list) == 1 ? "const" : "enum");
+		else if (schema_accepts(s, set, value))
 			parts_add(&p, json_text_literal(&s->text, value));
 	}
 	s->candidates = NULL;

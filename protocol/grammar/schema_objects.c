@@ -398,6 +398,9 @@ static uint32_t members(struct schemas *s, const struct object *o)
 
 	if (!counts)
 		n_k = 1;
+	/* Below, names outside make up for one missing member alone. */
+	if (o->min > o->n + 1 && (o->open || o->n_patterns))
+		schema_lose(s, "minProperties");
 	if ((o->n + 1) * (uint64_t)n_k > COUNTED_MAX)
 		schema_unsupported(s, o->min ? "minProperties" : "maxProperties",
 				   " beside so many properties");
