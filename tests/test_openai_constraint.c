@@ -117,6 +117,13 @@ TEST(calls)
 	is_str(err.text,
 	       "guided_regex and tool_choice are both given, but an answer cannot be a text and a call",
 	       "are not demanded together");
+	refuses(true,
+		"'tools':[{'function':{'name':'f','parameters':{'type':'string'}}},"
+		"{'function':{'name':'g','parameters':{'properties':{'a':false},'required':['a']}}}],"
+		"'tool_choice':'required'",
+		"calls that cannot be");
+	is_str(err.text, "tools: no arguments can be valid for any tool that may be called",
+	       "says that there is no call");
 	is_int(parse_with(true, "'tools':[{'function':{'name':'f','strict':true,'parameters':"
 				"{'type':'object','propertyX':1}}}]"),
 	       -PROBLEM_UNSUPPORTED, "a strict schema that is not known");

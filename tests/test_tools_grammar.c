@@ -477,7 +477,7 @@ TEST(refused)
 		const char *format, *name, *parameters, *text;
 	} bad[] = {
 		{"hermes", "f", "{'properties':{'a':{'contentX':1}}}", "contentX"},
-		{"hermes", "f", "{'type':'array'}", "no text"},
+		{"hermes", "f", "{'type':'array'}", "no arguments can be valid"},
 		{"qwen_xml", "f", "{'properties':{'a':{'contentX':1}}}", "contentX"},
 		{"qwen_xml", "f", "{'anyOf':[{'type':'object'}]}", "anyOf"},
 		{"qwen_xml", "f", "{'properties':{'a<':{}}}", "a parameter's name"},

@@ -391,6 +391,19 @@ static uint32_t answer(struct tools_writer *w)
 	return grammar_seq(w->b, text, grammar_repeat(w->b, calls, 0, 1));
 }
 
+/* Builds the grammar. If calls are demanded and none can be written, says why. */
+static int build(struct tools_writer *w, uint32_t root, struct grammar **ret)
+{
+	struct err own = {0};
+	int r = grammar_build(w->b, root, ret, &own);
+
+	if (r == -EINVAL && w->demand->rest == TOOLS_CALLS_ONLY && strstr(own.text, "no text"))
+		err_set(&own, EINVAL, "no arguments can be valid for any tool that may be called");
+	if (r < 0 && w->e)
+		*w->e = own;
+	return r;
+}
+
 int tools_grammar(const struct tools_demand *d, const struct pace *pace, struct grammar **ret,
 		  struct err *e)
 {
@@ -410,7 +423,7 @@ int tools_grammar(const struct tools_demand *d, const struct pace *pace, struct 
 		x = answer(&w);
 		grammar_define(w.b, root, x);
 		if (!w.r)
-			w.r = grammar_build(w.b, root, ret, e);
+			w.r = build(&w, root, ret);
 	}
 	free(w.arguments);
 	grammar_builder_free(w.b);
