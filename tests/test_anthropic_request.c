@@ -349,6 +349,7 @@ TEST(bad)
 		 "messages[0].content[0].type", "a NUL"},
 		{"[{'role':'user','content':5}]", "messages[0].content", "an array of blocks"},
 		{"[{'role':'user','content':[]}]", "messages", "no content at all"},
+		{"[{'role':'assistant','content':'a'}]", "messages", "no content before the last"},
 		{"[{'role':'user','content':[{'type':'image','source':{}}]}]",
 		 "messages[0].content[0].type",
 		 "\"image\", but must be \"text\" or \"tool_result\""},

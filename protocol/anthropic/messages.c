@@ -313,7 +313,10 @@ int messages_convert(const json_t *body, json_t *chat, json_t **ret_prefill, str
 		r = one_message(list, ids, json_array_get(messages, i), i,
 				i + 1 == n ? ret_prefill : NULL, e);
 	if (r == 0 && !json_array_size(list))
-		r = err_param(e, EINVAL, "messages", "the messages have no content at all");
+		r = err_param(e, EINVAL, "messages",
+			      *ret_prefill ? "there is no content before the last message, the "
+					     "assistant's, with which the answer goes on"
+					   : "the messages have no content at all");
 	if (r < 0) {
 		json_decref(*ret_prefill);
 		*ret_prefill = NULL;
