@@ -162,6 +162,14 @@ TEST(cancelling)
 		call_unref(found);
 	}
 	ok(!call_find(&server, "") && !call_find(&server, "cmpl-"), "no part of an id");
+	snprintf(c->client_id, sizeof(c->client_id), "%s", a->id);
+	found = call_find(&server, a->id);
+	ok(found == a, "not a newer call whose client gave it the same id");
+	call_unref(found);
+	snprintf(c->client_id, sizeof(c->client_id), "mine");
+	found = call_find(&server, "mine");
+	ok(found == c, "found by the id that its client gave it");
+	call_unref(found);
 	err_set(&e, PROBLEM_ABORTED, "ended");
 	call_cancel(b, &e);
 	ok(atomic_load(&b->aborted) && !atomic_load(&b->queued[QUEUE_REQUESTS]),

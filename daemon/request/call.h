@@ -393,8 +393,8 @@ bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_of,
 void call_enter(struct call *c);
 void call_leave(struct call *c);
 
-/* Any thread: finds a call in server.arrived by its `id` or its `client_id`: of several the newest. It finds no
- * visits. Returns a new reference; NULL: there is no such call. */
+/* Any thread: finds a call in server.arrived by its `id`, or else by its `client_id`, which may be the id of another
+ * call: of several the newest. It finds no visits. Returns a new reference; NULL: there is no such call. */
 struct call *call_find(struct server *s, const char *id);
 
 /* http: checks whether a request of this owner would find room in the queue. 0, or -PROBLEM_QUEUE_FULL with a

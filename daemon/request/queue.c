@@ -61,11 +61,17 @@ static bool hold(struct call *c)
 	return refs;
 }
 
-/* Returns whether the id is that of the call. A visit counts as having none, because POST /abort is a visit, and its
- * client may have sent the same X-Request-Id as for the call that it ends. */
-static bool has_id(const struct call *c, const char *id)
+/* Finds the newest call with this id, or with `given` the newest whose client gave it this id. Returns a new reference,
+ * or NULL. A visit counts as having none, because POST /abort is a visit, and its client may have sent the same
+ * X-Request-Id as for the call that it ends. Call with arrived.lock held. */
+static struct call *find(struct server *s, const char *id, bool given)
 {
-	return !c->endpoint->visit && (!strcmp(c->id, id) || (id[0] && !strcmp(c->client_id, id)));
+	struct call *c = s->arrived.newest;
+
+	while (c &&
+	       (c->endpoint->visit || strcmp(given ? c->client_id : c->id, id) != 0 || !hold(c)))
+		c = c->older;
+	return c;
 }
 
 struct call *call_find(struct server *s, const char *id)
@@ -73,8 +79,9 @@ struct call *call_find(struct server *s, const char *id)
 	struct call *c;
 
 	pthread_mutex_lock(&s->arrived.lock);
-	for (c = s->arrived.newest; c && !(has_id(c, id) && hold(c)); c = c->older)
-		;
+	c = find(s, id, false);
+	if (!c && id[0])
+		c = find(s, id, true);
 	pthread_mutex_unlock(&s->arrived.lock);
 	return c;
 }
