@@ -36,6 +36,7 @@ REASONS = [
     r"tool_choice(\.name)? (names|is) .* none of the tools|tool_choice.name is .* one of the tools",
     r"the last message is the assistant's, so it may have text alone",
     r"the messages have no content at all$",
+    r"there is no content before the last message, the assistant's, ",
     r"continue_final_message is true, but the last message is not the assistant's$",
     # Regular expressions, grammars and JSON schemas have rules of their own.
     r"(format|response_format|output_format|output_config|text|structured_outputs|guided_\w+|json_schema|regex|grammar|ebnf)\b[\w.]*: ",
