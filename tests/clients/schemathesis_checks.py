@@ -39,7 +39,8 @@ REASONS = [
     r"there is no content before the last message, the assistant's, ",
     r"continue_final_message is true, but the last message is not the assistant's$",
     # Regular expressions, grammars and JSON schemas have rules of their own.
-    r"(format|response_format|output_format|output_config|text|structured_outputs|guided_\w+|json_schema|regex|grammar|ebnf)\b[\w.]*: ",
+    r"(tools|format|response_format|output_format|output_config|text|structured_outputs|guided_\w+|json_schema|regex|grammar|ebnf)"
+    r"\b[\w.]*: ",
     # jansson has no such names, and a parameter of a URL no such text.
     r"\S+\.id is a string with a NUL, but must be a string without NUL$",
     r"the request body is not valid JSON: NUL byte in object key not supported",
