@@ -107,6 +107,9 @@ uint32_t grammar_call(struct grammar_builder *b, uint32_t rule);
 int grammar_build(struct grammar_builder *b, uint32_t root, struct grammar **ret,
 		  struct err *e) MUST_CHECK;
 
+/* Returns whether grammar_build returned r and set e because there is no finite text. */
+bool grammar_is_empty(int r, const struct err *e);
+
 /* A grammar has one reference when it is built. grammar_share adds one and returns g; grammar_free takes one away, and
  * frees the grammar with the last. All that have references belong to one thread at a time. */
 struct grammar *grammar_share(struct grammar *g);

@@ -118,13 +118,20 @@ out:
 	return r;
 }
 
+static const char no_text[] = "the grammar has no text that ends";
+
+bool grammar_is_empty(int r, const struct err *e)
+{
+	return r == -EINVAL && !strcmp(e->text, no_text);
+}
+
 /* Removes the edges to nodes from which no finite text leads to the end of their rule. */
 static int prune(struct grammar *g, bool *marked, struct err *e)
 {
 	if (mark_nodes(g, true, marked) < 0)
 		return err_no_memory(e);
 	if (!marked[g->rules[g->root].entry])
-		return err_set(e, EINVAL, "the grammar has no text that ends");
+		return err_set(e, EINVAL, "%s", no_text);
 	for (uint32_t i = 0; i < g->n_nodes; i++) {
 		const struct grammar_node *node = &g->nodes[i];
 

@@ -446,7 +446,7 @@ static int build(struct schemas *s, uint32_t root, struct grammar **ret, struct 
 
 	if (r < 0 && e)
 		*e = none;
-	if (r != -EINVAL || !strstr(none.text, "no text"))
+	if (!grammar_is_empty(r, &none))
 		return r;
 	if (!s->lost)
 		return err_set(e, EINVAL, "no value%s can be valid by the JSON schema",

@@ -397,7 +397,7 @@ static int build(struct tools_writer *w, uint32_t root, struct grammar **ret)
 	struct err own = {0};
 	int r = grammar_build(w->b, root, ret, &own);
 
-	if (r == -EINVAL && w->demand->rest == TOOLS_CALLS_ONLY && strstr(own.text, "no text"))
+	if (w->demand->rest == TOOLS_CALLS_ONLY && grammar_is_empty(r, &own))
 		err_set(&own, EINVAL, "no arguments can be valid for any tool that may be called");
 	if (r < 0 && w->e)
 		*w->e = own;

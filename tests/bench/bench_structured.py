@@ -80,7 +80,8 @@ class Clients:
     def __init__(self, args):
         # Schemas are made before, because that takes as long as to compile them.
         draw = random.Random(args.seed)
-        self.bodies = [json.dumps({"prompt": "a", "guided_json": costly(draw, args.depth, args.properties), "allowed_token_ids": [500]}) for _ in range(400)]
+        schemas = (costly(draw, args.depth, args.properties) for _ in range(400))
+        self.bodies = [json.dumps({"prompt": "a", "guided_json": s, "allowed_token_ids": [500]}) for s in schemas]
         self.url, self.every, self.asked, self.over = urllib.parse.urlsplit(args.url), args.every, 0, False
         self.failure = None
         self.threads = [threading.Thread(target=self.ask, daemon=True) for _ in range(args.clients)]
