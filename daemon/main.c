@@ -279,7 +279,11 @@ static void drain(struct server *s)
 			 (unsigned long long)s->options.drain_timeout);
 		wait_for_calls(s, drain_ns);
 	}
-	err_set(&e, ESHUTDOWN, "the server is shutting down");
+	/* A call whose device was lost may still be with a text thread, so it gets the same error from here. */
+	if (lifecycle_state(s->lifecycle) == LIFECYCLE_FAILED)
+		e = *lifecycle_error(s->lifecycle);
+	else
+		err_set(&e, ESHUTDOWN, "the server is shutting down");
 	text_fail_all(s->text, &e);
 	loop_fail_all(s->loop, &e);
 	wait_for_calls(s, farewell_ns);
