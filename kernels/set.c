@@ -267,15 +267,6 @@ bool kernels_decode_resident(const struct kernels *k)
 	return k->tuning->lanes > 1;
 }
 
-/* Returns whether a step on a GPU is one launch with weights of these types. With quantised ones it gave up on an H200
- * (RESULT_GIVEN_UP) while it asked for gigabytes in the L2 cache, since gate and up panels did not lie in the order of
- * their table (kernels/quant.h). It has not run there since they do. It runs to its end, and right, on a CPU
- * (tests/emulator). */
-static bool step_takes_weights(const struct kernel_shape *s)
-{
-	return !s->quant;
-}
-
 bool kernels_has_decode_step(const struct kernels *k)
 {
 	const bool split = kernels_split_slots(k) || !k->shape.heads;
@@ -284,8 +275,7 @@ bool kernels_has_decode_step(const struct kernels *k)
 	    !k->tuning->decode_blocks || (kernels_decode_resident(k) && !split))
 		return false;
 	return !kernels_decode_resident(k) ||
-	       (kernels_on_tensor_cores(k) && step_takes_weights(&k->shape) &&
-		step_takes_mixers(&k->shape) && step_takes_mlp(k));
+	       (kernels_on_tensor_cores(k) && step_takes_mixers(&k->shape) && step_takes_mlp(k));
 }
 
 uint32_t kernels_decode_rows(const struct kernels *k)

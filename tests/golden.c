@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/macros.h"
+#include "tests/memory_share.h"
 
 /* the largest difference of a float32 log-probability that is allowed */
 #define BOUND 2e-4f
@@ -172,6 +173,7 @@ struct engine_options run_options(const char *dir, const char *dtype, uint32_t m
 									: ENGINE_BFLOAT16,
 		.kv_dtype = strstr(dtype, ",int8") ? ENGINE_KV_INT8 : ENGINE_KV_AUTO,
 		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
+		.device_memory_share = test_memory_share(),
 		.page_tokens = 64,
 		.max_seqs = max_seqs,
 		.max_prefill_tokens = max_prefill_tokens,

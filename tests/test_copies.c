@@ -12,6 +12,7 @@
 
 #include "base/hash.h"
 #include "engine/engine.h"
+#include "tests/memory_share.h"
 #include "tests/random.h"
 #include "tests/tap.h"
 
@@ -634,6 +635,7 @@ int main(int argc, char **argv)
 		return 2;
 	o.model_dir = argv[1];
 	o.program_cache = getenv("TIGON_PROGRAM_CACHE");
+	o.device_memory_share = test_memory_share();
 	o.dtype = strcmp(argv[2], "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16;
 	copy_queue = ENGINE_COPIES_SHARED;
 	test_queue(&o, "the queue of the plans");

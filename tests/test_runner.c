@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "engine/engine.h"
 #include "base/file.h"
+#include "tests/memory_share.h"
 #include "tests/random.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
@@ -290,6 +291,7 @@ static struct engine *open_engine(const char *dir, enum engine_dtype dtype,
 	struct engine_options o = {
 		.model_dir = dir,
 		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
+		.device_memory_share = test_memory_share(),
 		.dump_activations = dump,
 		.dtype = dtype,
 		.kernels = kernels,
