@@ -113,23 +113,6 @@ static int choose_kernels(enum engine_kernels wanted, const struct device *d, ui
 	return 0;
 }
 
-/* The nvidia variant in bf16 multiplies quantised weights with int8 inputs alone. Other models have the generic
- * kernels there. */
-static int settle_for_quantised(enum engine_kernels wanted, const struct kernel_shape *s,
-				uint32_t abilities, enum kernel_variant *variant, struct err *e)
-{
-	if (*variant != KERNELS_NVIDIA || !s->quant || !s->bf16 ||
-	    (s->int8 && abilities & ABILITY_MMA_INT8))
-		return 0;
-	if (wanted != ENGINE_KERNELS_AUTO)
-		return err_set(e, ENOTSUP,
-			       "--kernels nvidia: the model's weights are quantised, and its heads "
-			       "are not multiples of 32 numbers, which the generic kernels alone "
-			       "can compute on a GPU");
-	*variant = KERNELS_GENERIC;
-	return 0;
-}
-
 static uint64_t budget_of(const struct engine_options *o, const struct device *d)
 {
 	double share = o->device_memory_share > 0 ? o->device_memory_share : DEFAULT_SHARE;
@@ -274,13 +257,14 @@ static int load_weights(struct engine *g, const struct weights *w, uint64_t *ret
 }
 
 /* Sets the types of the model's matrices. Inputs of products are int8 if some matrix is quantised, but for the exact
- * way, whose elements are floats. */
-static void set_types(struct kernel_shape *s, uint32_t types)
+ * way, whose elements are floats, and on tensor cores, which multiply decoded weights. */
+static void set_types(struct kernel_shape *s, uint32_t types, enum kernel_variant variant)
 {
 	if (!(types & ~1u))
 		return;
 	s->quant = types;
-	s->int8 = s->bf16 && s->head_dim % 32 == 0 && s->value_dim % 32 == 0;
+	s->int8 = variant != KERNELS_NVIDIA && s->bf16 && s->head_dim % 32 == 0 &&
+		  s->value_dim % 32 == 0;
 }
 
 /* Says how many of the weights that safetensors files hold as codes need the memory of floats. */
@@ -317,10 +301,7 @@ static int open_kernels(struct engine *g, const struct engine_options *o, struct
 	model_shape(&g->info.model, o->dtype == ENGINE_BFLOAT16, o->page_tokens,
 		    o->dump_activations, ret);
 	log_codes(w);
-	set_types(ret, weights_quant(w));
-	r = settle_for_quantised(o->kernels, ret, g->abilities, &g->variant, e);
-	if (r < 0)
-		return r;
+	set_types(ret, weights_quant(w), g->variant);
 	ret->quant_embed = weights_find(w, WEIGHT_EMBED, 0)->quant != 0;
 	ret->kv_int8 = o->kv_dtype == ENGINE_KV_INT8;
 	ret->plain_weights = o->plain_weights;

@@ -39,11 +39,6 @@
 #define WIDE_TOKENS  128 /* the most rows of a tile */
 #define PART_TOKENS  64	 /* the same of gemm_wide_parts and gemm_split */
 
-/* nvidia/quant_rows.clh, nvidia/quant_wide.cl */
-#define QUANT_WARPS  16 /* warps of a group */
-#define QUANT_LANES  (QUANT_WARPS * 32)
-#define QUANT_TOKENS 64 /* rows of a group of quant_wide.cl */
-
 /* nvidia/moe_route.cl */
 #define WARP_LANES   32	 /* lanes that choose a token's experts, */
 #define WARP_EXPERTS 512 /* up to so many experts */

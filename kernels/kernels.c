@@ -204,7 +204,7 @@ static const struct tuning *choose_tuning(cl_device_id device, const struct kern
 static enum kernel_packing choose_packing(const struct kernels *k)
 {
 	if (k->shape.quant)
-		return KERNEL_PACK_QUANT;
+		return kernels_on_tensor_cores(k) ? KERNEL_PACK_STAGES : KERNEL_PACK_QUANT;
 	if (!k->shape.bf16)
 		return KERNEL_PACK_PANELS;
 #if defined(__x86_64__)

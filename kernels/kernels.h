@@ -75,17 +75,25 @@ const char *kernels_variant_name(enum kernel_variant variant);
  *     CODED       PAIRS in three quarters of the bytes (kernels/coded.h; x86 with AVX512_VBMI, bf16)
  *     FRAGMENTS   [K/16][32][8], in the order of a tensor core's A operand (nvidia, bf16): of 16 k, element e of lane l
  *                 belongs to column l/4 + 8 (e/2 % 2) and to k = 2 (l % 4) + e % 2 + 8 (e/4).
- *     QUANT       each panel has a type of its own (kernels/quant.h) */
+ *     QUANT       each panel has a type of its own (kernels/quant.h)
+ *     STAGES      the same in the order of stages (kernels/quant_stages.h; nvidia, bf16) */
 enum kernel_packing {
 	KERNEL_PACK_PANELS,
 	KERNEL_PACK_PAIRS,
 	KERNEL_PACK_FRAGMENTS,
 	KERNEL_PACK_CODED,
-	KERNEL_PACK_QUANT
+	KERNEL_PACK_QUANT,
+	KERNEL_PACK_STAGES
 };
 enum kernel_packing kernels_packing(const struct kernels *k);
 
-/* Returns the packing of panels of plain weights: that of the set, but for KERNEL_PACK_QUANT, whose plain panels have
+/* Returns whether matrices of that packing are of panels that have types of their own. */
+static inline bool kernel_packing_has_types(enum kernel_packing p)
+{
+	return p == KERNEL_PACK_QUANT || p == KERNEL_PACK_STAGES;
+}
+
+/* Returns the packing of panels of plain weights: that of the set, but for QUANT and STAGES, whose plain panels have
  * one of the others. */
 enum kernel_packing kernels_plain_packing(const struct kernels *k);
 

@@ -76,8 +76,6 @@ enum {
 	SPLIT_SLOTS_MIN = 4096,	  /* the least number of slots for splits on a GPU */
 	GEMM_SPLIT_MOST = 128,	  /* rows up to which gemm_split is faster */
 	WIDE_TERMS = 128,	  /* in gemm_wide.cl K is a multiple of WIDE_TERMS */
-	QUANT_WIDE_LEAST = 129,	  /* rows from which quant_wide.cl is taken, */
-	QUANT_WIDE_TASK = 16,	  /* and of experts on average */
 	WIDE_ABOVE = 8, /* rows up to which gemm.cl and moe_gemm.cl are faster than gemm_wide.cl */
 };
 
@@ -148,9 +146,6 @@ uint32_t kernels_cut_tile_tokens(const struct kernels *k, uint32_t cut);
 /* Returns whether products of elements run on tensor cores (nvidia/tensor.clh). The router's product is of floats and
  * never runs there. */
 bool kernels_on_tensor_cores(const struct kernels *k);
-
-/* Returns whether products are those of nvidia/quant_rows.clh. */
-bool kernels_has_quant_rows(const struct kernels *k);
 
 /* Returns whether the attention of prompts runs on tensor cores (attention_flash.cl). */
 bool kernels_has_flash(const struct kernels *k);

@@ -95,19 +95,10 @@ void kernel_add_norm(struct kernels *k, cl_mem x, cl_mem y, cl_mem out_w, cl_mem
 	       ARG(dump));
 }
 
-/* Returns the lanes of a group of a product. */
-static uint32_t product_lanes(const struct kernels *k)
-{
-	return kernels_has_quant_rows(k) ? QUANT_LANES : k->tuning->lanes;
-}
-
 /* Returns the number of groups that cover N columns of K terms. On tensor cores the two warps of a group share a panel
- * of 16 columns if K is several chains, and have a panel each if K is one chain (nvidia/tensor.clh). With quantised
- * weights a warp has a part of a panel's terms (nvidia/quant_rows.clh). */
+ * of 16 columns if K is several chains, and have a panel each if K is one chain (nvidia/tensor.clh). */
 static uint64_t column_groups(const struct kernels *k, uint32_t cut, uint32_t N, uint32_t K)
 {
-	if (kernels_has_quant_rows(k))
-		return CEIL_DIV(N / 16, QUANT_WARPS / TEAM(K));
 	if (kernels_on_tensor_cores(k))
 		return K > CHAIN_TERMS ? N / 16 : CEIL_DIV(N, 32u);
 	return CEIL_DIV(N, k->tuning->lanes * k->tuning->vec * k->cuts.of[CUT_GEMM][cut].blocks);
@@ -131,11 +122,10 @@ static void note_place(struct kernels *k, const struct tuning_place *p)
 		profile_place(k->profile, p);
 }
 
-/* Returns whether the device has wgmma, and a product of so many rows and of sums of K terms suits gemm_wide.cl. It
- * takes no quantised weights. */
+/* Returns whether the device has wgmma, and a product of so many rows and of sums of K terms suits gemm_wide.cl. */
 static bool is_wide(const struct kernels *k, uint32_t rows, uint32_t K)
 {
-	return k->wgmma && !k->shape.quant && rows > WIDE_ABOVE && K % WIDE_TERMS == 0;
+	return k->wgmma && rows > WIDE_ABOVE && K % WIDE_TERMS == 0;
 }
 
 /* Computes C = A W, or C += A W, by gemm_wide.cl: one launch for each chain of CHAIN_TERMS terms. */
@@ -152,30 +142,6 @@ static void gemm_wide(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_me
 		       ARG(K), ARG(k0), ARG(add));
 		note_product(k, M, N, MIN(K - k0, (uint32_t)CHAIN_TERMS));
 	}
-}
-
-/* Returns whether a product of so many rows with quantised weights suits quant_wide.cl. */
-static bool is_quant_wide(const struct kernels *k, uint32_t rows)
-{
-	return kernels_has_quant_rows(k) && rows >= QUANT_WIDE_LEAST;
-}
-
-/* Returns the groups of quant_wide.cl that cover N columns. */
-static uint64_t quant_wide_groups(uint32_t N)
-{
-	return CEIL_DIV(N / 16, (uint32_t)QUANT_WARPS);
-}
-
-/* Computes C = A W, or C += A W, by quant_wide.cl. */
-static void quant_wide(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
-		       uint32_t M, uint32_t N, uint32_t K, bool adds)
-{
-	cl_uint add = adds;
-
-	LAUNCH(k, adds ? K_GEMM_ADD_WIDE : K_GEMM_STORE_WIDE, quant_wide_groups(N),
-	       CEIL_DIV(M, (uint32_t)QUANT_TOKENS), ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc),
-	       ARG(M), ARG(N), ARG(K), ARG(add));
-	note_product(k, M, N, K);
 }
 
 /* Computes the columns of a router's product from panel `first` on by router_few (router.cl). */
@@ -224,11 +190,7 @@ void kernel_gemm_store(struct kernels *k, bool of_router, cl_mem A, uint32_t lda
 		gemm_wide(k, A, lda, W, C, ldc, M, N, K, K_GEMM_STORE_WIDE);
 		return;
 	}
-	if (is_quant_wide(k, M)) {
-		quant_wide(k, A, lda, W, C, ldc, M, N, K, false);
-		return;
-	}
-	LAUNCH_CUT(k, cut, K_GEMM_STORE, product_lanes(k), column_groups(k, cut, N, K),
+	LAUNCH_CUT(k, cut, K_GEMM_STORE, k->tuning->lanes, column_groups(k, cut, N, K),
 		   row_blocks(k, cut, M), ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M),
 		   ARG(N), ARG(K));
 	note_product(k, M, N, K);
@@ -245,11 +207,7 @@ void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem
 		gemm_wide(k, A, lda, W, C, ldc, M, N, K, K_GEMM_ADD_WIDE);
 		return;
 	}
-	if (is_quant_wide(k, M) && !k->shape.dump) {
-		quant_wide(k, A, lda, W, C, ldc, M, N, K, true);
-		return;
-	}
-	LAUNCH_CUT(k, cut, K_GEMM_ADD, product_lanes(k), column_groups(k, cut, N, K),
+	LAUNCH_CUT(k, cut, K_GEMM_ADD, k->tuning->lanes, column_groups(k, cut, N, K),
 		   row_blocks(k, cut, M), ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M),
 		   ARG(N), ARG(K), ARG(dump));
 	note_product(k, M, N, K);
@@ -310,7 +268,7 @@ void kernel_project(struct kernels *k, bool add, cl_mem A, uint32_t lda, cl_mem 
 		    uint32_t ldc, uint32_t M, uint32_t generating, uint32_t N, uint32_t K,
 		    cl_mem dump, cl_mem parts)
 {
-	uint32_t first = kernels_on_tensor_cores(k) && !k->shape.quant ? M - generating : M;
+	uint32_t first = kernels_on_tensor_cores(k) ? M - generating : M;
 	uint64_t columns = column_groups(k, 0, N, K), blocks = row_blocks(k, 0, M - first);
 
 	if (first && add)
@@ -357,12 +315,6 @@ static uint32_t rows_of_task(const struct kernel_mlp *m, uint32_t T)
 	return m->experts ? (uint32_t)((uint64_t)T * m->topk / m->experts) : T;
 }
 
-/* Returns whether the experts' products suit quant_wide.cl. */
-static bool has_wide_tasks(const struct kernels *k, const struct kernel_mlp *m, uint32_t T)
-{
-	return kernels_has_quant_rows(k) && rows_of_task(m, T) >= QUANT_WIDE_TASK;
-}
-
 void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem experts, cl_mem shared,
 			cl_mem tasks, cl_mem rows, cl_mem act, uint32_t T)
 {
@@ -377,16 +329,9 @@ void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem expert
 		       ARG(rows), ARG(act));
 		return;
 	}
-	if (has_wide_tasks(k, m, T) && KERNEL_LD(k->shape.hidden) <= CHAIN_TERMS) {
-		LAUNCH(k, MLP_KERNEL(K_GATE_UP_WIDE, mlp), quant_wide_groups(2 * N),
-		       kernels_max_tasks(m, T), ARG(h), ARG(experts), ARG(shared), ARG(tasks),
-		       ARG(rows), ARG(act));
-		return;
-	}
-	/* On tensor cores a group computes the gate panel and the up panel of the same 16 columns, or of the same 32. */
-	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_GATE_UP, mlp), product_lanes(k),
-		   kernels_on_tensor_cores(k) ? CEIL_DIV(N, k->shape.quant ? 32u : 16u)
-					      : column_groups(k, cut, N, 0),
+	/* On tensor cores a group computes the gate panel and the up panel of the same 16 columns. */
+	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_GATE_UP, mlp), k->tuning->lanes,
+		   kernels_on_tensor_cores(k) ? CEIL_DIV(N, 16u) : column_groups(k, cut, N, 0),
 		   kernels_max_tasks(m, T), ARG(h), ARG(experts), ARG(shared), ARG(tasks),
 		   ARG(rows), ARG(act));
 	note_place(k, &p);
@@ -408,13 +353,7 @@ void kernel_moe_down(struct kernels *k, uint32_t mlp, cl_mem act, cl_mem experts
 			       ARG(tasks), ARG(rows), ARG(y), ARG(k0));
 		return;
 	}
-	if (has_wide_tasks(k, m, T)) {
-		LAUNCH(k, MLP_KERNEL(K_DOWN_WIDE, mlp), quant_wide_groups(N),
-		       kernels_max_tasks(m, T), ARG(act), ARG(experts), ARG(shared), ARG(tasks),
-		       ARG(rows), ARG(y));
-		return;
-	}
-	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_DOWN, mlp), product_lanes(k),
+	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_DOWN, mlp), k->tuning->lanes,
 		   column_groups(k, cut, N, K), kernels_max_tasks(m, T), ARG(act), ARG(experts),
 		   ARG(shared), ARG(tasks), ARG(rows), ARG(y));
 	note_place(k, &p);

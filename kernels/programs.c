@@ -24,14 +24,9 @@ static bool on_cpu(const struct kernels *k)
 	return !on_gpu(k);
 }
 
-static bool has_parts(const struct kernels *k)
-{
-	return kernels_on_tensor_cores(k) && !k->shape.quant;
-}
-
 static bool has_wide_products(const struct kernels *k)
 {
-	return k->wgmma && !k->shape.quant;
+	return k->wgmma;
 }
 
 static bool has_out_norms(const struct kernels *k)
@@ -112,6 +107,8 @@ static const struct program {
 	bool each_mlp;				 /* compiled for each MLP too */
 	bool floats; /* elements are float in it, whatever the model's type: models of both types share the program */
 	uint32_t gpu_lanes; /* lanes of a group on a GPU; 0: as the variant says */
+	/* the most registers that a lane of an NVIDIA GPU gets if weights are quantised; 0: the compiler chooses */
+	uint32_t quant_registers;
 } programs[] = {
 	{.file = "embed.cl", .kernels = {{K_EMBED, "embed"}}},
 	{.file = "norm.cl",
@@ -126,7 +123,7 @@ static const struct program {
 	 .cuts = CUT_GEMM,
 	 .kernels = {{K_GEMM_STORE, "gemm_store"}, {K_GEMM_ADD, "gemm_add"}}},
 	{.file = "gemm_parts.cl",
-	 .needed = has_parts,
+	 .needed = kernels_on_tensor_cores,
 	 .kernels = {{K_GEMM_STORE_PARTS, "gemm_store_parts", .shown = "gemm_store"},
 		     {K_GEMM_ADD_PARTS, "gemm_add_parts", .shown = "gemm_add"}}},
 	{.file = "gemm.cl",
@@ -148,6 +145,7 @@ static const struct program {
 	 .needed = has_wide_products,
 	 .each_mlp = true,
 	 .gpu_lanes = WIDE_LANES,
+	 .quant_registers = 128, /* two groups fit: one multiplies while the other one decodes */
 	 .kernels = {{K_GEMM_STORE_WIDE, "gemm_wide", .shown = "gemm_store"},
 		     {K_GEMM_ADD_WIDE, "gemm_wide", .shown = "gemm_add"},
 		     {K_GEMM_STORE_WIDE_PARTS, "gemm_wide_parts", .shown = "gemm_store"},
@@ -156,14 +154,6 @@ static const struct program {
 		     {K_GEMM_SUM_PARTS, "gemm_sum_parts"},
 		     {K_GATE_UP_WIDE, "gate_up_wide", .shown = "moe_gate_up"},
 		     {K_DOWN_WIDE, "down_wide", .shown = "moe_down"}}},
-	{.file = "quant_wide.cl",
-	 .needed = kernels_has_quant_rows,
-	 .each_mlp = true,
-	 .gpu_lanes = QUANT_LANES,
-	 .kernels = {{K_GEMM_STORE_WIDE, "quant_wide", .shown = "gemm_store"},
-		     {K_GEMM_ADD_WIDE, "quant_wide", .shown = "gemm_add"},
-		     {K_GATE_UP_WIDE, "gate_up_quant_wide", .shown = "moe_gate_up"},
-		     {K_DOWN_WIDE, "down_quant_wide", .shown = "moe_down"}}},
 	{.file = "moe_route.cl",
 	 .each_mlp = true,
 	 .floats = true,
@@ -302,14 +292,14 @@ static void cut_options(const struct tuning_cut *c, struct buf *o)
 }
 
 /* Appends the option for correctly rounded division, if the device has that and the program is one that needs it.
- * Otherwise a GPU divides approximately. With quantised weights a value halfway between two integers could be rounded to
+ * Otherwise a GPU divides approximately. With inputs of int8 a value halfway between two integers could be rounded to
  * the other one; and nvidia/decode_step.cl, which needs the option for that, chooses experts as moe_route.cl does. */
 static void division_option(const struct kernels *k, const struct program *p, struct buf *o)
 {
 	cl_device_fp_config config = 0;
 	cl_device_id device = NULL;
 
-	if (!k->shape.quant || (p->floats && !p->each_mlp))
+	if (!k->shape.quant || kernels_on_tensor_cores(k) || (p->floats && !p->each_mlp))
 		return;
 	clGetCommandQueueInfo(k->queue, CL_QUEUE_DEVICE, sizeof(device), &device, NULL);
 	clGetDeviceInfo(device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(config), &config, NULL);
@@ -354,6 +344,8 @@ static void offer_options(const struct kernels *k, const struct program *p, uint
 	if (s->quant && !p->floats)
 		buf_printf(o, " -DINT8_DOT=%d", k->int8_dot);
 	division_option(k, p, o);
+	if (p->quant_registers && s->quant && kernels_on_tensor_cores(k))
+		buf_printf(o, " -cl-nv-maxrregcount=%u", p->quant_registers);
 	if (s->unoptimised)
 		buf_printf(o, " -cl-opt-disable");
 }

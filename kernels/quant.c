@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "kernels/quant_block.h"
 
 /* Weights and bytes of a block of each type in a file. */
 enum {
@@ -89,16 +90,6 @@ const struct quant_type *quant_of(uint32_t number)
 
 /* ---- blocks of a file ---- */
 
-/* A block, taken apart: codes, and scales in the form that the type has. A type of HALF has d and m alone, for all of
- * its weights, one of FLOAT scale and min. */
-struct block {
-	uint8_t code[256];
-	uint16_t d, m; /* f16 */
-	float scale, min;
-	uint8_t s[16]; /* for each group; int8 in types of SUPER */
-	uint8_t mins[16];
-};
-
 static uint16_t u16(const uint8_t *p)
 {
 	return (uint16_t)(p[0] | p[1] << 8);
@@ -119,7 +110,7 @@ static void nibbles(const uint8_t *qs, int n, uint8_t *code)
 }
 
 /* The scales and mins of Q4_K and Q5_K: 8 pairs of 6 bits in 12 bytes. */
-static void pairs_of_6(const uint8_t *sc, struct block *b)
+static void pairs_of_6(const uint8_t *sc, struct quant_block *b)
 {
 	for (int j = 0; j < 4; j++) {
 		b->s[j] = sc[j] & 63;
@@ -132,7 +123,7 @@ static void pairs_of_6(const uint8_t *sc, struct block *b)
 }
 
 /* The 16 scales of 6 bits of Q3_K, in 12 bytes, as signed numbers. */
-static void scales_of_q3(const uint8_t *sc, struct block *b)
+static void scales_of_q3(const uint8_t *sc, struct quant_block *b)
 {
 	for (int j = 0; j < 16; j++) {
 		int low = j < 8 ? sc[j] & 15 : sc[j - 8] >> 4;
@@ -141,7 +132,7 @@ static void scales_of_q3(const uint8_t *sc, struct block *b)
 	}
 }
 
-static void read_whole_numbers(const struct quant_type *t, const uint8_t *p, struct block *b)
+static void read_whole_numbers(const struct quant_type *t, const uint8_t *p, struct quant_block *b)
 {
 	memcpy(&b->scale, p, 4);
 	b->min = 0;
@@ -154,7 +145,7 @@ static void read_whole_numbers(const struct quant_type *t, const uint8_t *p, str
 		nibbles(p, (int)t->block / 2, b->code);
 }
 
-static void read_block(const struct quant_type *t, const uint8_t *p, struct block *b)
+void quant_read_block(const struct quant_type *t, const uint8_t *p, struct quant_block *b)
 {
 	b->m = 0;
 	switch (t->number) {
@@ -327,9 +318,19 @@ static bool f16_is_finite(uint16_t h)
 	return (h & 0x7c00) != 0x7c00;
 }
 
+bool quant_block_is_finite(const struct quant_type *t, const struct quant_block *b)
+{
+	switch (t->scale) {
+	case QUANT_FLOAT: return isfinite(b->scale) && isfinite(b->min);
+	case QUANT_E8M0: return b->s[0] != 255;
+	case QUANT_UE4M3: return true;
+	default: return f16_is_finite(b->d) && f16_is_finite(b->m);
+	}
+}
+
 /* Stores the scales of a block that begins at weight k of a chunk. */
-static bool put_scales(const struct quant_type *t, const struct block *b, uint32_t k, uint32_t row,
-		       uint8_t *chunk)
+static void put_scales(const struct quant_type *t, const struct quant_block *b, uint32_t k,
+		       uint32_t row, uint8_t *chunk)
 {
 	uint32_t groups = t->chunk / t->group, n = MAX(t->block / t->group, 1u), g = k / t->group;
 	uint16_t *half = (uint16_t *)chunk;
@@ -340,13 +341,13 @@ static bool put_scales(const struct quant_type *t, const struct block *b, uint32
 		whole[g * 16 + row] = b->scale;
 		if (t->min)
 			whole[(groups + g) * 16 + row] = b->min;
-		return isfinite(b->scale) && isfinite(b->min);
+		return;
 	}
 	if (t->scale == QUANT_HALF) {
 		half[g * 16 + row] = b->d;
 		if (t->min)
 			half[(groups + g) * 16 + row] = b->m;
-		return f16_is_finite(b->d) && f16_is_finite(b->m);
+		return;
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		bytes[(g + i) * 16 + row] = b->s[i];
@@ -356,12 +357,7 @@ static bool put_scales(const struct quant_type *t, const struct block *b, uint32
 	if (t->scale == QUANT_SUPER) {
 		half[row] = b->d;
 		half[16 + row] = t->min ? b->m : 0;
-		return f16_is_finite(b->d) && f16_is_finite(half[16 + row]);
 	}
-	for (uint32_t i = 0; i < n; i++)
-		if (t->scale == QUANT_E8M0 ? b->s[i] == 255 : b->s[i] == 127 || b->s[i] == 255)
-			return t->scale == QUANT_UE4M3; /* NaN counts as zero there, as in ggml */
-	return true;
 }
 
 /* Stores `bits` bits, from bit `from` on, of the codes of a whole chunk's row into a plane. */
@@ -416,13 +412,14 @@ bool quant_pack(const struct quant_type *t, const void *const rows[16], uint64_t
 			if (!rows[row])
 				continue;
 			for (uint32_t i = 0; i < n; i += t->block) {
-				struct block b;
+				struct quant_block b;
 
-				read_block(t,
-					   (const uint8_t *)rows[row] +
-						   (k + i) / t->block * t->bytes,
-					   &b);
-				finite &= put_scales(t, &b, i, row, chunk);
+				quant_read_block(t,
+						 (const uint8_t *)rows[row] +
+							 (k + i) / t->block * t->bytes,
+						 &b);
+				finite &= quant_block_is_finite(t, &b);
+				put_scales(t, &b, i, row, chunk);
 				memcpy(code + i, b.code, t->block);
 			}
 			put_plane(code, n, t->low, 0, row, chunk + scale_bytes(t));

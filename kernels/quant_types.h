@@ -70,6 +70,18 @@
 #define QUANT_CHUNK(CHUNK, LOW, HIGH, GROUP, SCALE, MIN) \
 	(QUANT_SCALES(CHUNK, GROUP, SCALE, MIN) + (CHUNK)*2 * ((LOW) + (HIGH)))
 
+/* Stages (kernels/quant_stages.h): the terms of one, the scales that a row has in it, and its bytes. */
+#define QUANT_STAGE_TERMS 64
+#define QUANT_STAGE_GROUPS(GROUP) ((GROUP) < QUANT_STAGE_TERMS ? QUANT_STAGE_TERMS / (GROUP) : 1)
+#define QUANT_STAGE_SCALES(GROUP, SCALE) \
+	(QUANT_STAGE_GROUPS(GROUP) * ((SCALE) == QUANT_FLOAT ? 64 : (SCALE) == QUANT_HALF ? 32 : 16))
+#define QUANT_STAGE(LOW, HIGH, GROUP, SCALE, MIN) \
+	(128 * ((LOW) + (HIGH)) + QUANT_STAGE_SCALES(GROUP, SCALE) * (1 + (MIN)))
+#define QUANT_STAGE_PLAIN (QUANT_STAGE_TERMS * 16 * 2) /* of bf16 elements */
+
+/* Bytes of the factors of a panel of K weights a row that hold for 256 weights each, in front of its stages. */
+#define QUANT_SUPERS(K, SCALE) ((SCALE) == QUANT_SUPER ? ((K) + 255) / 256 * 64 : 0)
+
 /* Bytes of a panel of K weights a row. */
 #define QUANT_PANEL(K, CHUNK, LOW, HIGH, GROUP, SCALE, MIN) \
 	(QUANT_HEADER +                                     \

@@ -32,7 +32,7 @@ enum kernel_packing kernels_packing(const struct kernels *k)
 
 enum kernel_packing kernels_plain_packing(const struct kernels *k)
 {
-	if (k->packing != KERNEL_PACK_QUANT)
+	if (!kernel_packing_has_types(k->packing))
 		return k->packing;
 	return k->shape.bf16 ? k->tuning->packing : KERNEL_PACK_PANELS;
 }
@@ -169,11 +169,6 @@ uint32_t kernels_least_tile_tokens(const struct kernels *k)
 bool kernels_on_tensor_cores(const struct kernels *k)
 {
 	return k->tuning->tensor && k->shape.bf16;
-}
-
-bool kernels_has_quant_rows(const struct kernels *k)
-{
-	return kernels_on_tensor_cores(k) && k->shape.quant;
 }
 
 bool kernels_has_flash(const struct kernels *k)

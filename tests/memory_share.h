@@ -8,5 +8,5 @@ static inline double test_memory_share(void)
 {
 	const char *share = getenv("TIGON_TEST_MEMORY_SHARE");
 
-	return share ? atof(share) : 0;
+	return share ? strtod(share, NULL) : 0;
 }

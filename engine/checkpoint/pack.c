@@ -278,7 +278,7 @@ static uint64_t panels_of(const struct weight *w, uint32_t n)
 uint64_t pack_bytes(const struct kernels *k, const struct weights *all, const struct weight *w,
 		    uint32_t n, uint32_t layer)
 {
-	if (is_matrix(w) && kernels_packing(k) == KERNEL_PACK_QUANT)
+	if (is_matrix(w) && kernel_packing_has_types(kernels_packing(k)))
 		return pack_quant_bytes(k, all, w, n, layer);
 	if (is_matrix(w))
 		return pack_matrix_bytes(k, panels_of(w, n) * w->experts, w->cols);
@@ -325,7 +325,7 @@ static void pack_matrix(struct packer *p, cl_mem buffer, const struct weight *w,
 		return;
 	}
 	make_parts(w, n, layer, parts);
-	if (kernels_packing(p->kernels) == KERNEL_PACK_QUANT)
+	if (kernel_packing_has_types(kernels_packing(p->kernels)))
 		pack_matrix_quant(p, buffer, panels_of(w, n) * w->experts, parts, n_parts);
 	else if (kernels_packing(p->kernels) == KERNEL_PACK_CODED)
 		pack_matrix_coded(p, buffer, panels_of(w, n) * w->experts, parts, n_parts);

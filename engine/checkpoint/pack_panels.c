@@ -99,7 +99,8 @@ static void pack_panel(const void *rows, uint64_t K, bool bf16, enum kernel_pack
 	case KERNEL_PACK_CODED: /* packed like PAIRS here; pack_coded.c codes the panel afterwards */
 	case KERNEL_PACK_PAIRS: pack_elements32(rows, K / 2, out); break;
 	case KERNEL_PACK_FRAGMENTS: pack_fragments(rows, K / 2, out); break;
-	case KERNEL_PACK_QUANT: assert(false); /* not the packing of a plain panel */
+	case KERNEL_PACK_QUANT:
+	case KERNEL_PACK_STAGES: assert(false); /* not the packing of a plain panel */
 	}
 }
 

@@ -7,12 +7,19 @@
 
 #include "base/mix.h"
 #include "base/parallel.h"
-#include "kernels/quant.h"
+#include "kernels/quant_stages.h"
 
 enum { UNIT = 64 }; /* bytes; panels begin at multiples */
 
+static bool in_stages(const struct kernels *k)
+{
+	return kernels_packing(k) == KERNEL_PACK_STAGES;
+}
+
 static uint64_t plain_bytes(const struct kernels *k, uint64_t K)
 {
+	if (in_stages(k))
+		K = ROUND_UP(K, (uint64_t)QUANT_STAGE_TERMS);
 	return QUANT_HEADER + K * 16 * (kernels_shape(k)->bf16 ? 2 : 4);
 }
 
@@ -21,7 +28,9 @@ static uint64_t panel_bytes(const struct kernels *k, const struct weight *w)
 {
 	const struct quant_type *t = quant_of(w->quant);
 
-	return t ? quant_panel_bytes(t, w->cols) : plain_bytes(k, KERNEL_LD(w->cols));
+	if (!t)
+		return plain_bytes(k, KERNEL_LD(w->cols));
+	return in_stages(k) ? quant_stages_bytes(t, w->cols) : quant_panel_bytes(t, w->cols);
 }
 
 static uint64_t table_bytes(uint64_t panels)
@@ -132,7 +141,8 @@ static void write_quantised(struct writing *g, const struct pack_part *part,
 		for (uint64_t r = 0; r < n; r++)
 			of[r] = weights_view(all, w->role, part->layer, part->expert, first + r)
 					.data;
-	finite &= quant_pack(t, of, w->cols, factor, out);
+	finite &= (in_stages(g->packer->kernels) ? quant_pack_stages : quant_pack)(t, of, w->cols,
+										   factor, out);
 	if (!finite)
 		pack_note_not_finite(g->packer, w, part->layer, part->expert, first);
 }
@@ -156,7 +166,10 @@ static void write_chunks(void *arg)
 			if (t) {
 				write_quantised(g, part, t, i, rows, at);
 			} else {
-				memset(at, 0, QUANT_HEADER);
+				if (in_stages(g->packer->kernels))
+					quant_plain_begin(at, g->K);
+				else
+					memset(at, 0, QUANT_HEADER);
 				pack_read_panel(g->packer, part, i, g->K, g->bf16,
 						kernels_plain_packing(g->packer->kernels), rows,
 						at + QUANT_HEADER);

@@ -32,66 +32,7 @@ static inline floatv scaled(floatv v)
 }
 
 #if QUANT_EMBED
-#include "quant.clh"
-
-/* Returns number `column` of a vector of 16 columns. On a GPU a lane has its own column alone. */
-#if VEC == 16
-#define EMBED_PICK(v, column) (((float *)&(v))[column])
-#else
-#define EMBED_PICK(v, column) (v)
-#endif
-
-/* Writes row `column` of a panel of a type to x. All columns are decoded, since a token has few rows. */
-INLINED void embed_of_type(__global const uchar *panel, uint column, __global float *x, const uint chunk_k,
-			   const uint low, const uint high, const uint group, const int scale, const int min,
-			   const int offset, const int table)
-{
-	const uint scales_bytes = QUANT_SCALES(chunk_k, group, scale, min);
-	const uint parts = 32 / MIN_(group, 32u);
-	const float factor = *((__global const float *)panel + 1);
-	/* the lanes of a GPU that have this column take the groups in turn */
-	const uint turns = VEC == 16 ? 1 : LANES / 16, first = VEC == 16 ? 0 : LANE / 16;
-
-	if (VEC == 1 && LANE % 16 != column)
-		return;
-	for (uint k = first * 32; k < LD(HIDDEN); k += turns * 32) {
-		__global const uchar *chunk = panel + QUANT_HEADER +
-					      (ulong)(k / chunk_k) * QUANT_CHUNK(chunk_k, low, high, group, scale, min);
-		uintv code[8];
-		floatv super, super_min;
-
-		quant_super(chunk, scale, min, &super, &super_min);
-		quant_codes(chunk + scales_bytes, chunk + scales_bytes + chunk_k * 2 * low, k % chunk_k / 32, low, high, table,
-			    code);
-		for (uint p = 0; p < parts; p++) {
-			floatv m, s = quant_scale(chunk, QUANT_GROUP(k % chunk_k / 32, p, group), super, super_min, factor,
-						  chunk_k / group, scale, min, &m);
-
-			for (uint i = 0; i < 32 / parts; i++) {
-				intv c = AS_INTV(code[(p * (32 / parts) + i) / 4] >> (8 * (i % 4)) & 0xffu) - offset;
-				floatv v = QUANT_FLOATS(c) * s;
-
-				if (min)
-					v -= m;
-				x[k + p * (32 / parts) + i] = EMBED_SCALE * EMBED_PICK(v, column);
-			}
-		}
-	}
-}
-
-GROUP_FUNCTION void embed_row(__global const elem_t *table, ulong id, __global float *x)
-{
-	__global const uchar *panel = QUANT_PANEL_AT(table, id / 16);
-
-#define EMBED_CASE(name, number, c, l, h, g, s, m, o, t)                                                              \
-	case number:                                                                               \
-		if ((QUANT_MASK >> number) & 1)                                                    \
-			embed_of_type(panel, (uint)(id % 16), x, c, l, h, g, s, m, o, t);                     \
-		break;
-	switch (*(__global const uint *)panel) {
-		QUANT_TYPES(EMBED_CASE)
-	}
-}
+#include "quant_embed.clh"
 #else
 GROUP_FUNCTION void embed_row(__global const elem_t *table, ulong id, __global float *x)
 {

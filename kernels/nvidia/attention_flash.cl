@@ -227,16 +227,4 @@ attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __
 			}
 			*(__global uint *)(IN_ROW(out, head[i] / HEADS, HEADS * HD) + head[i] % HEADS * HD + d) = pair(x, y);
 		}
-#if INT8
-	if (HD % 32 == 0) {
-		const uint blocks = HD / 32;
-
-		barrier(CLK_GLOBAL_MEM_FENCE);
-		for (uint i = THREAD; i < n * blocks; i += FLASH_LANES) {
-			const uint r = i / blocks, column = (g * SHARERS + r % SHARERS) * blocks + i % blocks;
-
-			in_quantise_block(IN_ROW(out, token + r / SHARERS, HEADS * HD), HEADS * HD, column);
-		}
-	}
-#endif
 }

@@ -453,11 +453,4 @@ __kernel GROUP_SIZE void delta_out_tensor(__global const int *restrict step, int
 				(uint2)(pair(x.x * quick_silu(g.x), x.y * quick_silu(g.y)),
 					pair(x.z * quick_silu(g.z), x.w * quick_silu(g.w)));
 	}
-#if INT8
-	if (DV % 32 == 0) {
-		BARRIER();
-		FOR_ITEMS (i, n * (DV / 32))
-			in_quantise_block(IN_ROW(out, t + i / (DV / 32), HV * DV), HV * DV, h * (DV / 32) + i % (DV / 32));
-	}
-#endif
 }

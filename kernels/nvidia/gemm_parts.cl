@@ -13,7 +13,7 @@ __kernel TENSOR_GROUP void gemm_store_parts(__global const elem_t *restrict A, u
 {
 	uint r = first + get_group_id(1) * ROW_BLOCK;
 
-	tensor_rows(A, lda, W, C, ldc, r, MIN_(M, r + ROW_BLOCK), N, K, true, 0, false, 0);
+	tensor_rows(A, lda, W, 0, C, ldc, r, MIN_(M, r + ROW_BLOCK), N, K, true, 0, false, 0);
 }
 
 __kernel TENSOR_GROUP void gemm_add_parts(__global const elem_t *restrict A, uint lda,
@@ -22,5 +22,5 @@ __kernel TENSOR_GROUP void gemm_add_parts(__global const elem_t *restrict A, uin
 {
 	uint r = first + get_group_id(1) * ROW_BLOCK;
 
-	tensor_rows(A, lda, W, C, ldc, r, MIN_(M, r + ROW_BLOCK), N, K, true, 0, true, DUMP ? dump : 0);
+	tensor_rows(A, lda, W, 0, C, ldc, r, MIN_(M, r + ROW_BLOCK), N, K, true, 0, true, DUMP ? dump : 0);
 }

@@ -19,9 +19,9 @@
  */
 #include "common.clh"
 #include "activation.clh"
-#include "copy.clh"
 #include "kernels/chains.h"
 #include "kernels/groups.h"
+#include "panel.clh"
 #include "warp.clh"
 #include "wgmma.clh"
 
@@ -158,7 +158,7 @@
 	const uint r0 = (first) + rest / width * (tokens), n = MIN_(M - r0, (uint)(tokens));       \
 	const uint column0 = (band * BAND + rest % width) * WIDE_COLUMNS, columns = MIN_(N - column0, (uint)WIDE_COLUMNS); \
 	const uint mine = MIN_(column0 / 16 + THREAD / 32, N / 16 - 1);                            \
-	__global const elem_t *w = W + ((ulong)mine * K + k0) * 16;                                \
+	const panel_t w = PANEL_FROM(PANEL_OF(W, mine, K), k0);                                    \
 	__global float *c = C + (ulong)r0 * ldc + column0;                                         \
 	WIDE_LOCALS
 #define A_PLAIN(t) (A + (ulong)(r0 + (t)) * lda + k0)
@@ -246,8 +246,8 @@ __kernel WIDE_GROUP void gate_up_wide(__global const elem_t *restrict h, __globa
 	TASK_OF_GROUP(expert, first, n);
 	const uint N = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
 	const uint panel = (uint)get_group_id(0) * 8 + THREAD / 32, mine = MIN_(panel, N / 8 - 1);
-	__global const elem_t *w =
-		(expert < EXPERTS ? experts + (ulong)expert * 2 * LD(EXPERT_SIZE) * K : shared) + (ulong)mine * K * 16;
+	const panel_t w = expert < EXPERTS ? PANEL_OF(experts, expert * 2 * (LD(EXPERT_SIZE) / 16) + mine, K) :
+					     PANEL_OF(shared, mine, K);
 	WIDE_LOCALS;
 	/* all elements of the up panel, and half of those of the gate panel */
 	__local float *up = (__local float *)stages_ + THREAD / 64 * (WIDE_TOKENS * 16) + THREAD % 32;
@@ -306,8 +306,8 @@ __kernel WIDE_GROUP void down_wide(__global const elem_t *restrict act, __global
 	const uint K = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
 	const uint column0 = (uint)get_group_id(0) * WIDE_COLUMNS, columns = MIN_(N - column0, (uint)WIDE_COLUMNS);
 	const uint mine = MIN_(column0 / 16 + THREAD / 32, N / 16 - 1);
-	__global const elem_t *w =
-		(expert < EXPERTS ? experts + (ulong)expert * LD(HIDDEN) * K : shared) + ((ulong)mine * K + k0) * 16;
+	const panel_t w = PANEL_FROM(expert < EXPERTS ? PANEL_OF(experts, expert * (LD(HIDDEN) / 16) + mine, K) :
+							PANEL_OF(shared, mine, K), k0);
 	/* Each lane reads the row of y of one token now, because a warp that stores would wait for it. */
 	const uint out_row = (uint)rows[first + MIN_(THREAD, n - 1)];
 	WIDE_LOCALS;

@@ -2,12 +2,9 @@
  * and the reference of those in the generic file. If elements are floats, the generic file is used.
  *
  * Local size WARPS * 32. Global size: groups of panels (tensor.clh) x the largest number of tasks possible. A group of
- * moe_gate_up has 16 columns: their gate panel belongs to the first warp, their up panel to the second. If
- * weights are quantised, quant_moe.clh says how groups share the work. */
+ * moe_gate_up has 16 columns: their gate panel belongs to the first warp, their up panel to the second. */
 #if !BF16
 #include "generic/moe_gemm.cl"
-#elif INT8
-#include "quant_moe.clh"
 #else
 #include "activation.clh"
 #include "tensor.clh"
@@ -58,13 +55,13 @@ __kernel TENSOR_GROUP void moe_gate_up(__global const elem_t *restrict h,
 	uint expert = (uint)tasks[TASK_AT(i) + TASK_EXPERT], first = (uint)tasks[TASK_AT(i) + TASK_FIRST];
 	uint end = first + (uint)tasks[TASK_AT(i) + TASK_COUNT];
 	uint N = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
-	__global const elem_t *w =
-		expert < EXPERTS ? experts + (ulong)expert * 2 * LD(EXPERT_SIZE) * K : shared;
 
 	if (c0 >= N)
 		return;
 	/* Gate and up panels alternate. */
-	w += (ulong)(c0 / 16 * 2 + THREAD / 32) * K * 16;
+	const uint panel = c0 / 16 * 2 + THREAD / 32;
+	panel_t w = expert < EXPERTS ? PANEL_OF(experts, expert * 2 * (LD(EXPERT_SIZE) / 16) + panel, K) :
+				       PANEL_OF(shared, panel, K);
 	for (uint r = first; r < end;) {
 		uint n = MIN_(end - r, 64u);
 
@@ -89,10 +86,8 @@ __kernel TENSOR_GROUP void moe_down(__global const elem_t *restrict act,
 	uint i = LAST_FIRST(tasks);
 	uint expert = (uint)tasks[TASK_AT(i) + TASK_EXPERT], first = (uint)tasks[TASK_AT(i) + TASK_FIRST];
 	uint K = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
-	__global const elem_t *W =
-		expert < EXPERTS ? experts + (ulong)expert * LD(HIDDEN) * K : shared;
 
-	tensor_rows(act, ACT_LD, W, y, LD(HIDDEN), first, first + (uint)tasks[TASK_AT(i) + TASK_COUNT], N, K, false,
-		    rows, false, 0);
+	tensor_rows(act, ACT_LD, expert < EXPERTS ? experts : shared, expert < EXPERTS ? expert * (LD(HIDDEN) / 16) : 0, y,
+		    LD(HIDDEN), first, first + (uint)tasks[TASK_AT(i) + TASK_COUNT], N, K, false, rows, false, 0);
 }
 #endif

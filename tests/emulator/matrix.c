@@ -5,7 +5,7 @@
 
 #include "base/bits.h"
 #include "base/macros.h"
-#include "kernels/quant.h"
+#include "kernels/quant_stages.h"
 #include "tests/emulator/warp.h"
 #include "tests/kernels/reference.h"
 #include "tests/random.h"
@@ -53,10 +53,13 @@ static const struct quant_type *random_type(unsigned K)
 	}
 }
 
-static void pack_random(const struct quant_type *t, unsigned K, uint8_t *out)
+/* Makes a panel of random weights of a type: packs it to out, and sets its numbers, [16, K]. */
+static void pack_random(const struct quant_type *t, unsigned K, uint8_t *out, float *weights,
+			float *exact)
 {
+	const float factor = t->scale == QUANT_UE4M3 ? 0.75f : 1;
 	size_t bytes = K / t->block * t->bytes;
-	uint8_t *rows = malloc(bytes * 16);
+	uint8_t *rows = malloc(bytes * 16), *chunks = malloc(quant_panel_bytes(t, K));
 	const void *of[16];
 
 	for (size_t i = 0; i < bytes * 16; i++)
@@ -66,56 +69,87 @@ static void pack_random(const struct quant_type *t, unsigned K, uint8_t *out)
 				 0.01 + random_below(100) / 3000.0, rows + i);
 	for (unsigned r = 0; r < 16; r++)
 		of[r] = rows + r * bytes;
-	if (!quant_pack(t, of, K, t->scale == QUANT_UE4M3 ? 0.75f : 1, out))
+	if (!quant_pack(t, of, K, factor, chunks) || !quant_pack_stages(t, of, K, factor, out))
 		abort();
+	for (unsigned i = 0; i < 16 * K; i++) {
+		struct quant_weight w = quant_weight(t, chunks, i / K, i % K);
+
+		weights[i] = reference_decoded(t, &w);
+		exact[i] = (float)(w.code - t->offset) * w.scale - w.min;
+	}
 	free(rows);
+	free(chunks);
+}
+
+/* Makes a matrix's panels one behind the other, with their table in front. types: NULL: all are plain. */
+static uint8_t *room_for(unsigned n, unsigned K, const struct quant_type *const *types,
+			 uint32_t **ret_table)
+{
+	const size_t plain =
+		QUANT_HEADER + CEIL_DIV(K, (unsigned)QUANT_STAGE_TERMS) * (size_t)QUANT_STAGE_PLAIN;
+	uint32_t *table = calloc(n + 1, sizeof(*table));
+	size_t at = ROUND_UP((n + 1) * 4ul, 64ul);
+	uint8_t *out;
+
+	for (unsigned p = 0; p < n; p++) {
+		table[p] = (uint32_t)(at / 64);
+		at += types && types[p] ? quant_stages_bytes(types[p], K) : plain;
+	}
+	table[n] = (uint32_t)(at / 64);
+	out = emulated_memory(at);
+	memcpy(out, table, (n + 1) * sizeof(*table));
+	*ret_table = table;
+	return out;
+}
+
+static void pack_plain(const float *rows, unsigned K, uint8_t *panel)
+{
+	quant_plain_begin(panel, K);
+	pack_fragments(rows, K, (elem_t *)(void *)(panel + QUANT_HEADER));
 }
 
 struct matrix make_matrix(unsigned rows, unsigned K)
 {
 	unsigned n = rows / 16;
-	struct matrix m = {.rows = rows, .K = K, .plain = random_elements((size_t)rows * K)};
-	uint32_t *table = calloc(n + 1, sizeof(*table));
-	size_t at = ROUND_UP((n + 1) * 4ul, 64ul);
-	uint8_t *out;
+	struct matrix m = {.rows = rows, .K = K, .weights = random_elements((size_t)rows * K)};
+	const struct quant_type **types = calloc(n, sizeof(*types));
+	bool *quantised = calloc(n, sizeof(*quantised));
+	uint32_t *table, *places;
+	uint8_t *out, *decoded;
 
-	m.types = calloc(n, sizeof(*m.types));
-	m.panels = calloc(n, sizeof(*m.panels));
 	for (unsigned p = 0; p < n; p++) {
-		const struct quant_type *t = m.types[p] = random_type(K);
-
-		table[p] = (uint32_t)(at / 64);
-		at += t ? quant_panel_bytes(t, K) : QUANT_HEADER + K * 32ul;
+		types[p] = random_type(K);
+		quantised[p] = types[p] != NULL;
 	}
-	table[n] = (uint32_t)(at / 64);
-	out = emulated_memory(at);
-	memcpy(out, table, (n + 1) * sizeof(*table));
+	m.exact = emulated_memory((size_t)rows * K * sizeof(float));
+	memcpy(m.exact, m.weights, (size_t)rows * K * sizeof(float));
+	out = room_for(n, K, types, &table);
+	decoded = room_for(n, K, NULL, &places);
 	for (unsigned p = 0; p < n; p++) {
-		uint8_t *panel = out + table[p] * 64ul;
+		float *weights = m.weights + (size_t)p * 16 * K;
 
-		m.panels[p] = panel;
-		if (m.types[p])
-			pack_random(m.types[p], K, panel);
+		if (types[p])
+			pack_random(types[p], K, out + table[p] * 64ul, weights,
+				    m.exact + (size_t)p * 16 * K);
 		else
-			pack_fragments(m.plain + (size_t)p * 16 * K, K,
-				       (elem_t *)(void *)(panel + QUANT_HEADER));
+			pack_plain(weights, K, out + table[p] * 64ul);
+		pack_plain(weights, K, decoded + places[p] * 64ul);
 	}
+	m.quantised = quantised;
 	m.packed = (const elem_t *)(void *)out;
+	m.decoded = (const elem_t *)(void *)decoded;
+	free(types);
 	free(table);
+	free(places);
 	return m;
-}
-
-unsigned input_ld(unsigned K)
-{
-	return ROUND_UP(CEIL_DIV(K, 32u) * 112, 64u) / 2;
 }
 
 elem_t *make_inputs(const float *x, unsigned n, unsigned K)
 {
-	elem_t *out = emulated_memory(2ul * n * input_ld(K));
+	elem_t *out = emulated_memory(2ul * n * K);
 
-	for (unsigned r = 0; r < n; r++)
-		reference_input(x + (size_t)r * K, K, true, true, out + (size_t)r * input_ld(K));
+	for (unsigned i = 0; i < n * K; i++)
+		out[i] = element_of(x[i]);
 	return out;
 }
 

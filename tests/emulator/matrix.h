@@ -1,6 +1,7 @@
 /* Matrices and inputs of products with quantised weights, for the tests of the emulator. Memory is that of the process. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,20 +16,18 @@ float *random_elements(size_t n);
 elem_t element_of(float x);
 float float_of(elem_t v);
 
-/* A matrix of panels (kernels/quant.h) of random types, and plain ones among them. */
+/* A matrix of panels of stages (kernels/quant_stages.h) of random types, and plain ones among them. */
 struct matrix {
 	unsigned rows, K;
-	const struct quant_type **types; /* of each panel; NULL: plain */
-	const uint8_t **panels;
-	float *plain; /* [rows, K] */
+	float *weights; /* [rows, K] numbers of bf16, those of quantised panels decoded (nvidia/panel.clh) */
+	float *exact;	       /* the same before they were rounded to bf16 */
+	const bool *quantised; /* whether each panel is */
 	const elem_t *packed;
+	const elem_t *decoded; /* the same numbers in plain panels alone */
 };
 
 /* Makes a matrix of `rows` (a multiple of 16) rows of K weights. */
 struct matrix make_matrix(unsigned rows, unsigned K);
 
-/* Returns the row stride, in elements, of inputs of K columns (generic/input.clh). */
-unsigned input_ld(unsigned K);
-
-/* Returns inputs [n][input_ld(K)] of x [n, K]. */
+/* Returns inputs [n, K] of x [n, K]. */
 elem_t *make_inputs(const float *x, unsigned n, unsigned K);

@@ -9,5 +9,5 @@
 #define ROW_BLOCK   64
 #define LANES	    64
 
-/* Elements of a row of activations: 96, and three blocks of 48 bytes (generic/input.clh), rounded up. */
-#define ACT_LD 192
+/* Elements of a row of activations. */
+#define ACT_LD 96

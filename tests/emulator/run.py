@@ -17,19 +17,24 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 # Of each test its programs, and the options that are not in TEST_shape.h.
-PROGRAMS = {"quant": ["gemm.cl", "moe_gemm.cl", "quant_wide.cl"], "step": ["decode_step.cl"]}
-OPTIONS = {"BF16": 1, "INT8": 1, "INT8_DOT": 0, "VEC": 1, "BRANCHES": 1, "DUMP": 0, "PACKING": 4, "GELU": 0,
+PROGRAMS = {"quant": ["gemm.cl", "moe_gemm.cl"], "step": ["decode_step.cl"]}
+OPTIONS = {"BF16": 1, "INT8": 0, "VEC": 1, "BRANCHES": 1, "DUMP": 0, "PACKING": 5, "GELU": 0,
            "QUANT_MASK": "8388607u", "SHARED": 1, "KV_INT8": 0}  # all types
 # What a kernel calls in place of inline assembly: macros, and the bodies of functions.
-MACROS = {"MMA_INT8": ("d, a, b0, b1", "emulated_mma_int8(d, (a)[0], (a)[1], (a)[2], (a)[3], b0, b1)"),
-          "MMA_BF16": ("d, a0, a1, a2, a3, b0, b1", "emulated_mma_bf16(d, a0, a1, a2, a3, b0, b1)"),
+MACROS = {"MMA_BF16": ("d, a0, a1, a2, a3, b0, b1", "emulated_mma_bf16(d, a0, a1, a2, a3, b0, b1)"),
           "COPY_16": ("to, from", "emulated_copy(to, (ulong)(from))"),
           "COPY_END": ("", "((void)0)"),
           "COPY_WAIT": ("n", "((void)0)"),
           "LOAD_ONCE": ("v, at", "((v) = *(__global const uint4 *)(at))"),
+          "LOAD_4_IF": ("condition, v, at", "((condition) ? (void)((v) = *(__global const uint *)(at)) : (void)0)"),
+          "LOAD_8_IF": ("condition, v, w, at", "((condition) ? (void)((v) = ((__global const uint *)(at))[0], "
+                                               "(w) = ((__global const uint *)(at))[1]) : (void)0)"),
+          "LOAD_16_IF": ("condition, v, at", "((condition) ? (void)((v) = *(__global const uint4 *)(at)) : (void)0)"),
           "PREFETCH": ("at", "emulated_prefetch((ulong)(at))"),
           "WARP_SYNC": ("", "emulated_warp_sync()")}
-FUNCTIONS = {"two_halves": "return emulated_halves(v);",
+FUNCTIONS = {"half_of": "float2 both = emulated_halves(v);\n\n\treturn h ? both.y : both.x;",
+             "from_128": "return as_float(0x43000000u | (v >> 8 * i & 0xffu) << 16);",
+             "from_2_23": "return as_float(0x4b000000u | (v >> 8 * i & 0xffu));",
              "other_lane": "return emulated_shuffle_xor(x, bits);",
              "from_lane": "return emulated_shuffle(x, lane);",
              "warp_max": "return emulated_max(x);",
@@ -63,7 +68,6 @@ uint emulated_pair(float first, float second);
 uint emulated_load(ulong at);
 void emulated_store(uint at, uint v);
 void emulated_add(ulong at);
-void emulated_mma_int8(int *d, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1);
 void emulated_mma_bf16(float *d, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1);
 """
 
@@ -113,7 +117,7 @@ def main():
                             "-c", "-o", objects[-1], text], check=True)
         program = os.path.join(folder, test)
         sources = [os.path.join(ROOT, p) for p in (f"tests/emulator/{test}.c", "tests/emulator/matrix.c", "tests/emulator/warp.c", "tests/kernels/reference.c",
-                                                   "kernels/quant.c")]
+                                                   "kernels/quant.c", "kernels/quant_stages.c")]
         subprocess.run([clang, "-w", "-O1", "-g", "-fno-pic", "-no-pie", f"-I{ROOT}", f"-I{build}", "-o", program, *sources, *objects,
                         os.path.join(build, "base", "libbase.a"), "-lm"], check=True)
         return subprocess.run([program], check=False).returncode

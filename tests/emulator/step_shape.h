@@ -23,6 +23,7 @@
 #define ATTENTION_LD 5760
 #define HK	     0
 #define HV	     0
+#define DV	     0
 #define EXPERTS	     6
 #define TOPK	     2
 #define NORM_TOPK    1
@@ -31,8 +32,8 @@
 #define SHARED_SIZE  544
 #define SHARED_GATE  1
 
-/* Elements of a row of activations: 544, and 17 blocks of 48 bytes (generic/input.clh), rounded up. */
-#define ACT_LD 960
+/* Elements of a row of activations. */
+#define ACT_LD 544
 
 /* Attention has a gate. */
 #define ATTENTION_GATE 1

@@ -411,7 +411,8 @@ static size_t packed_at(enum kernel_packing packing, size_t row, size_t k)
 	case KERNEL_PACK_PANELS: return k * 16 + row;
 	case KERNEL_PACK_CODED: /* before it is coded */
 	case KERNEL_PACK_PAIRS: return k / 2 * 32 + row * 2 + k % 2;
-	case KERNEL_PACK_QUANT: break; /* its panels have packings of their own */
+	case KERNEL_PACK_QUANT:
+	case KERNEL_PACK_STAGES: break; /* its panels have packings of their own */
 	case KERNEL_PACK_FRAGMENTS:
 		for (size_t lane = 0; lane < 32; lane++)
 			for (size_t e = 0; e < 8; e++)

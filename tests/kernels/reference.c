@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "kernels/quant.h"
 
 double reference_sigmoid(double x)
 {
@@ -137,10 +136,29 @@ void reference_input(const float *x, uint32_t K, bool bf16, bool int8, void *out
 	}
 }
 
-float reference_quant_int8(const struct quant_type *t, const void *panel, uint32_t row,
-			   const float *x, uint32_t K, uint32_t part)
+/* Rounds a finite float to the nearest number of bf16, to the even one of two. */
+static float nearest_bf16(float x)
 {
-	float all = 0, sum = 0;
+	uint32_t u;
+
+	memcpy(&u, &x, 4);
+	u = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u;
+	memcpy(&x, &u, 4);
+	return x;
+}
+
+float reference_decoded(const struct quant_type *t, const struct quant_weight *w)
+{
+	if (QUANT_WIDE(t->low, t->table))
+		return nearest_bf16(fmaf((float)(w->code - t->offset), w->scale, -w->min));
+	return nearest_bf16(fmaf((float)(128 + w->code), w->scale,
+				 fmaf(-(float)(128 + t->offset), w->scale, -w->min)));
+}
+
+float reference_quant_int8(const struct quant_type *t, const void *panel, uint32_t row,
+			   const float *x, uint32_t K)
+{
+	float sum = 0;
 
 	for (uint32_t k = 0; k < K; k += 32) {
 		uint32_t group = t->group < 32 ? t->group : 32;
@@ -161,12 +179,8 @@ float reference_quant_int8(const struct quant_type *t, const void *panel, uint32
 			if (t->min)
 				sum = fmaf(-(float)total * scale, w.min, sum);
 		}
-		if ((k + 32) % part && k + 32 < K)
-			continue;
-		all = k < part ? sum : all + sum;
-		sum = 0;
 	}
-	return all;
+	return sum;
 }
 
 float reference_quant_float(const struct quant_type *t, const void *panel, uint32_t row,

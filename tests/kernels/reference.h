@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/quant.h"
 #include "scheduler/plan.h"
 
 double reference_sigmoid(double x);
@@ -46,11 +47,12 @@ void reference_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, f
  * (generic/input.clh). */
 void reference_input(const float *x, uint32_t K, bool bf16, bool int8, void *out);
 
-/* Return an element of a product with quantised weights, row `row` of a panel, bit for bit (generic/quant_core.clh). Each
- * `part` terms have a sum of their own, and these are added up in order (nvidia/tensor.clh). */
-struct quant_type;
+/* Returns a quantised weight as nvidia/panel.clh decodes it: the nearest number of bf16. */
+float reference_decoded(const struct quant_type *t, const struct quant_weight *w);
+
+/* Return an element of a product with quantised weights, row `row` of a panel, bit for bit (generic/quant_core.clh). */
 float reference_quant_int8(const struct quant_type *t, const void *panel, uint32_t row,
-			   const float *x, uint32_t K, uint32_t part);
+			   const float *x, uint32_t K);
 float reference_quant_float(const struct quant_type *t, const void *panel, uint32_t row,
 			    const float *x, uint32_t K);
 

@@ -1,11 +1,10 @@
-/* Quantised weights (kernels/quant.h) in products (gemm.cl) and as embedding (embed.cl): every type, every tile and remainder of a
- * tile, the reference's bits. */
+/* Quantised weights (kernels/quant.h) in products (gemm.cl, gemm_wide.cl) and as embedding (embed.cl): every type, every tile
+ * and remainder of a tile. The bits are the reference's; on tensor cores those of plain panels with the same numbers. */
 #include <math.h>
 #include <string.h>
 
 #include "base/bits.h"
-#include "kernels/chains.h"
-#include "kernels/quant.h"
+#include "kernels/quant_stages.h"
 #include "tests/kernels/reference.h"
 #include "tests/kernels/harness.h"
 
@@ -14,9 +13,9 @@ struct product {
 };
 
 /* K is a multiple of 256 for types of such blocks: it is rounded up to a multiple of the block. */
-static const struct product products[] = {{1, 16, 32},	 {1, 144, 512}, {3, 80, 256},
-					  {5, 32, 544},	 {9, 48, 320},	{26, 48, 96},
-					  {65, 16, 288}, {66, 272, 32}, {34, 48, 1120}};
+static const struct product products[] = {{1, 16, 32},	 {1, 144, 512},	 {3, 80, 256},
+					  {5, 32, 544},	 {9, 48, 320},	 {26, 48, 96},
+					  {65, 16, 288}, {66, 272, 128}, {34, 48, 1152}};
 static const struct product small_products[] = {{1, 16, 32}, {3, 32, 64}, {9, 16, 32}};
 
 /* Random blocks of a type, of rows x K weights. The halves among the bytes are finite, and small enough. */
@@ -65,56 +64,115 @@ static uint8_t *random_blocks(const struct quant_type *t, uint32_t rows, uint32_
 /* A matrix of panels of several types, as raw rows and packed. */
 struct matrix {
 	const struct quant_type **types; /* of each panel; NULL: plain */
-	const uint8_t **panels;		 /* packed */
-	const float *plain;		 /* [N, K] */
+	const uint8_t **panels;		 /* in the order of quant.h */
+	float *plain; /* [N, K]; with stages the decoded numbers of quantised panels too */
 	cl_mem packed;
+	cl_mem decoded; /* with stages: the same numbers in plain panels alone */
 };
+
+static bool in_stages(const struct kernels *k)
+{
+	return kernels_packing(k) == KERNEL_PACK_STAGES;
+}
+
+static uint64_t plain_bytes(const struct way *w, const struct kernels *k, uint32_t K)
+{
+	return QUANT_HEADER + 16ull * (w->bf16 ? 2 : 4) *
+				      (in_stages(k) ? ROUND_UP(K, (uint32_t)QUANT_STAGE_TERMS) : K);
+}
+
+static uint64_t panel_bytes(const struct way *w, const struct kernels *k,
+			    const struct quant_type *t, uint32_t K)
+{
+	return !t	      ? plain_bytes(w, k, K)
+	       : in_stages(k) ? quant_stages_bytes(t, K)
+			      : quant_panel_bytes(t, K);
+}
+
+static void pack_plain(const struct way *w, const struct kernels *k, const float *rows, uint32_t K,
+		       uint8_t *out)
+{
+	struct packed_part part = {rows, 16, 0, 1};
+
+	if (in_stages(k))
+		quant_plain_begin(out, K);
+	harness_pack(kernels_plain_packing(k), w->bf16, &part, K, out + QUANT_HEADER);
+}
+
+/* Packs the numbers of a matrix that is not plain in plain panels. */
+static cl_mem pack_decoded(const struct way *w, const struct kernels *k, const float *plain,
+			   uint32_t n, uint32_t K)
+{
+	uint64_t at = ROUND_UP((n + 1) * 4ull, 64), bytes = plain_bytes(w, k, K);
+	uint8_t *out = case_alloc(at + n * bytes, 1);
+
+	for (uint32_t p = 0; p <= n; p++)
+		((uint32_t *)(void *)out)[p] = (uint32_t)((at + p * bytes) / 64);
+	for (uint32_t p = 0; p < n; p++)
+		pack_plain(w, k, plain + (size_t)p * 16 * K, K, out + at + p * bytes);
+	return buffer_ints((int32_t *)(void *)out, (at + n * bytes) / 4);
+}
+
+/* Packs 16 random rows of a type to out and, in the order of quant.h, to panel. With stages sets their numbers. */
+static void pack_random(const struct kernels *k, const struct quant_type *t, uint32_t K,
+			uint8_t *panel, uint8_t *out, float *plain)
+{
+	const float factor = t->scale == QUANT_UE4M3 ? 0.75f : 1;
+	const uint8_t *blocks = random_blocks(t, 16, K);
+	const void *rows[16];
+
+	for (int r = 0; r < 16; r++)
+		rows[r] = blocks + (uint64_t)r * K / t->block * t->bytes;
+	check(quant_pack(t, rows, K, factor, panel));
+	if (!in_stages(k)) {
+		memcpy(out, panel, quant_panel_bytes(t, K));
+		return;
+	}
+	check(quant_pack_stages(t, rows, K, factor, out));
+	for (uint32_t i = 0; i < 16 * K; i++) {
+		struct quant_weight q = quant_weight(t, panel, i / K, i % K);
+
+		plain[i] = reference_decoded(t, &q);
+	}
+}
 
 static struct matrix make_matrix(const struct way *w, const struct kernels *k,
 				 const struct quant_type *const *choice, uint32_t n_choice,
 				 uint32_t N, uint32_t K)
 {
 	uint32_t n = N / 16;
-	uint64_t at = ROUND_UP((n + 1) * 4ull, 64),
-		 plain_bytes = QUANT_HEADER + K * 16ull * (w->bf16 ? 2 : 4);
+	uint64_t at = ROUND_UP((n + 1) * 4ull, 64), all = at;
 	struct matrix m = {.types = case_alloc(n, sizeof(*m.types)),
-			   .panels = case_alloc(n, sizeof(*m.panels))};
-	uint64_t all = at;
+			   .panels = case_alloc(n, sizeof(*m.panels)),
+			   .plain = case_alloc((uint64_t)N * K, sizeof(float))};
 	uint8_t *out;
 	uint32_t *table;
-	float *plain = case_matrix(N, K, K, -1, 1);
 
 	for (uint32_t p = 0; p < n; p++) {
 		m.types[p] = choice[n_choice == 1 ? 0 : random_below(n_choice)];
-		all += m.types[p] ? quant_panel_bytes(m.types[p], K) : plain_bytes;
+		all += panel_bytes(w, k, m.types[p], K);
 	}
+	memcpy(m.plain, case_matrix(N, K, K, -1, 1), (size_t)N * K * sizeof(float));
 	out = case_alloc(all, 1);
 	table = (uint32_t *)(void *)out;
 	for (uint32_t p = 0; p < n; p++) {
 		const struct quant_type *t = m.types[p];
+		float *plain = m.plain + (size_t)p * 16 * K;
 
 		table[p] = (uint32_t)(at / 64);
-		m.panels[p] = out + at;
 		if (t) {
-			const uint8_t *blocks = random_blocks(t, 16, K);
-			const void *rows[16];
+			uint8_t *panel = case_alloc(quant_panel_bytes(t, K), 1);
 
-			for (int r = 0; r < 16; r++)
-				rows[r] = blocks + (uint64_t)r * K / t->block * t->bytes;
-			check(quant_pack(t, rows, K, t->scale == QUANT_UE4M3 ? 0.75f : 1,
-					 out + at));
-			at += quant_panel_bytes(t, K);
+			pack_random(k, t, K, panel, out + at, plain);
+			m.panels[p] = panel;
 		} else {
-			struct packed_part part = {plain + (size_t)p * 16 * K, 16, 0, 1};
-
-			harness_pack(kernels_plain_packing(k), w->bf16, &part, K,
-				     out + at + QUANT_HEADER);
-			at += plain_bytes;
+			pack_plain(w, k, plain, K, out + at);
 		}
+		at += panel_bytes(w, k, t, K);
 	}
 	table[n] = (uint32_t)(at / 64);
-	m.plain = plain;
 	m.packed = buffer_ints((int32_t *)(void *)out, all / 4);
+	m.decoded = in_stages(k) ? pack_decoded(w, k, m.plain, n, K) : NULL;
 	return m;
 }
 
@@ -140,7 +198,7 @@ static float want_of(const struct way *w, const struct kernels *k, const struct 
 	for (uint32_t i = 0; i < K; i++) {
 		double v = m->plain[(size_t)n * K + i];
 
-		if (t) {
+		if (t && !m->decoded) {
 			struct quant_weight q = quant_weight(t, m->panels[n / 16], n % 16, i);
 
 			v = (double)(q.code - t->offset) * q.scale - q.min;
@@ -148,21 +206,20 @@ static float want_of(const struct way *w, const struct kernels *k, const struct 
 		exact += v * x[i];
 	}
 	*ret_exact = exact;
-	if (!t)
+	if (!t || m->decoded)
 		return NAN;
-	return kernels_shape(k)->int8
-		       ? reference_quant_int8(t, m->panels[n / 16], n % 16, x, K,
-					      w->variant == KERNELS_NVIDIA ? PART_TERMS : K)
-		       : reference_quant_float(t, m->panels[n / 16], n % 16, x, K);
+	return kernels_shape(k)->int8 ? reference_quant_int8(t, m->panels[n / 16], n % 16, x, K)
+				      : reference_quant_float(t, m->panels[n / 16], n % 16, x, K);
 }
 
 static void product(const struct way *w, struct kernels *k, const struct quant_type *const *choice,
 		    uint32_t n_choice, const struct product *p)
 {
 	uint32_t block = 32, M = p->M, N = p->N, K, ldc = N + 16;
-	float *x, *start = case_matrix(M, ldc, ldc, -10, 10), *c, *added;
+	float *x, *start = case_matrix(M, ldc, ldc, -10, 10), *c, *added, *decoded;
 	struct matrix m;
-	cl_mem A, C, D, dump = buffer_out((uint64_t)M * ldc * 4);
+	cl_mem A, C, D, E = buffer_out((uint64_t)M * ldc * 4),
+			dump = buffer_out((uint64_t)M * ldc * 4);
 
 	for (uint32_t i = 0; i < n_choice; i++)
 		block = choice[i] ? MAX(block, choice[i]->block) : block;
@@ -178,7 +235,11 @@ static void product(const struct way *w, struct kernels *k, const struct quant_t
 			  ldc, M, N, K);
 	kernel_gemm_add(k, A, (uint32_t)kernels_input_ld(kernels_shape(k), K), m.packed, D, ldc, M,
 			N, K, dump);
+	if (m.decoded)
+		kernel_gemm_store(k, false, A, (uint32_t)kernels_input_ld(kernels_shape(k), K),
+				  m.decoded, E, ldc, M, N, K);
 	set_finish(k);
+	decoded = m.decoded ? read_floats(E, (uint64_t)M * ldc) : NULL;
 	c = read_floats(C, (uint64_t)M * ldc);
 	added = read_floats(D, (uint64_t)M * ldc);
 	for (uint32_t r = 0; r < M; r++)
@@ -187,7 +248,9 @@ static void product(const struct way *w, struct kernels *k, const struct quant_t
 			double exact;
 
 			want = want_of(w, k, &m, x + (size_t)r * K, n, K, &exact);
-			if (m.types[n / 16])
+			if (decoded)
+				check(float_bits(got) == float_bits(decoded[(size_t)r * ldc + n]));
+			if (m.types[n / 16] && !decoded)
 				check(float_bits(got) == float_bits(want) ||
 				      (got == 0 && want == 0));
 			else
@@ -265,8 +328,8 @@ static void test(const struct way *w)
 			all[n++] = quant_of(i);
 			s.quant |= 1u << i;
 		}
-	/* The nvidia variant in bf16 has int8 inputs alone. */
-	for (int int8 = w->bf16 && w->variant == KERNELS_NVIDIA; int8 <= w->bf16; int8++) {
+	/* The nvidia variant in bf16 has no int8 inputs. */
+	for (int int8 = 0; int8 <= (w->bf16 && w->variant != KERNELS_NVIDIA); int8++) {
 		struct kernels *k;
 
 		s.int8 = int8;
@@ -281,4 +344,4 @@ static void test(const struct way *w)
 	}
 }
 
-const struct kernel_test kernel_test = {.programs = "gemm.cl quant_wide.cl embed.cl", .way = test};
+const struct kernel_test kernel_test = {.programs = "gemm.cl gemm_wide.cl embed.cl", .way = test};
