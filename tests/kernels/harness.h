@@ -139,6 +139,9 @@ void near(const float *got, const double *want, size_t n, double bound);
 void near_elements(const struct way *w, const float *got, const double *want, size_t n,
 		   double bound);
 
+/* Checks that each bf16 number is the rounding of one that is off by at most its own limit. */
+void near_bf16(const float *got, const double *want, const double *limits, size_t n);
+
 /* Returns whether the floats have the same bits, NaN or not. */
 bool same_bits(const float *a, const float *b, size_t n);
 
