@@ -27,21 +27,26 @@ static struct cost_step sums_of(const struct model_config *c, const struct roofl
 			  : bf16	? 2
 					: 4,
 		.rows = s->n_rows,
-		.prefill_rows = s->n_prefill_rows,
+		.tensor = s->tensor,
 	};
 
 	for (uint32_t i = 0; i < s->n_rows; i++) {
 		double start = s->rows[i].start, n = s->rows[i].n_tokens;
+		double keys = n * start + n * (n + 1) / 2;
+		double window_keys = keys_up_to(start + n, window) - keys_up_to(start, window);
 
 		t.tokens += n;
 		t.resumed += start > 0;
 		t.context += start + n;
-		t.keys += n * start + n * (n + 1) / 2;
+		t.keys += keys;
 		t.window_context += MIN(start + n, window + n - 1);
-		t.window_keys += keys_up_to(start + n, window) - keys_up_to(start, window);
+		t.window_keys += window_keys;
 		if (i < s->n_prefill_rows) {
+			t.prefill_rows++;
 			t.prefill_tokens += n;
 			t.prefill_resumed += start > 0;
+			t.prefill_keys += keys;
+			t.prefill_window_keys += window_keys;
 		}
 	}
 	return t;
@@ -55,6 +60,10 @@ static void add_weight(struct roofline *sum, const struct model_config *c, const
 		       const struct cost_step *t, const struct roofline_step *s)
 {
 	double size = (double)w->rows * (double)w->cols, products = t->tokens;
+	double *flops = w->form == PACK_FLOATS ? &sum->flops.floats
+			: s->weight > 0	       ? &sum->flops.int8
+			: t->element == 2      ? &sum->flops.bf16
+					       : &sum->flops.floats;
 
 	switch (w->form) {
 	case PACK_LOOKUP: sum->weight_bytes += t->tokens * (double)w->cols * t->weight; return;
@@ -65,7 +74,7 @@ static void add_weight(struct roofline *sum, const struct model_config *c, const
 	}
 	if (w->role == WEIGHT_LM_HEAD)
 		products = s->n_logits;
-	sum->product_flops += 2 * products * size * (w->experts > 1 ? c->n_experts_per_token : 1);
+	*flops += 2 * products * size * (w->experts > 1 ? c->n_experts_per_token : 1);
 	if (products > 0)
 		sum->weight_bytes += size * (w->experts > 1 ? s->experts : 1) *
 				     (w->form == PACK_FLOATS ? 4 : t->weight);
@@ -99,7 +108,7 @@ static void add_kind(struct roofline *sum, const struct model_config *c,
 		else
 			sum->state_bytes += (t->rows + t->resumed) * (double)parts[i].bytes;
 	if (ops->flops)
-		sum->other_flops += ops->flops(c, t);
+		ops->flops(c, t, &sum->flops);
 }
 
 void roofline_add(struct roofline *sum, const struct model_config *c, bool bf16,
@@ -123,14 +132,14 @@ double roofline_bytes(const struct roofline *r)
 
 double roofline_flops(const struct roofline *r)
 {
-	return r->product_flops + r->other_flops;
+	return r->flops.floats + r->flops.bf16 + r->flops.int8;
 }
 
-double roofline_seconds(const struct roofline *r, double read, double dot, double flops,
-			bool *ret_by_bytes)
+double roofline_seconds(const struct roofline *r, const struct peak *p, bool *ret_by_bytes)
 {
-	double moving = roofline_bytes(r) / read;
-	double computing = r->product_flops / dot + r->other_flops / flops;
+	double moving = roofline_bytes(r) / p->read;
+	double computing =
+		r->flops.floats / p->flops + r->flops.bf16 / p->dot + r->flops.int8 / p->int8;
 
 	*ret_by_bytes = moving >= computing;
 	return MAX(moving, computing);

@@ -11,7 +11,11 @@
  *
  * FLOP are two for each multiply-add of a product with weights, and those of attention and recurrences (`flops` of
  * struct layer_ops). FLOP that a kernel computes beyond the plain formula, such as those of Gated DeltaNet in chunks,
- * do not count. So they do not raise the share of the roofline that the kernel reaches. */
+ * do not count. So they do not raise the share of the roofline that the kernel reaches.
+ *
+ * Each kind of FLOP takes the time that it has at its own peak, and these times add up: products of elements are bf16 or,
+ * with quantised weights, int8; the router's are float; attention and recurrences are float unless the kernels compute
+ * them on tensor cores (struct kernel_tensor). */
 #pragma once
 
 #include <stdbool.h>
@@ -19,6 +23,7 @@
 
 #include "engine/checkpoint/model_config.h"
 #include "engine/layers/cost.h"
+#include "kernels/peak.h"
 #include "kernels/profile.h"
 
 struct roofline_row {
@@ -32,11 +37,12 @@ struct roofline_step {
 	/* bytes of a weight of a matrix, on average, if weights are quantised (kernels/quant.h); 0: it is an element */
 	double weight;
 	uint32_t kv_number; /* bytes of a number in KV pages (layers/part.h); 0: it is an element */
+	struct kernel_tensor tensor; /* of the kernels that run the step */
 };
 
 struct roofline {
 	double weight_bytes, kv_bytes, state_bytes;
-	double product_flops, other_flops; /* other: attention and recurrences */
+	struct cost_flops flops;
 };
 
 /* Adds a step to *sum. bf16: two bytes an element, else four. */
@@ -46,11 +52,9 @@ void roofline_add(struct roofline *sum, const struct model_config *c, bool bf16,
 double roofline_bytes(const struct roofline *r);
 double roofline_flops(const struct roofline *r);
 
-/* Returns the least seconds on a device with these peaks: `read` bytes/s, `dot` FLOP/s for products with weights, and
- * `flops` FLOP/s for the rest. The result is the time of moving or that of computing, whichever is longer;
- * *ret_by_bytes: moving takes at least as long. */
-double roofline_seconds(const struct roofline *r, double read, double dot, double flops,
-			bool *ret_by_bytes);
+/* Returns the least seconds on a device with these peaks. The result is the time of moving or that of computing,
+ * whichever is longer; *ret_by_bytes: moving takes at least as long. */
+double roofline_seconds(const struct roofline *r, const struct peak *p, bool *ret_by_bytes);
 
 /* Computes the work of one launch l of the step. False: the work of a kernel of this name is not known. */
 bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofline_step *s,

@@ -150,6 +150,9 @@ bool kernels_on_tensor_cores(const struct kernels *k);
 /* Returns whether the attention of prompts runs on tensor cores (attention_flash.cl). */
 bool kernels_has_flash(const struct kernels *k);
 
+/* Returns whether the products of attention_split run on tensor cores (nvidia/attention_decode.cl). */
+bool kernels_has_tensor_splits(const struct kernels *k);
+
 /* Returns whether the prefill of Gated DeltaNet runs on tensor cores (nvidia/delta_tensor.cl). */
 bool kernels_has_tensor_delta(const struct kernels *k);
 

@@ -16,11 +16,12 @@ static cl_event *note_launch(struct kernels *k, int id, uint64_t x, uint64_t y)
 	const int a_set = K_END_OF_FIRST_MLP - K_COMBINE_NORM;
 	int of_mlp = id < K_COMBINE_NORM ? -1 : id < K_END_OF_FIRST_MLP ? id : id - a_set;
 	uint32_t mlp = of_mlp < 0 ? 0 : (uint32_t)((id - of_mlp) / a_set);
+	bool tensor = id == K_ATTENTION_FLASH || id == K_DELTA_CHUNK_TENSOR ||
+		      id == K_DELTA_SCAN_TENSOR || id == K_DELTA_OUT_TENSOR ||
+		      (id == K_ATTENTION_SPLIT && kernels_has_tensor_splits(k));
 
 	return profile_launch(k->profile, k->names[id], x, y,
-			      of_mlp >= 0 && !k->shape.mlps[mlp].experts,
-			      id == K_ATTENTION_FLASH || id == K_DELTA_CHUNK_TENSOR ||
-				      id == K_DELTA_SCAN_TENSOR || id == K_DELTA_OUT_TENSOR,
+			      of_mlp >= 0 && !k->shape.mlps[mlp].experts, tensor,
 			      of_mlp == K_MOE_SORT || of_mlp == K_MOE_GATE_UP ||
 				      of_mlp == K_MOE_DOWN || of_mlp == K_GATE_UP_WIDE ||
 				      of_mlp == K_DOWN_WIDE);

@@ -180,6 +180,14 @@ bool kernels_has_flash(const struct kernels *k)
 	       s->page_tokens % FLASH_KEYS == 0;
 }
 
+bool kernels_has_tensor_splits(const struct kernels *k)
+{
+	const struct kernel_shape *s = &k->shape;
+
+	return kernels_on_tensor_cores(k) && s->heads && !s->kv_int8 && s->head_dim % 64 == 0 &&
+	       s->head_dim <= 256 && s->heads / s->kv_heads <= 8;
+}
+
 bool kernels_has_tensor_delta(const struct kernels *k)
 {
 	const struct kernel_shape *s = &k->shape;
@@ -187,6 +195,15 @@ bool kernels_has_tensor_delta(const struct kernels *k)
 	return kernels_on_tensor_cores(k) && s->key_heads &&
 	       (s->key_dim == 64 || s->key_dim == 128) && s->value_dim % 16 == 0 &&
 	       s->value_dim <= 128;
+}
+
+struct kernel_tensor kernels_tensor(const struct kernels *k)
+{
+	return (struct kernel_tensor){
+		.attention = kernels_has_flash(k),
+		.splits = kernels_has_tensor_splits(k),
+		.delta = kernels_has_tensor_delta(k),
+	};
 }
 
 bool kernels_has_warp_topk(const struct kernels *k, const struct kernel_mlp *m)

@@ -5,6 +5,15 @@
 #include "engine/roofline.h"
 #include "tests/tap.h"
 
+/* FLOP of a token: those of the routers' products, of the recurrence and the convolution of a layer, and those of a pair
+ * of a query and a key, in all heads of a layer. */
+enum {
+	ROUTERS = 2 * 65 * 1024 * 24,
+	RECURRENCE = 7 * 262144,
+	CONV = 2 * 4096 * 4,
+	PAIR = 4 * 1024
+};
+
 static struct model_config config(void)
 {
 	struct model_config c = {
@@ -40,7 +49,8 @@ TEST(decode)
 	const struct model_config c = config();
 	const struct roofline_row row = {.start = 1023, .n_tokens = 1};
 	const struct roofline_step s = {.rows = &row, .n_rows = 1, .n_logits = 1, .experts = 8};
-	struct roofline r = {0}, int8 = {0};
+	struct roofline r = {0}, int8 = {0}, coded = {0};
+	struct peak peaks = {.read = 57e9, .flops = 228e9, .dot = 457e9, .int8 = 910e9};
 	bool by_bytes = false;
 
 	roofline_add(&r, &c, true, &s);
@@ -56,18 +66,27 @@ TEST(decode)
 		     &(struct roofline_step){.rows = &row, .n_rows = 1, .kv_number = 1});
 	is_int(int8.kv_bytes, (1024 + 1) * 2 * 2 * (128 + 4) * 6, "in int8 each has a scale");
 	is_int(r.state_bytes, 2 * 1114112 * 18, "a state read and written a delta layer");
-	is_int(r.product_flops, 757252096, "products");
-	is_int(r.other_flops, 4 * 1024 * 1024 * 6 + 1867776 * 18,
-	       "attention of 8 heads over 1024 keys; the recurrence and the convolution");
-	ok(fabs(roofline_seconds(&r, 57e9, 457e9, 228e9, &by_bytes) - 808252672 / 57e9) < 1e-9 &&
-		   by_bytes,
+	is_int(r.flops.bf16, 757252096 - ROUTERS, "products");
+	is_int(r.flops.floats, ROUTERS + PAIR * 1024 * 6 + (RECURRENCE + CONV) * 18,
+	       "the router's; attention of 8 heads over 1024 keys; the recurrence and the convolution");
+	ok(fabs(roofline_seconds(&r, &peaks, &by_bytes) - 808252672 / 57e9) < 1e-9 && by_bytes,
 	   "the weights decide: 14.2 ms at 57 GB/s");
-	ok(roofline_seconds(&r, 57e12, 457e9, 228e9, &by_bytes) >
-			   808252672 / 57e12 + 757252096 / 457e9 - 1e-6 &&
+	peaks.read *= 1e3;
+	ok(fabs(roofline_seconds(&r, &peaks, &by_bytes) - r.flops.bf16 / 457e9 -
+		r.flops.floats / 228e9) < 1e-9 &&
 		   !by_bytes,
-	   "on memory a thousand times as fast the products do");
+	   "on memory a thousand times as fast the operations do, each kind at its peak");
+	roofline_add(&coded, &c, true,
+		     &(struct roofline_step){
+			     .rows = &row, .n_rows = 1, .n_logits = 1, .weight = 0.5625});
+	is_int(coded.flops.int8, 757252096 - ROUTERS, "products of quantised weights are of int8");
+	ok(!coded.flops.bf16 && coded.flops.floats == r.flops.floats, "and the others as before");
+	ok(fabs(roofline_seconds(&coded, &peaks, &by_bytes) - coded.flops.int8 / 910e9 -
+		r.flops.floats / 228e9) < 1e-9,
+	   "at the peak of int8");
 	r = (struct roofline){0};
 	roofline_add(&r, &c, false, &s);
+	is_int(r.flops.floats, roofline_flops(&coded), "in float32 all are of floats");
 	is_int(r.kv_bytes, 2 * (1024 + 1) * 1024 * 6, "elements of four bytes");
 	is_int(r.state_bytes, 2 * 1114112 * 18, "states are in float anyway");
 }
@@ -78,6 +97,7 @@ TEST(prefill)
 	const struct roofline_row rows[] = {{0, 512}, {1023, 1}};
 	struct roofline_step s = {
 		.rows = rows, .n_rows = 1, .n_prefill_rows = 1, .n_logits = 1, .experts = 64};
+	const struct peak peaks = {.read = 57e9, .flops = 228e9, .dot = 457e9, .int8 = 910e9};
 	struct roofline r = {0}, twice = {0};
 	bool by_bytes = true;
 
@@ -85,10 +105,11 @@ TEST(prefill)
 	is_int(r.weight_bytes, 2876822784, "512 tokens: all experts");
 	is_int(r.kv_bytes, 1024 * 1024 * 6, "what is written, and read once");
 	is_int(r.state_bytes, 1114112 * 18, "a state that begins at zero is only written");
-	is_int(r.product_flops, 353420443648, "products");
-	is_int(r.other_flops, 4ll * 1024 * 512 * 513 / 2 * 6 + 33619968ll * 512,
-	       "half of all pairs of a query and a key; delta");
-	(void)roofline_seconds(&r, 57e9, 457e9, 228e9, &by_bytes);
+	is_int(r.flops.bf16, 353420443648 - ROUTERS * 512ll, "products");
+	is_int(r.flops.floats,
+	       ROUTERS * 512ll + PAIR * 512ll * 513 / 2 * 6 + (RECURRENCE + CONV) * 18ll * 512,
+	       "the router's; half of all pairs of a query and a key; delta");
+	(void)roofline_seconds(&r, &peaks, &by_bytes);
 	ok(!by_bytes, "the products decide");
 	twice = r;
 	roofline_add(&twice, &c, true, &s);
@@ -102,8 +123,46 @@ TEST(prefill)
 	is_int(twice.state_bytes - r.state_bytes, 2 * 1114112 * 18,
 	       "with a generated token: its state");
 	is_int(twice.weight_bytes - r.weight_bytes, 2048, "and no weights but its embedding");
-	is_int(twice.other_flops - r.other_flops, 4 * 1024 * 1024 * 6 + 1867776 * 18,
-	       "and its keys, and its step of the recurrence");
+	is_int(twice.flops.floats - r.flops.floats,
+	       ROUTERS + PAIR * 1024 * 6 + (RECURRENCE + CONV) * 18,
+	       "and its router, its keys, and its step of the recurrence");
+}
+
+/* Returns the FLOP of bf16 of a step whose kernels have these operations on tensor cores. */
+static double bf16_flops(const struct model_config *c, struct roofline_step s,
+			 struct kernel_tensor tensor)
+{
+	struct roofline plain = {0}, r = {0};
+
+	roofline_add(&plain, c, true, &s);
+	s.tensor = tensor;
+	roofline_add(&r, c, true, &s);
+	check(roofline_flops(&r) == roofline_flops(&plain));
+	return r.flops.bf16;
+}
+
+TEST(tensor_cores)
+{
+	struct model_config c = config();
+	const struct roofline_row rows[] = {{0, 512}, {1023, 1}};
+	const struct roofline_step s = {.rows = rows, .n_rows = 2, .n_prefill_rows = 1};
+	const struct kernel_tensor attention = {.attention = true}, splits = {.splits = true};
+	const struct kernel_tensor delta = {.delta = true}, all = {true, true, true};
+	const int64_t prompt = PAIR * 512ll * 513 / 2 * 6, token = PAIR * 1024 * 6;
+	const int64_t recurrence = RECURRENCE * 512ll * 18;
+	double none = bf16_flops(&c, s, (struct kernel_tensor){0});
+
+	is_int(bf16_flops(&c, s, attention) - none, prompt, "a prompt's pairs are of bf16");
+	is_int(bf16_flops(&c, s, splits) - none, token, "those of a generated token");
+	is_int(bf16_flops(&c, s, delta) - none, recurrence, "a prompt's recurrence");
+	is_int(bf16_flops(&c, s, all) - none, prompt + token + recurrence, "and all of them");
+	c.sliding_window = 100;
+	for (uint32_t i = 3; i < c.n_layers; i += 4)
+		c.layers[i].mixer = LAYER_SLIDING;
+	is_int(bf16_flops(&c, s, attention) - none, PAIR * (100ll * 101 / 2 + 412 * 100) * 6,
+	       "a prompt's pairs in a window");
+	is_int(bf16_flops(&c, s, splits) - none, PAIR * 100 * 6, "those of a generated token");
+	ok_all("however they are computed, FLOP are as many");
 }
 
 TEST(dense)

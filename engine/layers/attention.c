@@ -191,16 +191,29 @@ static const struct phase_order resident_order[] = {
 	{OP_END, 0, 0},
 };
 
-/* Returns the FLOP of the products q k^T and p v (p: the weights of the keys), over the keys up to the query's own
- * position. */
-static double flops(const struct model_config *c, const struct cost_step *s)
+/* Returns the FLOP of the products q k^T and p v (p: the weights of the keys) for so many pairs of a query and a key. */
+static double pair_flops(const struct model_config *c, double pairs)
 {
-	return 4.0 * c->n_heads * c->head_dim * s->keys;
+	return 4.0 * c->n_heads * c->head_dim * pairs;
 }
 
-static double flops_sliding(const struct model_config *c, const struct cost_step *s)
+/* Adds the FLOP of all pairs to *sum. prefill: the pairs of prefill rows among them. */
+static void add_flops(const struct model_config *c, const struct cost_step *s, double all,
+		      double prefill, struct cost_flops *sum)
 {
-	return 4.0 * c->n_heads * c->head_dim * s->window_keys;
+	*(s->tensor.attention ? &sum->bf16 : &sum->floats) += pair_flops(c, prefill);
+	*(s->tensor.splits ? &sum->bf16 : &sum->floats) += pair_flops(c, all - prefill);
+}
+
+static void flops(const struct model_config *c, const struct cost_step *s, struct cost_flops *sum)
+{
+	add_flops(c, s, s->keys, s->prefill_keys, sum);
+}
+
+static void flops_sliding(const struct model_config *c, const struct cost_step *s,
+			  struct cost_flops *sum)
+{
+	add_flops(c, s, s->window_keys, s->prefill_window_keys, sum);
 }
 
 static bool kernel(const struct model_config *c, const struct cost_step *s,
@@ -215,7 +228,7 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 	 * sliding window launch the same kernels with less work, which is left out of account here. */
 	if (!strcmp(l->kernel, "attention") || !strcmp(l->kernel, "attention_split")) {
 		ret->bytes = s->context * kept + s->tokens * query * (4 + 4 + s->element);
-		ret->flops = flops(c, s);
+		ret->flops = pair_flops(c, s->keys);
 	} else if (!strcmp(l->kernel, "attention_combine")) {
 		ret->bytes = (s->context / SPLIT_TOKENS * 4 + s->tokens * (4 + s->element)) * query;
 	} else if (!strcmp(l->kernel, "attention_prepare")) {

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/kernels.h"
+
 /* The size of an element, and sums over the rows of a step. */
 struct cost_step {
 	double element;	    /* bytes of an element of weights and some activations: 2 (bf16) or 4 */
@@ -14,9 +16,19 @@ struct cost_step {
 	double tokens, prefill_tokens;
 	double rows, resumed; /* resumed: rows with earlier tokens, which read a state */
 	double prefill_rows, prefill_resumed;
-	double context;			    /* tokens whose keys and values are read */
-	double keys;			    /* pairs of a query and a key that it attends to */
-	double window_context, window_keys; /* the same in a layer with a sliding window */
+	double context; /* tokens whose keys and values are read */
+	/* pairs of a query and a key that it attends to: of all rows, and of prefill rows */
+	double keys, prefill_keys;
+	/* the same in a layer with a sliding window */
+	double window_context, window_keys, prefill_window_keys;
+	struct kernel_tensor tensor;
+};
+
+/* FLOP by the peak that limits them. */
+struct cost_flops {
+	double floats;
+	double bf16; /* of bf16 numbers, by the variant's instruction for them */
+	double int8;
 };
 
 /* The work of one launch. */

@@ -155,9 +155,17 @@ static double recurrence_flops(const struct model_config *c)
 	return 7.0 * c->n_value_heads * c->value_head_dim * c->key_head_dim;
 }
 
-static double flops(const struct model_config *c, const struct cost_step *s)
+static double conv_flops(const struct model_config *c)
 {
-	return s->tokens * (recurrence_flops(c) + 2 * channels(c) * c->conv_kernel);
+	return 2 * channels(c) * c->conv_kernel;
+}
+
+static void flops(const struct model_config *c, const struct cost_step *s, struct cost_flops *sum)
+{
+	double prompts = s->tensor.delta ? s->prefill_tokens : 0;
+
+	sum->bf16 += prompts * recurrence_flops(c);
+	sum->floats += (s->tokens - prompts) * recurrence_flops(c) + s->tokens * conv_flops(c);
 }
 
 /* Returns the bytes that the recurrence moves for so many tokens in so many rows. All rows write a state, and `resumed`
@@ -184,7 +192,7 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 		ret->flops = s->prefill_tokens * recurrence_flops(c);
 	} else if (!strcmp(l->kernel, "delta_decode")) {
 		ret->bytes = recurrence_bytes(c, s, rows, rows, s->resumed - s->prefill_resumed);
-		ret->flops = flops(c, &(struct cost_step){.tokens = rows});
+		ret->flops = rows * (recurrence_flops(c) + conv_flops(c));
 	} else if (!strcmp(l->kernel, "delta_conv")) {
 		ret->bytes = s->prefill_tokens * (channels(c) * 8 + c->n_value_heads * 16.0);
 	} else if (!strcmp(l->kernel, "delta_conv_tensor")) {

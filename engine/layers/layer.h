@@ -135,9 +135,10 @@ struct layer_ops {
 	const struct phase_order *resident_order;
 	/* the kind reads the KV of a sliding window alone */
 	bool window;
-	/* Returns the FLOP of a layer without the products with its weights. NULL: the products with weights are all
-	 * that counts. */
-	double (*flops)(const struct model_config *c, const struct cost_step *s);
+	/* Adds the FLOP of a layer without the products with its weights to *sum. NULL: the products with weights are
+	 * all that counts. */
+	void (*flops)(const struct model_config *c, const struct cost_step *s,
+		      struct cost_flops *sum);
 	/* Computes the work of a launch of one of the kind's own kernels. False: the kernel is not one of them. */
 	bool (*kernel)(const struct model_config *c, const struct cost_step *s,
 		       const struct kernel_timing *l, struct roofline_work *ret);

@@ -508,6 +508,7 @@ static void attention(const struct way *w, struct kernels *k, bool sliding, cons
 	kernel_attention(k, S, (cl_int)u.rows_at, (cl_int)u.tiles_at, P, Q, K, V, O, sliding,
 			 u.n_tiles, 1);
 	set_finish(k);
+	check(kernels_tensor(k).attention == flash);
 	out = read_elements(w, O, (uint64_t)T * width);
 	for (uint64_t i = 0; flash && i < (uint64_t)T * width; i++)
 		q[i] = bf16_rounded(q[i]);
@@ -595,6 +596,7 @@ static void decode(const struct way *w, struct kernels *k, bool sliding)
 	fill_pages(&u, keys, values);
 	K = put_pages(w, &u, true, keys);
 	V = put_pages(w, &u, false, values);
+	check(kernels_tensor(k).splits == tensor);
 	out = decode_batch(w, u, 0, P, Q, K, V);
 	for (uint32_t r = 0; r < n_rows; r++)
 		compare_token(w, &u, q + (size_t)r * width, proj + (size_t)r * ld, keys, values, r,

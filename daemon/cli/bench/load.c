@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/macros.h"
 #include "base/mix.h"
+#include "engine/profile.h"
 
 struct load {
 	struct engine *engine;
@@ -185,6 +186,7 @@ static void add_roofline(struct load *l, const struct plan *p, double experts,
 		.experts = experts,
 		.weight = engine_info(l->engine)->quantised_bytes,
 		.kv_number = engine_kv_number(l->options),
+		.tensor = kernels_tensor(engine_kernels(l->engine)),
 	};
 
 	for (uint32_t i = 0; i < p->n_rows; i++)

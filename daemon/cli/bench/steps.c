@@ -92,8 +92,7 @@ static void print_row(const struct bench *b, const struct measurement *m, const 
 	const struct roofline *r = &m->of.roofline;
 	double n = units(b, m), tokens = m->streams ? m->streams : m->tokens;
 	bool by_bytes;
-	double dot = engine_info(b->engine)->quantised_bytes > 0 ? b->best.int8 : b->best.dot;
-	double least = roofline_seconds(r, b->best.read, dot, b->best.flops, &by_bytes) / n;
+	double least = roofline_seconds(r, &b->best, &by_bytes) / n;
 
 	printf("%s\t%u\t%u\t%u\t%.1f\t", m->streams ? "decode" : "prefill", MAX(m->streams, 1u),
 	       m->tokens, m->of.steps, (double)m->of.launches / m->of.steps);
