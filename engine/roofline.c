@@ -14,8 +14,9 @@ static double keys_up_to(double n, double window)
 	return inside * (inside + 1) / 2 + (n - inside) * window;
 }
 
+/* Returns the sums over n rows of the step, from row `first` on. */
 static struct cost_step sums_of(const struct model_config *c, const struct roofline_step *s,
-				bool bf16)
+				bool bf16, uint32_t first, uint32_t n_rows)
 {
 	const double window = c->sliding_window;
 	struct cost_step t = {
@@ -26,11 +27,11 @@ static struct cost_step sums_of(const struct model_config *c, const struct roofl
 		.weight = s->weight > 0 ? s->weight
 			  : bf16	? 2
 					: 4,
-		.rows = s->n_rows,
+		.rows = n_rows,
 		.tensor = s->tensor,
 	};
 
-	for (uint32_t i = 0; i < s->n_rows; i++) {
+	for (uint32_t i = first; i < first + n_rows; i++) {
 		double start = s->rows[i].start, n = s->rows[i].n_tokens;
 		double keys = n * start + n * (n + 1) / 2;
 		double window_keys = keys_up_to(start + n, window) - keys_up_to(start, window);
@@ -114,7 +115,7 @@ static void add_kind(struct roofline *sum, const struct model_config *c,
 void roofline_add(struct roofline *sum, const struct model_config *c, bool bf16,
 		  const struct roofline_step *s)
 {
-	const struct cost_step t = sums_of(c, s, bf16);
+	const struct cost_step t = sums_of(c, s, bf16, 0, s->n_rows);
 	struct layer_weights ends;
 
 	layer_weights_of_ends(c, &ends);
@@ -210,7 +211,8 @@ static void common_kernel(const struct model_config *c, const struct cost_step *
 bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofline_step *s,
 		     const struct kernel_timing *l, struct roofline_work *ret)
 {
-	const struct cost_step t = sums_of(c, s, bf16);
+	const struct cost_step t =
+		sums_of(c, s, bf16, l->first_row, l->n_rows ? l->n_rows : s->n_rows);
 	struct roofline_work w = {0};
 	bool known = false;
 

@@ -56,6 +56,7 @@ double roofline_flops(const struct roofline *r);
  * whichever is longer; *ret_by_bytes: moving takes at least as long. */
 double roofline_seconds(const struct roofline *r, const struct peak *p, bool *ret_by_bytes);
 
-/* Computes the work of one launch l of the step. False: the work of a kernel of this name is not known. */
+/* Computes the work of one launch l of the step: of a launch that has only a part of its layer's work (kernel_timing), of
+ * that part. False: the work of a kernel of this name is not known. */
 bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofline_step *s,
 		     const struct kernel_timing *l, struct roofline_work *ret);

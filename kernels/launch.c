@@ -116,6 +116,23 @@ static void note_product(struct kernels *k, uint32_t M, uint32_t N, uint32_t K)
 		profile_product(k->profile, M, N, K);
 }
 
+/* Note what the last launch of attention computes (profile.h): of prompts in n tiles, which may be 0, and of n rows that
+ * generate, which are not. */
+static void note_prompts(struct kernels *k, uint32_t n, bool sliding)
+{
+	if (k->profile && n && !k->error.code && sliding)
+		profile_sliding(k->profile);
+}
+
+static void note_rows(struct kernels *k, uint32_t first, uint32_t n, bool sliding)
+{
+	if (!k->profile || k->error.code)
+		return;
+	profile_rows(k->profile, first, n);
+	if (sliding)
+		profile_sliding(k->profile);
+}
+
 /* Notes the last launch's place (tuning.h) in k->profile. Does nothing while launches are not noted. */
 static void note_place(struct kernels *k, const struct tuning_place *p)
 {
@@ -348,10 +365,13 @@ void kernel_moe_down(struct kernels *k, uint32_t mlp, cl_mem act, cl_mem experts
 
 	if (is_wide(k, rows_of_task(m, T), KERNEL_LD(m->expert_size)) &&
 	    KERNEL_LD(m->shared_size) % WIDE_TERMS == 0) {
-		for (cl_uint k0 = 0; k0 < K; k0 += CHAIN_TERMS)
+		for (cl_uint k0 = 0; k0 < K; k0 += CHAIN_TERMS) {
 			LAUNCH(k, MLP_KERNEL(K_DOWN_WIDE, mlp), CEIL_DIV(N, (uint32_t)WIDE_COLUMNS),
 			       kernels_max_tasks(m, T), ARG(act), ARG(experts), ARG(shared),
 			       ARG(tasks), ARG(rows), ARG(y), ARG(k0));
+			if (k->profile && !k->error.code)
+				profile_terms(k->profile, k0, CHAIN_TERMS);
+		}
 		return;
 	}
 	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_DOWN, mlp), k->tuning->lanes,
@@ -382,12 +402,14 @@ void kernel_attention(struct kernels *k, cl_mem step, cl_int rows_at, cl_int til
 		LAUNCH(k, K_ATTENTION_FLASH, n_tiles, k->shape.kv_heads, ARG(step), ARG(rows_at),
 		       ARG(tiles_at), ARG(proj), ARG(q), ARG(k_pages), ARG(v_pages), ARG(out),
 		       ARG(windowed));
+		note_prompts(k, n_tiles, sliding);
 		return;
 	}
 	LAUNCH_CUT(k, cuts_find(&k->cuts, &p), K_ATTENTION, k->tuning->lanes, n_tiles,
 		   k->shape.kv_heads, ARG(step), ARG(rows_at), ARG(tiles_at), ARG(proj), ARG(q),
 		   ARG(k_pages), ARG(v_pages), ARG(out), ARG(windowed));
 	note_place(k, &p);
+	note_prompts(k, n_tiles, sliding);
 }
 
 void kernel_attention_decode(struct kernels *k, cl_mem step, cl_int rows_at, cl_int splits_at,
@@ -401,8 +423,10 @@ void kernel_attention_decode(struct kernels *k, cl_mem step, cl_int rows_at, cl_
 	LAUNCH(k, K_ATTENTION_SPLIT, n_splits, k->shape.kv_heads, ARG(step), ARG(rows_at),
 	       ARG(splits_at), ARG(q), ARG(k_pages), ARG(v_pages), ARG(partial), ARG(stats),
 	       ARG(windowed));
+	note_rows(k, first_row, n_rows, sliding);
 	LAUNCH(k, K_ATTENTION_COMBINE, n_rows, k->shape.heads, ARG(step), ARG(rows_at), ARG(first),
 	       ARG(proj), ARG(partial), ARG(stats), ARG(out), ARG(windowed));
+	note_rows(k, first_row, n_rows, sliding);
 }
 
 void kernel_copy_pages(struct kernels *k, cl_mem step, cl_int copies_at, uint32_t n, cl_mem k_pages,

@@ -104,6 +104,28 @@ void profile_product(struct profile *p, uint32_t m, uint32_t n, uint32_t k)
 	}
 }
 
+void profile_rows(struct profile *p, uint32_t first, uint32_t n)
+{
+	if (p->n) {
+		p->timings[p->n - 1].first_row = first;
+		p->timings[p->n - 1].n_rows = n;
+	}
+}
+
+void profile_terms(struct profile *p, uint32_t first, uint32_t n)
+{
+	if (p->n) {
+		p->timings[p->n - 1].first_term = first;
+		p->timings[p->n - 1].n_terms = n;
+	}
+}
+
+void profile_sliding(struct profile *p)
+{
+	if (p->n)
+		p->timings[p->n - 1].sliding = true;
+}
+
 void profile_place(struct profile *p, const struct tuning_place *place)
 {
 	if (p->n)

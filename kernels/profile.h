@@ -20,6 +20,10 @@ struct kernel_timing {
 	uint32_t m, n, k;
 	bool dense;  /* the kernel belongs to an MLP without experts */
 	bool tensor; /* the kernel is given floats, but rounds them and multiplies on tensor cores */
+	bool sliding; /* it computes attention over a sliding window */
+	/* A launch that has only a part of a layer's work: the n_rows rows of the step from first_row on, or of each sum
+	 * the n_terms terms from first_term on. 0 rows or terms: it has all of them. */
+	uint32_t first_row, n_rows, first_term, n_terms;
 	/* the number of experts in the task list that the launch works on, without the shared one; 0: no list, or no
 	 * experts */
 	uint32_t experts;
@@ -41,6 +45,13 @@ cl_event *profile_launch(struct profile *p, const char *kernel, uint64_t x, uint
 
 /* Notes that the last launch is a product of these sizes. */
 void profile_product(struct profile *p, uint32_t m, uint32_t n, uint32_t k);
+
+/* Note which rows of the step, and which terms of each sum, the last launch has (kernel_timing). */
+void profile_rows(struct profile *p, uint32_t first, uint32_t n);
+void profile_terms(struct profile *p, uint32_t first, uint32_t n);
+
+/* Notes that the last launch is attention over a sliding window. */
+void profile_sliding(struct profile *p);
 
 /* Notes the place of the last launch (tuning.h). */
 void profile_place(struct profile *p, const struct tuning_place *place);

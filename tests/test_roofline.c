@@ -181,6 +181,87 @@ TEST(dense)
 	       "a dense layer: its MLP in place of router and shared expert");
 }
 
+/* The work of launches that share the rows of a step, or the terms of their sums. */
+TEST(parts)
+{
+	struct model_config c = config();
+	struct roofline_row rows[32];
+	const struct roofline_step s = {.rows = rows, .n_rows = 32, .n_logits = 32};
+	static const char *const kernels[] = {"attention_split", "attention_combine"};
+	static const uint32_t starts[] = {0, 15, 30, 32};
+	struct kernel_timing down = {"moe_down", 8, 64, .experts = 40};
+	struct kernel_timing dense = {"moe_down", 8, 64, .dense = true};
+	const struct kernel_timing whole_dense = dense;
+	struct roofline_work whole, part, sum = {0};
+
+	for (uint32_t i = 0; i < 32; i++)
+		rows[i] = (struct roofline_row){32768 + i, 1};
+	for (size_t k = 0; k < ARRAY_SIZE(kernels); k++) {
+		struct kernel_timing l = {kernels[k], 3855, 2};
+
+		check(roofline_kernel(&c, true, &s, &l, &whole));
+		sum = (struct roofline_work){0};
+		for (int i = 0; i < 3; i++) {
+			l.first_row = starts[i];
+			l.n_rows = starts[i + 1] - starts[i];
+			check(roofline_kernel(&c, true, &s, &l, &part));
+			sum.bytes += part.bytes;
+			sum.flops += part.flops;
+		}
+		check(sum.bytes == whole.bytes && sum.flops == whole.flops);
+		if (!k) /* the last two rows */
+			check(part.flops == PAIR * (32799.0 + 32800) &&
+			      part.bytes == (32799.0 + 32800) * 1024 + 2 * 1024 * 10);
+	}
+	ok_all("32 rows in launches of 15, 15 and 2: each counts its own, once");
+
+	c.mlp_size = 5000;
+	check(roofline_kernel(&c, true, &s, &whole_dense, &whole));
+	sum = (struct roofline_work){0};
+	dense.n_terms = 2048;
+	for (; dense.first_term < 5000; dense.first_term += 2048) {
+		check(roofline_kernel(&c, true, &s, &dense, &part));
+		sum.bytes += part.bytes;
+		sum.flops += part.flops;
+	}
+	check(sum.flops == whole.flops);
+	/* each launch adds to the outputs, or stores them */
+	check(sum.bytes == whole.bytes + 2 * 32 * 1024 * 4);
+	ok_all("sums of 5000 terms in three launches: weights and inputs once");
+
+	c.shared_expert_size = 3072;
+	down.n_terms = 2048;
+	ok(roofline_kernel(&c, true, &s, &down, &part) &&
+		   part.flops == 2.0 * 32 * (8 * 256 + 2048) * 1024 &&
+		   part.bytes == (40 * 256 + 2048) * 1024 * 2 + 32 * (8 * 256 + 2048) * 2 +
+					 32 * 9 * 1024 * 4,
+	   "the first 2048 terms: all of the experts', and a part of the shared one's");
+	down.first_term = 2048;
+	ok(roofline_kernel(&c, true, &s, &down, &part) && part.flops == 2.0 * 32 * 1024 * 1024 &&
+		   part.bytes == 1024 * 1024 * 2 + 32 * 1024 * 2 + 32 * 1024 * 4,
+	   "the others: the shared one's alone");
+}
+
+/* A layer with a sliding window launches the kernels of other attention. */
+TEST(sliding)
+{
+	struct model_config c = config();
+	const struct roofline_row rows[] = {{8191, 1}, {50, 1}}, prompt = {0, 512};
+	struct roofline_step s = {.rows = rows, .n_rows = 2};
+	struct kernel_timing l = {"attention_split", 65, 2, .sliding = true};
+	struct roofline_work w;
+
+	c.sliding_window = 100;
+	ok(roofline_kernel(&c, true, &s, &l, &w) && w.flops == PAIR * 151.0 &&
+		   w.bytes == 151 * 1024 + 2 * 1024 * 10,
+	   "of 8192 keys it reads 100");
+	l.kernel = "attention";
+	s = (struct roofline_step){.rows = &prompt, .n_rows = 1, .n_prefill_rows = 1};
+	ok(roofline_kernel(&c, true, &s, &l, &w) && w.flops == PAIR * (100.0 * 101 / 2 + 41200) &&
+		   w.bytes == 512 * 1024 + 512 * 1024 * 10,
+	   "a prompt's as well");
+}
+
 static struct roofline_work kernel(const char *name, uint32_t m, uint32_t n, uint32_t k,
 				   uint32_t experts, const struct roofline_step *s)
 {

@@ -220,17 +220,17 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 		   const struct kernel_timing *l, struct roofline_work *ret)
 {
 	double query = (double)c->n_heads * c->head_dim, kv = (double)c->n_kv_heads * c->head_dim;
+	double context = l->sliding ? s->window_context : s->context;
 	double kept =
 		2.0 * (double)row_bytes(c, s->kv_number); /* bytes of a token's key and value */
 
-	/* The bytes and FLOP are those of all rows of the step, although on a GPU `attention` computes only prompts,
-	 * and attention_split only rows that generate. `tigon bench kernels` has no steps with both. Layers with a
-	 * sliding window launch the same kernels with less work, which is left out of account here. */
+	/* On a GPU `attention` computes only prompts, but the bytes and FLOP are those of all rows of the step.
+	 * `tigon bench kernels` has no steps with both. */
 	if (!strcmp(l->kernel, "attention") || !strcmp(l->kernel, "attention_split")) {
-		ret->bytes = s->context * kept + s->tokens * query * (4 + 4 + s->element);
-		ret->flops = pair_flops(c, s->keys);
+		ret->bytes = context * kept + s->tokens * query * (4 + 4 + s->element);
+		ret->flops = pair_flops(c, l->sliding ? s->window_keys : s->keys);
 	} else if (!strcmp(l->kernel, "attention_combine")) {
-		ret->bytes = (s->context / SPLIT_TOKENS * 4 + s->tokens * (4 + s->element)) * query;
+		ret->bytes = (context / SPLIT_TOKENS * 4 + s->tokens * (4 + s->element)) * query;
 	} else if (!strcmp(l->kernel, "attention_prepare")) {
 		ret->bytes = l->m * ((query + 2 * kv) * 4 + query * 4 + kept);
 	} else {

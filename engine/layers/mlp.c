@@ -112,13 +112,22 @@ const struct phase_order mlp_resident_order[] = {
 };
 #undef B
 
+/* Returns how many of the n terms of a sum the launch adds up. */
+static double terms_of(const struct kernel_timing *l, double n)
+{
+	if (!l->n_terms)
+		return n;
+	return MAX(MIN(n, (double)l->first_term + l->n_terms) - l->first_term, 0);
+}
+
 /* Computes the work of one of an MLP's two products: gate and up together (matrices: 2), or down (matrices: 1). */
 static void product_cost(const struct model_config *c, const struct cost_step *s,
 			 const struct kernel_timing *l, double matrices, struct roofline_work *ret)
 {
 	double D = c->hidden_size, topk = l->dense ? 0 : c->n_experts_per_token;
-	double I = l->dense ? 0 : c->expert_size, experts = l->dense ? 0 : l->experts;
-	double Is = l->dense ? c->mlp_size : c->shared_expert_size, slots = topk + (Is > 0);
+	double I = l->dense ? 0 : terms_of(l, c->expert_size), experts = l->dense ? 0 : l->experts;
+	double Is = terms_of(l, l->dense ? c->mlp_size : c->shared_expert_size);
+	double slots = (I > 0 ? topk : 0) + (Is > 0);
 	double weights = matrices * (experts * I + Is) * D * s->weight;
 	double act = s->tokens * (topk * I + Is) * s->element;
 	double rows = matrices == 2 ? s->tokens * D * s->element : s->tokens * slots * D * 4;

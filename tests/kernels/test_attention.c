@@ -411,6 +411,33 @@ static void fill_pages(const struct setup *u, float *keys, float *values)
 				}
 }
 
+/* Begins to note launches (kernels/profile.h). */
+static void note(const struct setup *u)
+{
+	struct err e = {0};
+
+	check(kernels_profile(u->k, true, &e) == 0);
+}
+
+/* Checks the launches that were noted, and ends the noting: a launch of each of two kernels (second NULL: of one), in a
+ * layer with or without a window. Each has these rows of the step; n_rows 0: all. */
+static void check_noted(const struct setup *u, const char *first, const char *second,
+			uint32_t first_row, uint32_t n_rows)
+{
+	const struct kernel_timing *t = NULL;
+	struct err e = {0};
+	size_t n = 0;
+
+	check(kernels_profile_take(u->k, &t, &n, &e) == 0 && n == (second ? 2 : 1));
+	for (size_t i = 0; i < n; i++) {
+		const char *kernel = i ? second : first;
+
+		check(kernel && !strcmp(t[i].kernel, kernel) && t[i].sliding == u->sliding);
+		check(t[i].first_row == first_row && t[i].n_rows == n_rows);
+	}
+	check(kernels_profile(u->k, false, &e) == 0);
+}
+
 /* Computes how far each of the outputs `want` [hd] of a query over n keys may be off if the softmax weights p are rounded
  * to bf16, and their sum is not. Each weight is off by a part e of itself, at most WEIGHT_BOUND either way, so output d
  * is off by the sum of e p v_d: at most WEIGHT_BOUND times the sum of |p v_d|. The parts e are as good as random, and
@@ -505,9 +532,11 @@ static void attention(const struct way *w, struct kernels *k, bool sliding, cons
 	fill_pages(&u, keys, values);
 	K = put_pages(w, &u, true, keys);
 	V = put_pages(w, &u, false, values);
+	note(&u);
 	kernel_attention(k, S, (cl_int)u.rows_at, (cl_int)u.tiles_at, P, Q, K, V, O, sliding,
 			 u.n_tiles, 1);
 	set_finish(k);
+	check_noted(&u, "attention", NULL, 0, 0);
 	check(kernels_tensor(k).attention == flash);
 	out = read_elements(w, O, (uint64_t)T * width);
 	for (uint64_t i = 0; flash && i < (uint64_t)T * width; i++)
@@ -569,11 +598,13 @@ static float *decode_batch(const struct way *w, struct setup u, uint32_t first_r
 		}
 	}
 	S = buffer_ints(u.table, u.ints + n * SPLIT_INTS);
+	note(&u);
 	kernel_attention_decode(u.k, S, (cl_int)u.rows_at, (cl_int)u.ints, n, first_row,
 				u.n_rows - first_row, P, Q, K, V,
 				buffer_out(floats * s->head_dim * 4), buffer_out(floats * 2 * 4), O,
 				u.sliding);
 	set_finish(u.k);
+	check_noted(&u, "attention_split", "attention_combine", first_row, u.n_rows - first_row);
 	return read_elements(w, O, u.n_tokens * width);
 }
 

@@ -32,8 +32,9 @@ static const struct {
 
 /* The launches of one kernel at one shape in a kind of step. */
 struct row {
-	struct kernel_timing what; /* the first launch; only kernel, m, n, k and dense are used */
-	double *us;		   /* [repeat] owned; the sum of the launches of each repeat */
+	/* the first launch; only kernel, m, n, k, dense and sliding are used */
+	struct kernel_timing what;
+	double *us; /* [repeat] owned; the sum of the launches of each repeat */
 	/* Sums over all repeats. */
 	double bytes, flops, experts;
 	uint32_t launches;
@@ -61,7 +62,8 @@ static struct row *row_of(struct kind *c, const struct kernel_timing *t, uint32_
 
 	for (; row < c->rows + c->n_rows; row++)
 		if (!strcmp(row->what.kernel, t->kernel) && row->what.m == t->m &&
-		    row->what.n == t->n && row->what.k == t->k && row->what.dense == t->dense)
+		    row->what.n == t->n && row->what.k == t->k && row->what.dense == t->dense &&
+		    row->what.sliding == t->sliding)
 			return row;
 	if (c->n_rows == ROWS_MAX)
 		return NULL;
