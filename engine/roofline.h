@@ -14,7 +14,7 @@
  * do not count. So they do not raise the share of the roofline that the kernel reaches.
  *
  * Each kind of FLOP takes the time that it has at its own peak, and these times add up: products of elements are bf16 or,
- * with quantised weights, int8; the router's are float; attention and recurrences are float unless the kernels compute
+ * with quantised weights off tensor cores, int8; the router's are float; attention and recurrences are float unless the kernels compute
  * them on tensor cores (struct kernel_tensor). */
 #pragma once
 

@@ -89,7 +89,7 @@ static uint64_t panel_bytes(const struct way *w, const struct kernels *k,
 			      : quant_panel_bytes(t, K);
 }
 
-static void pack_plain(const struct way *w, const struct kernels *k, const float *rows, uint32_t K,
+static void pack_plain(const struct way *w, const struct kernels *k, float *rows, uint32_t K,
 		       uint8_t *out)
 {
 	struct packed_part part = {rows, 16, 0, 1};
@@ -100,8 +100,8 @@ static void pack_plain(const struct way *w, const struct kernels *k, const float
 }
 
 /* Packs the numbers of a matrix that is not plain in plain panels. */
-static cl_mem pack_decoded(const struct way *w, const struct kernels *k, const float *plain,
-			   uint32_t n, uint32_t K)
+static cl_mem pack_decoded(const struct way *w, const struct kernels *k, float *plain, uint32_t n,
+			   uint32_t K)
 {
 	uint64_t at = ROUND_UP((n + 1) * 4ull, 64), bytes = plain_bytes(w, k, K);
 	uint8_t *out = case_alloc(at + n * bytes, 1);
