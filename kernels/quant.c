@@ -52,6 +52,8 @@ enum {
 	BYTES_UINT8_32 = 40,
 	BLOCK_UINT8_128 = 128,
 	BYTES_UINT8_128 = 136,
+	BLOCK_E4M3_128 = 32,
+	BYTES_E4M3_128 = 36,
 };
 
 static const struct quant_type types[] = {
@@ -309,6 +311,9 @@ void quant_put_scales(const struct quant_type *t, double scale, double min, void
 		memcpy(p, of, t->min ? 8 : 4);
 	}
 	}
+	for (uint32_t i = 0; t->table == QUANT_TABLE_E4M3 && i < t->block; i++)
+		if ((p[4 + i] & 127) == 127) /* NaN */
+			p[4 + i] ^= 1;
 }
 
 /* ---- packing ---- */
@@ -449,15 +454,25 @@ static float float_of_ue4m3(uint8_t v)
 	return e ? ldexpf((float)(8 + (v & 7)), e - 10) : ldexpf((float)(v & 7), -9);
 }
 
-static int table_value(const struct quant_type *t, int code)
+static float float_of_e4m3(int code)
+{
+	int e = code >> 3 & 15;
+	float f = ldexpf((float)((code & 7) | (e ? 8 : 0)), MAX(e, 1) - 10);
+
+	return code & 128 ? -f : f;
+}
+
+static float table_value(const struct quant_type *t, int code)
 {
 	static const int8_t iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
 				       1,    13,   25,	38,  53,  69,  89,  113};
 	static const int8_t e2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 	if (t->table == QUANT_TABLE_NONE)
-		return code;
-	return t->offset + (t->table == QUANT_TABLE_IQ4 ? iq4 : e2m1)[code];
+		return (float)code;
+	if (t->table == QUANT_TABLE_E4M3)
+		return float_of_e4m3(code);
+	return (float)(t->offset + (t->table == QUANT_TABLE_IQ4 ? iq4 : e2m1)[code]);
 }
 
 static int take_bits(const uint8_t *plane, uint32_t bits, uint32_t row, uint32_t k)
@@ -479,12 +494,13 @@ struct quant_weight quant_weight(const struct quant_type *t, const void *panel, 
 	uint32_t i = (uint32_t)(k % t->chunk), g = i / t->group, groups = t->chunk / t->group;
 	struct quant_weight w = {0};
 	float factor;
+	int code;
 
 	memcpy(&factor, (const uint8_t *)panel + 4, 4);
-	w.code = take_bits(low, t->low, row, i);
+	code = take_bits(low, t->low, row, i);
 	if (t->high)
-		w.code |= take_bits(low + t->chunk * 2 * t->low, t->high, row, i) << t->low;
-	w.code = table_value(t, w.code);
+		code |= take_bits(low + t->chunk * 2 * t->low, t->high, row, i) << t->low;
+	w.code = table_value(t, code);
 	switch (t->scale) {
 	case QUANT_FLOAT:
 		w.scale = whole[g * 16 + row];

@@ -1,12 +1,13 @@
 /* The types of quantised weights that kernels read, for host and kernels alike: ggml's block formats, whose names they
- * have, and whole numbers with scales that are floats. A weight is
+ * have, and whole numbers and e4m3 with scales that are floats. A weight is
  *
  *     code * scale - min          types with a min
  *     (code - OFFSET) * scale     types without; with a table, code is an index into it, and the table's value counts
  *
  * A code is an unsigned number of LOW + HIGH bits. A scale holds for GROUP neighbouring weights of a row. CHUNK weights
  * of a row are stored together (kernels/quant.h has the layout). INT and UINT are whole numbers of other files, with a
- * scale for so many weights as their names say: INT has the zero in the middle, UINT a zero for each group. Kinds of
+ * scale for so many weights as their names say: INT has the zero in the middle, UINT a zero for each group. E4M3 has
+ * numbers with a point, each of them a bf16 exactly, so products take them as such (generic/e4m3_core.clh). Kinds of
  * scales:
  *
  *     HALF     an f16 for each group, and one more for its min
@@ -26,6 +27,10 @@
 #define QUANT_TABLE_NONE 0
 #define QUANT_TABLE_IQ4	 1 /* the 16 values of IQ4_NL */
 #define QUANT_TABLE_E2M1 2 /* the 16 numbers of four bits, doubled */
+#define QUANT_TABLE_E4M3 3 /* the floats of eight bits; no code is a NaN, which is 127 or 255 */
+
+/* The number of the type whose table is E4M3: kernels take it apart from the others. */
+#define QUANT_E4M3 23
 
 /*     name    number CHUNK LOW HIGH GROUP  scale  min OFFSET table */
 #define QUANT_TYPES(ROW)                                                         \
@@ -50,7 +55,8 @@
 	ROW(INT8_32, 19, 32, 8, 0, 32, QUANT_FLOAT, 0, 128, QUANT_TABLE_NONE)    \
 	ROW(INT8_128, 20, 128, 8, 0, 128, QUANT_FLOAT, 0, 128, QUANT_TABLE_NONE) \
 	ROW(UINT8_32, 21, 32, 8, 0, 32, QUANT_FLOAT, 1, 0, QUANT_TABLE_NONE)     \
-	ROW(UINT8_128, 22, 128, 8, 0, 128, QUANT_FLOAT, 1, 0, QUANT_TABLE_NONE)
+	ROW(UINT8_128, 22, 128, 8, 0, 128, QUANT_FLOAT, 1, 0, QUANT_TABLE_NONE)  \
+	ROW(E4M3_128, QUANT_E4M3, 128, 8, 0, 128, QUANT_FLOAT, 0, 0, QUANT_TABLE_E4M3)
 
 /* Whether codes may be 128 or more. */
 #define QUANT_WIDE(LOW, table) ((LOW) == 8 || (table) == QUANT_TABLE_IQ4)

@@ -79,6 +79,7 @@ static double code_deviation(const struct quant_type *t)
 	switch (t->table) {
 	case QUANT_TABLE_IQ4: return 70.5;
 	case QUANT_TABLE_E2M1: return 6.4;
+	case QUANT_TABLE_E4M3: return 107.2;
 	default: return sqrt((codes * codes - 1) / 12);
 	}
 }

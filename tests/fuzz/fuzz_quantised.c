@@ -88,7 +88,7 @@ static void read_panels(const struct quantised *q, const float *rows)
 		finite &= quant_pack(t, of, q->cols, quantised_factor(q, r), panel);
 		for (uint64_t c = 0; finite && c < q->cols; c++) {
 			struct quant_weight w = quant_weight(t, panel, 0, c);
-			float v = (float)(w.code - t->offset) * w.scale;
+			float v = (w.code - (float)t->offset) * w.scale;
 
 			/* Common scales round NVFP4 in another way. */
 			CHECK(t->scale == QUANT_UE4M3 || (t->min ? v - w.min : v) == rows[c]);

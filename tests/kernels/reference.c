@@ -172,7 +172,7 @@ float reference_quant_int8(const struct quant_type *t, const void *panel, uint32
 
 			for (uint32_t i = g; i < g + group; i++) {
 				w = quant_weight(t, panel, row, k + i);
-				dot += (w.code - t->offset) * q[i];
+				dot += ((int)w.code - t->offset) * q[i];
 				total += q[i];
 			}
 			sum = fmaf((float)dot, scale * w.scale, sum);
@@ -190,11 +190,29 @@ float reference_quant_float(const struct quant_type *t, const void *panel, uint3
 
 	for (uint32_t k = 0; k < K; k++) {
 		struct quant_weight w = quant_weight(t, panel, row, k);
-		float v = (float)(w.code - t->offset) * w.scale;
+		float v = (w.code - (float)t->offset) * w.scale;
 
 		sum = fmaf(x[k], t->min ? v - w.min : v, sum);
 	}
 	return sum;
+}
+
+float reference_quant_e4m3(const struct quant_type *t, const void *panel, uint32_t row,
+			   const float *x, uint32_t K)
+{
+	float all = 0;
+
+	for (uint32_t k = 0; k < K; k += 128) {
+		float sum = 0;
+
+		for (uint32_t i = k; i < MIN(k + 128, K); i++) {
+			uint32_t at = i ^ 1; /* of a pair the odd one first */
+
+			sum = fmaf(x[at], quant_weight(t, panel, row, at).code, sum);
+		}
+		all = fmaf(sum, quant_weight(t, panel, row, k).scale, all);
+	}
+	return all;
 }
 
 void reference_gate_up(bool gelu, const float *h, const float *gate, const float *up, uint32_t N,

@@ -56,6 +56,10 @@ float reference_quant_int8(const struct quant_type *t, const void *panel, uint32
 float reference_quant_float(const struct quant_type *t, const void *panel, uint32_t row,
 			    const float *x, uint32_t K);
 
+/* The same of a panel of E4M3_128 in bf16 (generic/e4m3_core.clh). K is even. */
+float reference_quant_e4m3(const struct quant_type *t, const void *panel, uint32_t row,
+			   const float *x, uint32_t K);
+
 /* act[n] = silu(gate row n . h) * (up row n . h), with `gelu` gelu in the place of silu */
 void reference_gate_up(bool gelu, const float *h, const float *gate, const float *up, uint32_t N,
 		       uint32_t K, uint32_t ld, double *act);
