@@ -434,6 +434,7 @@ static void fill_info(struct engine *g, uint64_t saved, uint64_t plain)
 	i->n_parameters = layers_parameters(&i->model);
 	i->on_cpu = g->device.cpu;
 	i->types = g->model.shape.quant;
+	i->int8 = g->model.shape.int8;
 	if (g->model.shape.quant)
 		i->quantised_bytes = (double)i->weight_bytes / (double)i->n_parameters;
 }

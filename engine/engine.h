@@ -79,6 +79,7 @@ struct engine_info {
 	uint32_t compute_units;
 	uint32_t types; /* of the matrices (weights_quant) */
 	double quantised_bytes; /* of a weight, on average, if matrices are quantised (kernels/quant.h); else 0 */
+	bool int8;	   /* inputs of products are also made int8, for quantised weights */
 	bool copies_apart; /* copies have a queue of their own */
 	/* a name of the cuts that launches take (kernels_other_bits); "": the bits are those of the default cuts */
 	char other_bits[33];

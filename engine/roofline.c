@@ -61,10 +61,10 @@ static void add_weight(struct roofline *sum, const struct model_config *c, const
 		       const struct cost_step *t, const struct roofline_step *s)
 {
 	double size = (double)w->rows * (double)w->cols, products = t->tokens;
-	double *flops = w->form == PACK_FLOATS		      ? &sum->flops.floats
-			: s->weight > 0 && !s->tensor.weights ? &sum->flops.int8
-			: t->element == 2		      ? &sum->flops.bf16
-							      : &sum->flops.floats;
+	double *flops = w->form == PACK_FLOATS ? &sum->flops.floats
+			: s->int8	       ? &sum->flops.int8
+			: t->element == 2      ? &sum->flops.bf16
+					       : &sum->flops.floats;
 
 	switch (w->form) {
 	case PACK_LOOKUP: sum->weight_bytes += t->tokens * (double)w->cols * t->weight; return;
@@ -222,7 +222,7 @@ bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofl
 		common_kernel(c, &t, l, &w);
 	if (w.bytes <= 0)
 		return false;
-	w.int8 = w.elements && s->weight > 0 && !s->tensor.weights;
+	w.int8 = w.elements && s->int8;
 	w.elements = (w.elements && bf16 && !w.int8) || l->tensor;
 	*ret = w;
 	return true;

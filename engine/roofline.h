@@ -14,7 +14,7 @@
  * do not count. So they do not raise the share of the roofline that the kernel reaches.
  *
  * Each kind of FLOP takes the time that it has at its own peak, and these times add up: products of elements are bf16 or,
- * with quantised weights off tensor cores, int8; the router's are float; attention and recurrences are float unless the kernels compute
+ * with inputs of int8, int8; the router's are float; attention and recurrences are float unless the kernels compute
  * them on tensor cores (struct kernel_tensor). */
 #pragma once
 
@@ -36,6 +36,7 @@ struct roofline_step {
 	double experts; /* different experts that a layer with experts uses, on average */
 	/* bytes of a weight of a matrix, on average, if weights are quantised (kernels/quant.h); 0: it is an element */
 	double weight;
+	bool int8;	    /* their products take inputs as int8 */
 	uint32_t kv_number; /* bytes of a number in KV pages (layers/part.h); 0: it is an element */
 	struct kernel_tensor tensor; /* of the kernels that run the step */
 };

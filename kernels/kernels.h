@@ -55,12 +55,11 @@ int kernels_profile(struct kernels *k, bool on, struct err *e) MUST_CHECK;
 int kernels_profile_take(struct kernels *k, const struct kernel_timing **ret, size_t *ret_n,
 			 struct err *e) MUST_CHECK;
 
-/* Operations whose products a set rounds to bf16 numbers and computes on tensor cores. */
+/* Operations without weights whose products a set rounds to bf16 numbers and computes on tensor cores. */
 struct kernel_tensor {
 	bool attention; /* of prompts */
 	bool splits;	/* attention of rows that generate */
 	bool delta;	/* Gated DeltaNet of prompts, but not its convolution */
-	bool weights;	/* products with weights, also with quantised ones, which are decoded to bf16 numbers */
 };
 struct kernel_tensor kernels_tensor(const struct kernels *k);
 

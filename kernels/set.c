@@ -203,7 +203,6 @@ struct kernel_tensor kernels_tensor(const struct kernels *k)
 		.attention = kernels_has_flash(k),
 		.splits = kernels_has_tensor_splits(k),
 		.delta = kernels_has_tensor_delta(k),
-		.weights = kernels_on_tensor_cores(k),
 	};
 }
 

@@ -293,11 +293,13 @@ TEST(kernels)
 	is_int(kernel("gemm_add", 512, 6176, 1024, 0, &prefill).bytes, 26345472 + 12648448,
 	       "what is added to is read as well");
 	prefill.weight = 0.5625;
+	prefill.int8 = true;
 	w = kernel("gemm_store", 512, 6176, 1024, 0, &prefill);
 	ok(w.int8 && !w.elements && w.flops == 6476005376, "the same product of quantised weights");
 	is_int(w.bytes, 6176 * 1024 * 9 / 16 + 512 * 1024 * 2 + 512 * 6176 * 4,
 	       "whose bytes are theirs");
 	prefill.weight = 0;
+	prefill.int8 = false;
 	w = kernel("router", 512, 80, 1024, 0, &prefill);
 	ok(!w.elements && w.bytes == (80 + 512) * 1024 * 4 + 512 * 80 * 4, "the router's in float");
 	w = kernel("moe_gate_up", 8, 64, 0, 40, &decode);

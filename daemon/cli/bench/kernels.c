@@ -87,6 +87,7 @@ static int take(const struct bench *b, struct kind *c, uint32_t at, uint32_t pos
 		.n_prefill_rows = !c->streams,
 		.n_logits = n_rows,
 		.weight = engine_info(b->engine)->quantised_bytes,
+		.int8 = engine_info(b->engine)->int8,
 		.kv_number = engine_kv_number(&o->engine),
 	};
 	const struct kernel_timing *t;
