@@ -21,6 +21,7 @@
 #include "kernels/library.h"
 #include "kernels/peak.h"
 #include "kernels/probe.h"
+#include "kernels/quant.h"
 
 /* The share of a device's memory that the engine takes unless an option says how much. */
 #define DEFAULT_SHARE 0.9
@@ -256,15 +257,15 @@ static int load_weights(struct engine *g, const struct weights *w, uint64_t *ret
 	return kernels_status(g->kernels, e);
 }
 
-/* Sets the types of the model's matrices. Inputs of products are int8 if some matrix is quantised, but for the exact
- * way, whose elements are floats, and on tensor cores, which multiply decoded weights. */
+/* Sets the types of the model's matrices. Inputs of products are int8 if some matrix has codes that are whole numbers,
+ * but for the exact way, whose elements are floats, and on tensor cores, which multiply decoded weights. */
 static void set_types(struct kernel_shape *s, uint32_t types, enum kernel_variant variant)
 {
 	if (!(types & ~1u))
 		return;
 	s->quant = types;
-	s->int8 = variant != KERNELS_NVIDIA && s->bf16 && s->head_dim % 32 == 0 &&
-		  s->value_dim % 32 == 0;
+	s->int8 = variant != KERNELS_NVIDIA && s->bf16 && types & ~(1u | 1u << QUANT_E4M3) &&
+		  s->head_dim % 32 == 0 && s->value_dim % 32 == 0;
 }
 
 /* Says how many of the weights that safetensors files hold as codes need the memory of floats. */

@@ -15,14 +15,15 @@
 #include "engine/checkpoint/types/float8.h"
 #include "engine/layers/weights.h"
 
-enum { TENSORS = 16384 };
+enum { TENSORS = 16384, FP8_BLOCK = 128 };
 
 /* A way to write a matrix: the values of its codes, and its tensors. */
 struct way {
 	const char *name;
-	uint32_t bits, group; /* group: the most columns that share a scale; 0: all */
-	bool e2m1, powers;    /* powers: scales are powers of two */
-	float least;	      /* of whole numbers: the value of code 0, before the zero */
+	uint32_t bits, group;	 /* group: the most columns that share a scale; 0: all */
+	uint32_t rows;		 /* neighbours that share a scale; 0: none do */
+	bool e2m1, e4m3, powers; /* powers: scales are powers of two */
+	float least;		 /* of whole numbers: the value of code 0, before the zero */
 	void (*put)(const char *layer, uint64_t rows, uint64_t cols, const uint8_t *codes,
 		    const float *scales, uint64_t groups);
 };
@@ -118,14 +119,18 @@ static void put_int8(const char *layer, uint64_t rows, uint64_t cols, const uint
 	add_part(layer, ".weight_scale", "F32", rows, groups, copy);
 }
 
+/* Returns the code nearest to x. Codes of positive numbers ascend with them. */
 static uint8_t e4m3_of(float x)
 {
-	uint8_t best = 0;
+	float size = fabsf(x);
+	uint8_t code = 0;
 
-	for (uint8_t i = 0; i < 0x7f; i++)
-		if (fabsf(float_of_e4m3(i) - x) < fabsf(float_of_e4m3(best) - x))
-			best = i;
-	return best;
+	for (uint8_t bit = 64; bit; bit /= 2)
+		if ((code | bit) < 0x7f && float_of_e4m3(code | bit) <= size)
+			code |= bit;
+	if (code < 0x7e && float_of_e4m3(code + 1) - size < size - float_of_e4m3(code))
+		code++;
+	return code | (x < 0 ? 0x80 : 0);
 }
 
 enum { NVFP4_UP = 1024 }; /* the common scale is 3 / 4 of the reciprocal */
@@ -161,19 +166,38 @@ static void put_mxfp4(const char *layer, uint64_t rows, uint64_t cols, const uin
 	add_part(layer, ".weight_scale", "U8", rows, groups, powers);
 }
 
+static void put_fp8(const char *layer, uint64_t rows, uint64_t cols, const uint8_t *codes,
+		    const float *scales, uint64_t groups)
+{
+	uint64_t blocks = CEIL_DIV(rows, (uint64_t)FP8_BLOCK);
+	uint8_t *bytes = malloc(rows * cols);
+	float *some = malloc(blocks * groups * sizeof(*some));
+
+	memcpy(bytes, codes, rows * cols);
+	for (uint64_t b = 0; b < blocks; b++)
+		memcpy(some + b * groups, scales + b * FP8_BLOCK * groups, groups * sizeof(*some));
+	add_part(layer, ".weight", "F8_E4M3", rows, cols, bytes);
+	add_part(layer, ".weight_scale_inv", "F32", blocks, groups, some);
+}
+
 static const struct way ways[] = {
-	{"pack-quantized", 4, 128, false, false, -8, put_packed},
-	{"AWQ", 4, 64, false, false, -7, put_awq},
-	{"int-quantized", 8, 0, false, false, -128, put_int8},
-	{"NVFP4", 4, 16, true, false, 0, put_nvfp4},
-	{"MXFP4", 4, 32, true, true, 0, put_mxfp4},
+	{"pack-quantized", .bits = 4, .group = 128, .least = -8, .put = put_packed},
+	{"AWQ", .bits = 4, .group = 64, .least = -7, .put = put_awq},
+	{"int-quantized", .bits = 8, .least = -128, .put = put_int8},
+	{"NVFP4", .bits = 4, .group = 16, .e2m1 = true, .put = put_nvfp4},
+	{"MXFP4", .bits = 4, .group = 32, .e2m1 = true, .powers = true, .put = put_mxfp4},
 };
+
+static const struct way fp8 = {"FP8",	     .bits = 8,	    .group = FP8_BLOCK, .rows = FP8_BLOCK,
+			       .e4m3 = true, .put = put_fp8};
 
 /* Returns the code whose value is nearest to x, a number in units of the scale. */
 static uint8_t nearest(const struct way *w, float x)
 {
 	uint8_t best = 0;
 
+	if (w->e4m3)
+		return e4m3_of(x);
 	if (!w->e2m1)
 		return (uint8_t)fminf(fmaxf(rintf(x) - w->least, 0), ldexpf(1, (int)w->bits) - 1);
 	for (uint8_t i = 0; i < 16; i++)
@@ -191,9 +215,9 @@ static bool put_matrix(const struct way *w, const struct tensor *t)
 	uint64_t group = w->group ? MIN((uint64_t)w->group, cols) : cols, groups = cols / group;
 	float *x = malloc(rows * cols * sizeof(*x)),
 	      *scales = malloc(rows * groups * sizeof(*scales));
-	float most = w->e2m1 ? 6 : ldexpf(1, (int)w->bits - 1) - 1;
+	float most = w->e4m3 ? 448 : w->e2m1 ? 6 : ldexpf(1, (int)w->bits - 1) - 1;
 	uint8_t *codes = malloc(rows * cols);
-	struct quantised_config config = {0};
+	struct quantised_config config = {.block_rows = w->rows, .block_cols = w->rows};
 	size_t first = codes_model.n;
 	bool used[8] = {false};
 	struct quantised_want want;
@@ -204,10 +228,16 @@ static bool put_matrix(const struct way *w, const struct tensor *t)
 
 	stored_read(t->type, t->data, rows * cols, false, x);
 	for (uint64_t g = 0; g < rows * groups; g++) {
+		uint64_t row = g / groups, end = row + 1;
 		float amax = 0;
 
-		for (uint64_t i = g * group; i < (g + 1) * group; i++)
-			amax = fmaxf(amax, fabsf(x[i]));
+		if (w->rows) {
+			row -= row % w->rows;
+			end = MIN(row + w->rows, rows);
+		}
+		for (; row < end; row++)
+			for (uint64_t i = 0; i < group; i++)
+				amax = fmaxf(amax, fabsf(x[row * cols + g % groups * group + i]));
 		scales[g] = float_of_bf16(bf16_of_float(fmaxf(amax, 1e-4f) / most));
 		frexpf(scales[g], &e2);
 		if (w->powers)
@@ -237,6 +267,17 @@ static bool put_matrix(const struct way *w, const struct tensor *t)
 	return true;
 }
 
+static bool is_embedding(const struct tensor *t)
+{
+	return name_ends_in(t->name, "embed_tokens.weight");
+}
+
+static bool is_fp8(const struct tensor *t)
+{
+	return t->n_dims == 2 && (name_ends_in(t->name, "_proj.weight") || is_embedding(t)) &&
+	       t->shape[0] % 16 == 0 && t->shape[1] % FP8_BLOCK == 0;
+}
+
 static bool is_coded(const struct tensor *t)
 {
 	return t->n_dims == 2 && name_ends_in(t->name, "_proj.weight") && t->shape[0] % 16 == 0 &&
@@ -252,18 +293,27 @@ static int produce(size_t index, void *data, void *user, struct err *e)
 	(void)e;
 }
 
-static bool write_model(const struct model *m, const struct checkpoint *from, const char *dir)
+/* Stands in place of a configuration's first character. */
+static const char fp8_config[] =
+	"{\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128]},";
+
+static bool write_model(const struct model *m, const struct checkpoint *from, bool is_codes_of_fp8,
+			const char *dir)
 {
 	struct checkpoint_text config;
+	struct buf text;
 	char path[512];
 	struct err e = {0};
 	bool good;
 
 	mkdir(dir, 0755);
 	good = checkpoint_read(from, CHECKPOINT_CONFIG, &config, &e) == 0;
+	buf_init(&text, SIZE_MAX);
+	buf_printf(&text, "%s%s", is_codes_of_fp8 ? fp8_config : "{", buf_str(&config.bytes) + 1);
 	snprintf(path, sizeof(path), "%s/config.json", dir);
-	good = good && file_write(path, config.bytes.data, config.bytes.len, &e) == 0 &&
+	good = good && file_write(path, text.data, text.len, &e) == 0 &&
 	       checkpoint_copy_texts(from, dir, &e) == 0;
+	buf_release(&text);
 	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
 	good = good &&
 	       safetensors_write(path, m->list, m->n, produce, (void *)(uintptr_t)m, &e) == 0;
@@ -281,8 +331,8 @@ static const struct way *way_of(const char *name)
 	return &ways[strtoul(layer + strlen("layers."), NULL, 10) % ARRAY_SIZE(ways)];
 }
 
-bool quantised_write(const char *from, const char *codes, const char *floats,
-		     struct quantised_written *ret)
+static bool write_both(const char *from, bool all_fp8, const char *codes, const char *floats,
+		       struct quantised_written *ret)
 {
 	struct checkpoint *k = NULL;
 	const struct tensor *list;
@@ -299,23 +349,38 @@ bool quantised_write(const char *from, const char *codes, const char *floats,
 	codes_model.n = floats_model.n = 0;
 	for (size_t i = 0; i < n && good; i++) {
 		size_t first = codes_model.n;
+		uint64_t bytes;
 
 		if (!strncmp(list[i].name, "mtp.", 4))
 			continue;
-		if (!is_coded(&list[i])) {
+		if (!(all_fp8 ? is_fp8 : is_coded)(&list[i])) {
 			codes_model.list[codes_model.n++] = floats_model.list[floats_model.n++] =
 				list[i];
 			continue;
 		}
-		good = put_matrix(way_of(list[i].name), &list[i]);
-		ret->floats += good ? floats_model.list[floats_model.n - 1].bytes : 0;
+		good = put_matrix(all_fp8 ? &fp8 : way_of(list[i].name), &list[i]);
+		bytes = good ? floats_model.list[floats_model.n - 1].bytes : 0;
+		ret->floats += bytes;
+		ret->embedding += is_embedding(&list[i]) ? bytes : 0;
 		for (; first < codes_model.n; first++)
 			ret->codes += codes_model.list[first].bytes;
 	}
-	good = good && write_model(&codes_model, k, codes) &&
-	       (!floats || write_model(&floats_model, k, floats));
+	good = good && write_model(&codes_model, k, all_fp8, codes) &&
+	       (!floats || write_model(&floats_model, k, false, floats));
 	checkpoint_close(k);
 	return good;
+}
+
+bool quantised_write(const char *from, const char *codes, const char *floats,
+		     struct quantised_written *ret)
+{
+	return write_both(from, false, codes, floats, ret);
+}
+
+bool quantised_write_fp8(const char *from, const char *codes, const char *floats,
+			 struct quantised_written *ret)
+{
+	return write_both(from, true, codes, floats, ret);
 }
 
 bool quantised_gguf(const char *from, const char *to, const char *recipe)

@@ -275,7 +275,7 @@ static void check_panels(const struct quantised *q, const struct quant_type *t, 
 		for (uint64_t r = 0; r < n; r++)
 			for (uint64_t c = 0; c < q->cols; c++) {
 				struct quant_weight w = quant_weight(t, panel, (uint32_t)r, c);
-				float v = (float)(w.code - t->offset) * w.scale,
+				float v = (w.code - (float)t->offset) * w.scale,
 				      x = rows[(first + r) * q->cols + c];
 
 				if (t->min)
@@ -296,14 +296,20 @@ TEST(panels)
 		const char *name, *type; /* NULL: it is read as floats */
 		double ulps;
 	} rows[] = {
-		{"fp8 blocks", NULL, 0},
+		{"fp8 blocks", "E4M3_128", 0},
+		{"fp8 blocks, bf16 scales", "E4M3_128", 0},
+		{"fp8 blocks, e8m0 scales", NULL, 0}, /* blocks of 32 columns */
+		{"fp8 experts", "E4M3_128", 0},
 		{"e2m1 of fp8", "MXFP4", 0},
 		{"pack-quantized, groups", "INT4_32", 0},
 		{"pack-quantized, zero points", "UINT4_128", 0},
 		{"pack-quantized, 8 bits of channels", NULL, 0}, /* 250 columns */
 		{"pack-quantized, 2 bits", NULL, 0},
 		{"pack-quantized, order", NULL, 0},
-		{"float-quantized, channels", NULL, 0},
+		{"float-quantized, channels", "E4M3_128", 0},
+		{"float-quantized, tensor", "E4M3_128", 0},
+		{"float-quantized, ragged blocks", NULL, 0}, /* 300 columns */
+		{"mxfp8", NULL, 0},
 		{"int-quantized, channels", "INT8_32", 0},
 		{"int-quantized, zero points", NULL, 0}, /* scales of f32 */
 		{"nvfp4 of compressed-tensors", "NVFP4", 5},
@@ -379,36 +385,44 @@ TEST(zeros_in_the_middle)
 	free(floats);
 }
 
-/* A scale that is not finite is told. */
-TEST(scales_not_finite)
+/* A scale or a code that is not finite is told. */
+TEST(not_finite)
 {
 	static const struct {
-		const char *name, *scales;
+		const char *name, *part;
 		size_t size;
-		uint8_t bytes[2];
+		uint8_t bytes[4];
 	} rows[] = {
 		{"awq", "w.scales", 2, {0x00, 0x7c}},
 		{"mxfp4 of compressed-tensors", "w.weight_scale", 1, {0xff}},
 		{"nvfp4 of modelopt", "w.weight_scale", 1, {0x7f}},
 		{"nvfp4 of modelopt", "w.weight_scale", 1, {0xff}},
+		{"fp8 blocks", "w.weight", 1, {0x7f}},
+		{"fp8 blocks", "w.weight", 1, {0xff}},
+		{"fp8 blocks", "w.weight_scale_inv", 4, {0, 0, 0x80, 0x7f}},
+		{"fp8 blocks",
+		 "w.weight_scale_inv",
+		 4,
+		 {0, 0, 0x40, 0x7f}}, /* finite, times 448 not */
+		{"float-quantized, channels", "w.weight_scale", 2, {0xc0, 0x7f}},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		uint8_t *blocks = malloc(64 * 1024);
+		uint8_t *blocks = malloc(128 * 1024);
 		struct weight_files f;
 		struct quantised q;
 		struct tensor *t;
 		struct err e;
 
 		make(case_of(rows[i].name), &f);
-		t = &f.list[find_part(&f, rows[i].scales)];
+		t = &f.list[find_part(&f, rows[i].part)];
 		is_int(open_files(&f, &q, &e), 0, "opens %s", e.text);
 		ok(quantised_blocks(&q, quantised_type(&q), 0, q.rows, blocks), "%s: finite",
 		   rows[i].name);
 		memcpy((uint8_t *)(uintptr_t)t->data + t->bytes - rows[i].size, rows[i].bytes,
 		       rows[i].size);
 		ok(!quantised_blocks(&q, quantised_type(&q), 0, q.rows, blocks),
-		   "%s: one scale is not", rows[i].name);
+		   "%s: the last of %s is not", rows[i].name, rows[i].part);
 		release(&f);
 		free(blocks);
 	}

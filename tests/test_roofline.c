@@ -77,8 +77,11 @@ TEST(decode)
 		   !by_bytes,
 	   "on memory a thousand times as fast the operations do, each kind at its peak");
 	roofline_add(&coded, &c, true,
-		     &(struct roofline_step){
-			     .rows = &row, .n_rows = 1, .n_logits = 1, .weight = 0.5625});
+		     &(struct roofline_step){.rows = &row,
+					     .n_rows = 1,
+					     .n_logits = 1,
+					     .weight = 0.5625,
+					     .int8 = true});
 	is_int(coded.flops.int8, 757252096 - ROUTERS, "products of quantised weights are of int8");
 	ok(!coded.flops.bf16 && coded.flops.floats == r.flops.floats, "and the others as before");
 	ok(fabs(roofline_seconds(&coded, &peaks, &by_bytes) - coded.flops.int8 / 910e9 -

@@ -71,7 +71,7 @@ const struct quantised *weights_quantised(const struct weights *w, enum weight_r
 
 /* Writes n rows from `row` on, which weights_quantised has and which the device reads as codes (weight.quant), as
  * blocks of that type to out, one behind the other. *ret_factor: the factor of all of them (quant_pack). Returns false
- * if a scale is not finite. */
+ * if a scale or a code is not finite. */
 bool weights_blocks(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
 		    uint64_t row, uint64_t n, void *out, float *ret_factor);
 

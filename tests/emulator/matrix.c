@@ -40,7 +40,7 @@ static void pack_fragments(const float *rows, unsigned K, elem_t *out)
 	}
 }
 
-/* A type that rows of K weights can have, or NULL. E4M3 has none on tensor cores. */
+/* A type that rows of K weights can have, or NULL. */
 static const struct quant_type *random_type(unsigned K)
 {
 	for (;;) {
@@ -48,7 +48,7 @@ static const struct quant_type *random_type(unsigned K)
 
 		if (random_below(6) == 0)
 			return NULL;
-		if (t && t->number != QUANT_E4M3 && K % t->block == 0)
+		if (t && K % t->block == 0)
 			return t;
 	}
 }

@@ -19,7 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 # Of each test its programs, and the options that are not in TEST_shape.h.
 PROGRAMS = {"quant": ["gemm.cl", "moe_gemm.cl"], "step": ["decode_step.cl"]}
 OPTIONS = {"BF16": 1, "INT8": 0, "VEC": 1, "BRANCHES": 1, "DUMP": 0, "PACKING": 5, "GELU": 0,
-           "QUANT_MASK": "8388607u", "SHARED": 1, "KV_INT8": 0}  # all types
+           "QUANT_MASK": "16777215u", "SHARED": 1, "KV_INT8": 0}  # all types
 # What a kernel calls in place of inline assembly: macros, and the bodies of functions.
 MACROS = {"MMA_BF16": ("d, a0, a1, a2, a3, b0, b1", "emulated_mma_bf16(d, a0, a1, a2, a3, b0, b1)"),
           "COPY_16": ("to, from", "emulated_copy(to, (ulong)(from))"),

@@ -328,9 +328,8 @@ static void test(const struct way *w)
 	s.hidden = 256;
 	s.quant = 1;
 	s.quant_embed = true;
-	/* On tensor cores e4m3 becomes bf16 when it is loaded. */
 	for (uint32_t i = 1; i < 32; i++)
-		if (quant_of(i) && !(w->bf16 && w->variant == KERNELS_NVIDIA && i == QUANT_E4M3)) {
+		if (quant_of(i)) {
 			all[n++] = quant_of(i);
 			s.quant |= 1u << i;
 		}

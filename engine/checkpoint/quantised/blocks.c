@@ -7,7 +7,8 @@
  *             that both products and their difference are floats exactly. Weights with other scales are read as floats.
  *     MXFP4   the table's numbers are doubled, and the scales are halved
  *     NVFP4   the same. Where the common scale divides, its reciprocal is the factor: unless it is a power of two,
- *             three roundings stand in place of two, and a weight differs by less than 5 / 2^24 of itself. */
+ *             three roundings stand in place of two, and a weight differs by less than 5 / 2^24 of itself.
+ *     E4M3    code * scale, as in the decoder. A code that is NaN has no such panels (quantised_blocks). */
 #include "engine/checkpoint/quantised/format.h"
 
 #include <math.h>
@@ -57,6 +58,13 @@ static const struct quant_type *type_of_e2m1(const struct quantised *q)
 	return NULL;
 }
 
+/* A scale is for 128 columns of a panel. Where a row has one scale, all of its columns have it. */
+static const struct quant_type *type_of_e4m3(const struct quantised *q)
+{
+	return (q->groups == 1 || q->group_cols % 128 == 0) && !q->common ? quant_find("E4M3_128")
+									  : NULL;
+}
+
 const struct quant_type *quantised_type(const struct quantised *q)
 {
 	const struct quant_type *t = NULL;
@@ -65,6 +73,8 @@ const struct quant_type *quantised_type(const struct quantised *q)
 		t = type_of_whole(q);
 	else if (!q->order && q->code == QUANTISED_E2M1)
 		t = type_of_e2m1(q);
+	else if (!q->order)
+		t = type_of_e4m3(q);
 	return t && q->cols % t->block == 0 ? t : NULL;
 }
 
@@ -110,6 +120,21 @@ static uint8_t scale_byte(const struct quantised *q, uint64_t row, uint64_t col)
 {
 	return ((const uint8_t *)
 			q->scales->data)[quantised_scale_place(q, row, col / q->group_cols)];
+}
+
+static bool put_e4m3(const struct quantised *q, uint64_t row, uint64_t col, const uint8_t *codes,
+		     uint8_t *out)
+{
+	bool finite = true;
+	float scale;
+
+	quantised_scales(q, row, col / q->group_cols, 1, &scale, NULL);
+	memcpy(out, &scale, 4);
+	memcpy(out + 4, codes, 32);
+	for (int i = 0; i < 32; i++)
+		finite &= (codes[i] & 127) != 127;
+	/* The largest number must not become infinite. */
+	return finite && isfinite(448 * scale);
 }
 
 static bool put_mxfp4(const struct quantised *q, uint64_t row, uint64_t col, const uint8_t *codes,
@@ -158,7 +183,9 @@ bool quantised_blocks(const struct quantised *q, const struct quant_type *t, uin
 					uint8_t *to = (uint8_t *)out + (strip + r) * row_bytes +
 						      (c + i) / t->block * t->bytes;
 
-					if (t->scale == QUANT_FLOAT)
+					if (t->table == QUANT_TABLE_E4M3)
+						finite &= put_e4m3(q, at, c + i, codes[r] + i, to);
+					else if (t->scale == QUANT_FLOAT)
 						finite &= put_whole(q, t, at, c + i, codes[r] + i,
 								    to);
 					else if (t->scale == QUANT_E8M0)

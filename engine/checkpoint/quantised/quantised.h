@@ -106,12 +106,12 @@ void quantised_scales(const struct quantised *q, uint64_t row, uint64_t group, u
 		      float *scales, uint8_t *zeros);
 
 /* Returns the type of kernels/quant.h in whose blocks kernels read the weight without a loss; NULL: there is none, and
- * the weight is read as floats (an order of columns, 2 bits, fp8, groups or columns that blocks do not divide). */
+ * the weight is read as floats (an order of columns, 2 bits, groups or columns that blocks do not divide). */
 const struct quant_type *quantised_type(const struct quantised *q);
 
 /* Writes n rows from `row` on to out, one behind the other, as blocks of quantised_type, from which quant_pack makes the
- * numbers of quantised_read (blocks.c says where they differ in the last bit). Returns false if a scale is not finite;
- * the rows are complete all the same. */
+ * numbers of quantised_read (blocks.c says where they differ in the last bit). Returns false if a scale or a code is not
+ * finite; the rows are complete all the same. */
 bool quantised_blocks(const struct quantised *q, const struct quant_type *t, uint64_t row,
 		      uint64_t n, void *out);
 
