@@ -8,7 +8,8 @@
 record sends 100 requests, always the same ones, and writes their answers to FILE, a line of JSON each, below a line that
 says of which model they are. Numbers are kept as the text that the server printed: nine digits, which tell every float
 from every other. --prompts takes fewer of the 100, evenly spread. A model without *.safetensors gets synthetic weights and
-the tokenizer of models/lexis; a GGUF file has to be made of models/lexis. Each OPTION goes to every daemon (--program-cache DIR, ...). MODE is one of
+the tokenizer of models/lexis; a GGUF file has to be made of models/lexis. Each OPTION goes to every daemon (--program-cache DIR, ...),
+unless a mode has another value for it. MODE is one of
 
     plain    one request at a time, and no prefix cache (the default)
     batched  all requests at once
@@ -22,7 +23,8 @@ compare names the first difference, counts the requests that differ, and ends wi
 files of different modes as well: the mode must not change an answer. Files of different models, number formats or kernels
 are refused. Where one file has fewer requests, only these are compared.
 
-check does both in one, as a test: the answers of every other mode are those of plain.
+check does both in one, as a test: the answers of every other mode are those of plain. Its kernels are those that the device
+takes by itself, unless VARIANT names others; those of record are x86, which it notes in FILE.
 """
 import argparse
 import glob
@@ -40,6 +42,7 @@ from harness import MODEL, Server, done, goldens, ok, parallel  # noqa: E402
 
 PAGE = 64
 MODES = ("plain", "batched", "cached", "disk", "host", "apart")
+KERNELS = {"record": ("generic", "x86", "nvidia"), "check": ("auto", "generic", "x86", "nvidia")}
 COUNT = 100
 # Many lie around the ends of pages, which are also those of the recurrent layers' chunks.
 LENGTHS = ([1, 2, 3, 17, 31, 32, 33] + [63, 64, 65] * 4 + [62, 66] + [n + d for n in (128, 192, 256) for d in (-1, 0, 1)] * 2 +
@@ -148,7 +151,7 @@ def ask_behind(server, requests, between=None):
 def start(args, *more):
     large = ("--synthetic-weights", "1", "--tokenizer", MODEL, "--max-num-seqs", "16", "--cache-memory", "1500M",
              "--max-model-len", "4608") if synthetic(args.model) else ()
-    servers.append(Server("--dtype", args.dtype, "--kernels", args.kernels, *large, *more, *args.options, model=args.model, timeout=3600))
+    servers.append(Server("--dtype", args.dtype, "--kernels", args.kernels, *large, *args.options, *more, model=args.model, timeout=3600))
     return servers[-1]
 
 
@@ -265,7 +268,7 @@ def main():
         p.add_argument("tigond")
         p.add_argument("--model", default=MODEL)
         p.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float32"))
-        p.add_argument("--kernels", default="x86", choices=("generic", "x86", "nvidia"))
+        p.add_argument("--kernels", default="auto" if name == "check" else "x86", choices=KERNELS[name])
         p.add_argument("--prompts", type=int, default=COUNT, choices=range(1, COUNT + 1), metavar="N")
         if name == "record":
             p.add_argument("file")
