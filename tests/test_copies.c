@@ -3,7 +3,7 @@
  * they give in the order of their calls. The same for pieces of single layers, while a step runs. All of it with copies
  * on the queue of the plans, and on a queue of their own.
  *
- *     test_copies DIR float32|bfloat16      DIR: models/lexis
+ *     test_copies MODEL float32|bfloat16      MODEL: models/lexis, or a file made of it
  */
 #include <errno.h>
 #include <stdatomic.h>
