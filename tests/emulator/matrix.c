@@ -43,7 +43,7 @@ static void pack_fragments(const float *rows, unsigned K, elem_t *out)
 /* A type that rows of K weights can have, or NULL. */
 static const struct quant_type *random_type(unsigned K)
 {
-	for (;;) {
+	while (!PLAIN) {
 		const struct quant_type *t = quant_of(random_below(32));
 
 		if (random_below(6) == 0)
@@ -51,6 +51,7 @@ static const struct quant_type *random_type(unsigned K)
 		if (t && K % t->block == 0)
 			return t;
 	}
+	return NULL;
 }
 
 /* Makes a panel of random weights of a type: packs it to out, and sets its numbers, [16, K]. */
@@ -85,10 +86,10 @@ static void pack_random(const struct quant_type *t, unsigned K, uint8_t *out, fl
 static uint8_t *room_for(unsigned n, unsigned K, const struct quant_type *const *types,
 			 uint32_t **ret_table)
 {
-	const size_t plain =
-		QUANT_HEADER + CEIL_DIV(K, (unsigned)QUANT_STAGE_TERMS) * (size_t)QUANT_STAGE_PLAIN;
+	const size_t stages = CEIL_DIV(K, (unsigned)QUANT_STAGE_TERMS);
+	const size_t plain = PLAIN ? K * 32ul : QUANT_HEADER + stages * QUANT_STAGE_PLAIN;
 	uint32_t *table = calloc(n + 1, sizeof(*table));
-	size_t at = ROUND_UP((n + 1) * 4ul, 64ul);
+	size_t at = PLAIN ? 0 : ROUND_UP((n + 1) * 4ul, 64ul);
 	uint8_t *out;
 
 	for (unsigned p = 0; p < n; p++) {
@@ -97,15 +98,17 @@ static uint8_t *room_for(unsigned n, unsigned K, const struct quant_type *const 
 	}
 	table[n] = (uint32_t)(at / 64);
 	out = emulated_memory(at);
-	memcpy(out, table, (n + 1) * sizeof(*table));
+	if (!PLAIN)
+		memcpy(out, table, (n + 1) * sizeof(*table));
 	*ret_table = table;
 	return out;
 }
 
 static void pack_plain(const float *rows, unsigned K, uint8_t *panel)
 {
-	quant_plain_begin(panel, K);
-	pack_fragments(rows, K, (elem_t *)(void *)(panel + QUANT_HEADER));
+	if (!PLAIN)
+		quant_plain_begin(panel, K);
+	pack_fragments(rows, K, (elem_t *)(void *)(panel + (PLAIN ? 0 : QUANT_HEADER)));
 }
 
 struct matrix make_matrix(unsigned rows, unsigned K)
@@ -142,6 +145,11 @@ struct matrix make_matrix(unsigned rows, unsigned K)
 	free(table);
 	free(places);
 	return m;
+}
+
+const elem_t *embedding_of(const struct matrix *m)
+{
+	return PLAIN ? make_inputs(m->weights, m->rows, m->K) : m->packed;
 }
 
 elem_t *make_inputs(const float *x, unsigned n, unsigned K)

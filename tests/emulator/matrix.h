@@ -16,7 +16,8 @@ float *random_elements(size_t n);
 elem_t element_of(float x);
 float float_of(elem_t v);
 
-/* A matrix of panels of stages (kernels/quant_stages.h) of random types, and plain ones among them. */
+/* A matrix of panels of stages (kernels/quant_stages.h) of random types, and plain ones among them. With PLAIN a matrix of
+ * fragments (kernels/kernels.h), and `decoded` is the same. */
 struct matrix {
 	unsigned rows, K;
 	float *weights; /* [rows, K] numbers of bf16, those of quantised panels decoded (nvidia/panel.clh) */
@@ -28,6 +29,9 @@ struct matrix {
 
 /* Makes a matrix of `rows` (a multiple of 16) rows of K weights. */
 struct matrix make_matrix(unsigned rows, unsigned K);
+
+/* Returns what an embedding's rows are read from: m.packed, or with PLAIN its rows as elements. */
+const elem_t *embedding_of(const struct matrix *m);
 
 /* Returns inputs [n, K] of x [n, K]. */
 elem_t *make_inputs(const float *x, unsigned n, unsigned K);

@@ -3,7 +3,7 @@
 
     run.py BUILD TEST
 
-TEST is quant or step. BUILD has base/libbase.a. Needs clang, which compiles the kernels as OpenCL C for this CPU.
+TEST is quant or step, with quantised weights, or the same with "_plain" behind it. BUILD has base/libbase.a. Needs clang, which compiles the kernels as OpenCL C for this CPU.
 """
 import importlib.machinery
 import importlib.util
@@ -20,6 +20,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 PROGRAMS = {"quant": ["gemm.cl", "moe_gemm.cl"], "step": ["decode_step.cl"]}
 OPTIONS = {"BF16": 1, "INT8": 0, "VEC": 1, "BRANCHES": 1, "DUMP": 0, "PACKING": 5, "GELU": 0,
            "QUANT_MASK": "16777215u", "SHARED": 1, "KV_INT8": 0}  # all types
+PLAIN_OPTIONS = {"PACKING": 2, "QUANT_MASK": 0, "QUANT_EMBED": 0}
 # What a kernel calls in place of inline assembly: macros, and the bodies of functions.
 MACROS = {"MMA_BF16": ("d, a0, a1, a2, a3, b0, b1", "emulated_mma_bf16(d, a0, a1, a2, a3, b0, b1)"),
           "COPY_16": ("to, from", "emulated_copy(to, (ulong)(from))"),
@@ -99,7 +100,8 @@ def shape(test):
 
 
 def main():
-    build, test = os.path.abspath(sys.argv[1]), sys.argv[2]
+    build, test = os.path.abspath(sys.argv[1]), sys.argv[2].removesuffix("_plain")
+    plain = test != sys.argv[2]
     clang = os.environ.get("CLANG") or shutil.which("clang")
     if not clang:
         print("1..0 # SKIP no clang here")
@@ -107,7 +109,7 @@ def main():
     kernels = check_kernels()
     with tempfile.TemporaryDirectory() as folder:
         objects = []
-        options = "".join(f"#define {name} {value}\n" for name, value in {**OPTIONS, **shape(test)}.items())
+        options = "".join(f"#define {name} {value}\n" for name, value in {**OPTIONS, **shape(test), **(PLAIN_OPTIONS if plain else {})}.items())
         for name in PROGRAMS[test]:
             text = os.path.join(folder, name)
             with open(text, "w") as f:
@@ -118,7 +120,7 @@ def main():
         program = os.path.join(folder, test)
         sources = [os.path.join(ROOT, p) for p in (f"tests/emulator/{test}.c", "tests/emulator/matrix.c", "tests/emulator/warp.c", "tests/kernels/reference.c",
                                                    "kernels/quant.c", "kernels/quant_stages.c")]
-        subprocess.run([clang, "-w", "-O1", "-g", "-fno-pic", "-no-pie", f"-I{ROOT}", f"-I{build}", "-o", program, *sources, *objects,
+        subprocess.run([clang, "-w", "-O1", "-g", "-fno-pic", "-no-pie", f"-DPLAIN={int(plain)}", f"-I{ROOT}", f"-I{build}", "-o", program, *sources, *objects,
                         os.path.join(build, "base", "libbase.a"), "-lm"], check=True)
         return subprocess.run([program], check=False).returncode
 

@@ -1,4 +1,4 @@
-/* The decode step in one launch of the nvidia variant (nvidia/decode_step.cl) with quantised weights on a CPU: its
+/* The decode step in one launch of the nvidia variant (nvidia/decode_step.cl) on a CPU, with quantised or plain weights: its
  * embedding, products, norms and experts, with matrices of all types. The groups run at the same time and wait for each
  * other between phases. What they compute is compared with sums in double of the decoded weights. Inputs are rounded to
  * bf16, so results are near these sums. */
@@ -56,7 +56,7 @@ static int random_token(const struct matrix *embedding)
 
 	do
 		id = random_below(VOCAB);
-	while (!embedding->quantised[id / 16]);
+	while (!PLAIN && !embedding->quantised[id / 16]);
 	return (int)id;
 }
 
@@ -150,7 +150,7 @@ static void test_step(unsigned T, unsigned groups)
 	at[AT_ACT] = (unsigned long)act;
 	at[AT_LOGITS] = (unsigned long)logits;
 	at[AT_RESULT] = (unsigned long)result;
-	at[AT_EMBED] = (unsigned long)embedding.packed;
+	at[AT_EMBED] = (unsigned long)embedding_of(&embedding);
 	at[AT_FINAL_NORM] = (unsigned long)norms[2];
 	at[AT_LM_HEAD] = (unsigned long)head.packed;
 	layer[AT_INPUT_NORM] = (unsigned long)norms[0];
