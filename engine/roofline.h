@@ -13,8 +13,8 @@
  * struct layer_ops). FLOP that a kernel computes beyond the plain formula, such as those of Gated DeltaNet in chunks,
  * do not count. So they do not raise the share of the roofline that the kernel reaches.
  *
- * Each kind of FLOP takes the time that it has at its own peak, and these times add up: products of elements are bf16 or,
- * with inputs of int8, int8; the router's are float; attention and recurrences are float unless the kernels compute
+ * Each kind of FLOP takes the time that it has at its own peak, and these times add up: products of elements are bf16
+ * or, with inputs of int8, int8; the router's are float; attention and recurrences are float unless the kernels compute
  * them on tensor cores (struct kernel_tensor). */
 #pragma once
 
@@ -36,7 +36,7 @@ struct roofline_step {
 	double experts; /* different experts that a layer with experts uses, on average */
 	/* bytes of a weight of a matrix, on average, if weights are quantised (kernels/quant.h); 0: it is an element */
 	double weight;
-	bool int8;	    /* their products take inputs as int8 */
+	bool int8;	    /* products with quantised weights take inputs as int8 */
 	uint32_t kv_number; /* bytes of a number in KV pages (layers/part.h); 0: it is an element */
 	struct kernel_tensor tensor; /* of the kernels that run the step */
 };
@@ -57,7 +57,7 @@ double roofline_flops(const struct roofline *r);
  * whichever is longer; *ret_by_bytes: moving takes at least as long. */
 double roofline_seconds(const struct roofline *r, const struct peak *p, bool *ret_by_bytes);
 
-/* Computes the work of one launch l of the step: of a launch that has only a part of its layer's work (kernel_timing), of
- * that part. False: the work of a kernel of this name is not known. */
+/* Computes the work of one launch l of the step: of a launch that has only a part of its layer's work (kernel_timing),
+ * of that part. False: the work of a kernel of this name is not known. */
 bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofline_step *s,
 		     const struct kernel_timing *l, struct roofline_work *ret);

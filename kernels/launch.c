@@ -116,8 +116,8 @@ static void note_product(struct kernels *k, uint32_t M, uint32_t N, uint32_t K)
 		profile_product(k->profile, M, N, K);
 }
 
-/* Note what the last launch of attention computes (profile.h): of prompts in n tiles, which may be 0, and of n rows that
- * generate, which are not. */
+/* Note what the last launch of attention computes (profile.h): that of prompts in n tiles, which may be 0, and that of
+ * n rows that generate. */
 static void note_prompts(struct kernels *k, uint32_t n, bool sliding)
 {
 	if (k->profile && n && !k->error.code && sliding)

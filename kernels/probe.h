@@ -23,7 +23,7 @@ enum ability {
 	ABILITY_DOT = 1 << 1,	     /* cl_khr_integer_dot_product, of four packed int8 */
 	ABILITY_DP4A = 1 << 2,	     /* dp4a */
 	ABILITY_MMA_BF16 = 1 << 3,   /* mma.sync of bf16, cp.async, ldmatrix, exchange in a warp */
-	ABILITY_MMA_INT8 = 1 << 4,   /* mma.sync of int8 */
+	ABILITY_MMA_INT8 = 1 << 4,   /* mma.sync of int8: peak.c measures it, no product uses it */
 	ABILITY_WGMMA = 1 << 5,	     /* wgmma, with the bits of mma.sync */
 	ABILITY_VDPBF16PS = 1 << 6,  /* AVX512_BF16 by inline assembly */
 	ABILITY_VPDPBUSD = 1 << 7,   /* AVX512_VNNI by inline assembly */

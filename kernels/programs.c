@@ -292,8 +292,9 @@ static void cut_options(const struct tuning_cut *c, struct buf *o)
 }
 
 /* Appends the option for correctly rounded division, if the device has that and the program is one that needs it.
- * Otherwise a GPU divides approximately. With inputs of int8 a value halfway between two integers could be rounded to
- * the other one; and nvidia/decode_step.cl, which needs the option for that, chooses experts as moe_route.cl does. */
+ * Otherwise a GPU divides approximately. With inputs of int8, which products of quantised weights have but for those on
+ * tensor cores, a value halfway between two integers could be rounded to the other one. generic/decode_step.cl has the
+ * option for that, and chooses experts as moe_route.cl does, so the latter has it as well. */
 static void division_option(const struct kernels *k, const struct program *p, struct buf *o)
 {
 	cl_device_fp_config config = 0;

@@ -7,8 +7,9 @@
  * E4M3 has a scale as a float and 32 codes, so neighbouring blocks repeat a scale.
  *
  * Kernels want one register to hold the codes of several rows, and the scales apart from the codes. So the rows are
- * packed anew, 16 at a time, in chunks of CHUNK weights (kernels/quant_types.h has the types). No bit of a code or scale
- * changes, and sizes stay nearly the same: only the scales of 6 bits of the K types become bytes.
+ * packed anew, 16 at a time, in chunks of CHUNK weights (kernels/quant_types.h has the types). No bit of a code or
+ * scale changes, and sizes stay nearly the same: only the scales of 6 bits of the K types become bytes. Tensor cores
+ * read the same numbers in another order (kernels/quant_stages.h).
  *
  * A panel holds 16 rows of a matrix, which are 16 columns of a product. It is a header of QUANT_HEADER bytes, and then
  * the chunks, k ascending. A chunk is:
@@ -24,13 +25,13 @@
  *                   2 bits: quad 4 r + j in bits 2 j and 2 j + 1 of the bytes of register r
  *     high      2 bits like those of low, or 1 bit: quad 8 r + j in bit j of the bytes of register r
  *
- * So all parts begin at multiples of 64 bytes. (Therefore E4M3 keeps a scale for each row, though a file has one for all
- * rows of a panel in most cases: a single float would take as many bytes.) The last chunk of a row may have fewer than
- * CHUNK weights: the scales that it lacks are zero.
+ * So all parts begin at multiples of 64 bytes. (Therefore E4M3 keeps a scale for each row, though most files have one
+ * for all rows of a panel: a single float would take as many bytes.) The last chunk of a row may have fewer than CHUNK
+ * weights: the scales that it lacks are zero.
  *
  * A matrix of n panels begins with a table, uint32 [n + 1]: where each panel begins, in units of 64 bytes, and the end.
- * The panels lie in the order of the table, without gaps: so a panel's bytes are the distance to the next place, also
- * where panels of two types take turns. Kernels that ask for a panel ahead of its use rely on that.
+ * The panels lie in the order of the table, without gaps, also where panels of two types take turns. So a kernel that
+ * asks for neighbouring panels ahead of their use takes them as one stretch (generic/decode_step.cl).
  *
  * Source of the block formats: ggml, ggml-common.h and ggml-quants.c. */
 #pragma once
@@ -70,8 +71,8 @@ uint64_t quant_panel_bytes(const struct quant_type *t, uint64_t K);
 bool quant_pack(const struct quant_type *t, const void *const rows[16], uint64_t K, float factor,
 		void *out);
 
-/* Sets all scales of a block of a file to about `scale`, and its mins to about `min`, both positive, and makes codes that
- * are NaN others: for synthetic weights. */
+/* Sets all scales of a block of a file to about `scale`, and its mins to about `min`, both positive. Replaces codes
+ * that are NaN. For synthetic weights. */
 void quant_put_scales(const struct quant_type *t, double scale, double min, void *block);
 
 /* A weight of a panel as kernels see it: its value is (code - offset) * scale - min, where the code is a value of the

@@ -1,16 +1,15 @@
-/* A block of a file, taken apart: what the two orders of panels (quant.h, quant_stages.h) are packed from. */
+/* A block of a file, taken apart: panels of either order (quant.h, quant_stages.h) are packed from it. */
 #pragma once
 
 #include "kernels/quant.h"
 
-/* Codes, and scales in the form that the type has. A type of HALF has d and m alone, for all of its weights, one of FLOAT
- * scale and min. */
+/* Codes and scales of a block. A type of HALF has d and m for all weights of the block, one of FLOAT has scale and min.
+ * One of SUPER has d, m, s and mins, and the others have s alone. m, min and mins are of types with a min. */
 struct quant_block {
 	uint8_t code[256];
 	uint16_t d, m; /* f16 */
 	float scale, min;
-	uint8_t s[16]; /* for each group; int8 in types of SUPER */
-	uint8_t mins[16];
+	uint8_t s[16], mins[16]; /* for each group; s is signed in types of SUPER */
 };
 
 /* Reads a block of t->bytes bytes. */

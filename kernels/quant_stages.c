@@ -13,7 +13,7 @@ enum {
 	GROUPS_MAX = WINDOW / 16,
 };
 
-/* Weights of a row, and their scales as they stand in a panel: bytes each of an element. */
+/* WINDOW weights of a row: their codes, a byte each, and their scales with the bytes that they have in a panel. */
 struct window {
 	uint8_t code[WINDOW];
 	uint8_t scales[GROUPS_MAX * 4], mins[GROUPS_MAX * 4];

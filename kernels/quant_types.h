@@ -5,10 +5,10 @@
  *     (code - OFFSET) * scale     types without; with a table, code is an index into it, and the table's value counts
  *
  * A code is an unsigned number of LOW + HIGH bits. A scale holds for GROUP neighbouring weights of a row. CHUNK weights
- * of a row are stored together (kernels/quant.h has the layout). INT and UINT are whole numbers of other files, with a
- * scale for so many weights as their names say: INT has the zero in the middle, UINT a zero for each group. E4M3 has
- * numbers with a point, each of them a bf16 exactly, so products take them as such (generic/e4m3_core.clh). Kinds of
- * scales:
+ * of a row are stored together in the layout of kernels/quant.h. (That for tensor cores, kernels/quant_stages.h, takes
+ * 64 of every type.) INT and UINT are whole numbers of other files, with a scale for as many weights as their names
+ * say: INT has the zero in the middle, UINT a zero for each group. Codes of E4M3 are floats of eight bits. Each of
+ * these is a bf16 number exactly, so products in bf16 can take them as such (generic/e4m3_core.clh). Kinds of scales:
  *
  *     HALF     an f16 for each group, and one more for its min
  *     SUPER    an f16 for the whole chunk, multiplied by a signed byte for each group; likewise for its min
@@ -29,7 +29,7 @@
 #define QUANT_TABLE_E2M1 2 /* the 16 numbers of four bits, doubled */
 #define QUANT_TABLE_E4M3 3 /* the floats of eight bits; no code is a NaN, which is 127 or 255 */
 
-/* The number of the type whose table is E4M3: kernels take it apart from the others. */
+/* The number of the type whose table is E4M3: generic kernels in bf16 have an inner loop of its own for it. */
 #define QUANT_E4M3 23
 
 /*     name    number CHUNK LOW HIGH GROUP  scale  min OFFSET table */
@@ -64,7 +64,8 @@
 /* A panel whose weights are not quantised: elements of the set, in the order of its packing. */
 #define QUANT_PLAIN 0
 
-/* Bytes of a panel's header: the type's number as a uint, the tensor's scale as a float, zeros. */
+/* Bytes of a panel's header: the type's number as a uint, the tensor's scale as a float, then zeros; that of a panel of
+ * stages says more (kernels/quant_stages.h). */
 #define QUANT_HEADER 64
 
 /* Bytes of the scales of a chunk, and of a chunk: a multiple of 64. */
@@ -76,20 +77,18 @@
 #define QUANT_CHUNK(CHUNK, LOW, HIGH, GROUP, SCALE, MIN) \
 	(QUANT_SCALES(CHUNK, GROUP, SCALE, MIN) + (CHUNK)*2 * ((LOW) + (HIGH)))
 
-/* Stages (kernels/quant_stages.h): the terms of one, the scales that a row has in it, and its bytes. */
-#define QUANT_STAGE_TERMS 64
+/* Stages (kernels/quant_stages.h): the terms of one, the scales that a row has in it, the bytes of the scales of all
+ * rows, and the bytes of a stage. */
+#define QUANT_STAGE_TERMS	  64
 #define QUANT_STAGE_GROUPS(GROUP) ((GROUP) < QUANT_STAGE_TERMS ? QUANT_STAGE_TERMS / (GROUP) : 1)
-#define QUANT_STAGE_SCALES(GROUP, SCALE) \
-	(QUANT_STAGE_GROUPS(GROUP) * ((SCALE) == QUANT_FLOAT ? 64 : (SCALE) == QUANT_HALF ? 32 : 16))
+#define QUANT_STAGE_SCALES(GROUP, SCALE)                           \
+	(QUANT_STAGE_GROUPS(GROUP) * ((SCALE) == QUANT_FLOAT  ? 64 \
+				      : (SCALE) == QUANT_HALF ? 32 \
+							      : 16))
 #define QUANT_STAGE(LOW, HIGH, GROUP, SCALE, MIN) \
 	(128 * ((LOW) + (HIGH)) + QUANT_STAGE_SCALES(GROUP, SCALE) * (1 + (MIN)))
 #define QUANT_STAGE_PLAIN (QUANT_STAGE_TERMS * 16 * 2) /* of bf16 elements */
 
-/* Bytes of the factors of a panel of K weights a row that hold for 256 weights each, in front of its stages. */
+/* Bytes of a panel's scale factors for 256 weights each, in front of its stages. K: weights of a row. */
 #define QUANT_SUPERS(K, SCALE) ((SCALE) == QUANT_SUPER ? ((K) + 255) / 256 * 64 : 0)
-
-/* Bytes of a panel of K weights a row. */
-#define QUANT_PANEL(K, CHUNK, LOW, HIGH, GROUP, SCALE, MIN) \
-	(QUANT_HEADER +                                     \
-	 ((K) + (CHUNK)-1ul) / (CHUNK)*QUANT_CHUNK(CHUNK, LOW, HIGH, GROUP, SCALE, MIN))
 #endif

@@ -65,7 +65,8 @@ struct kernel_shape {
 	 * are plain, and no matrix is one of panels with types (quant.h). */
 	uint32_t quant;
 	bool quant_embed; /* the embedding is a matrix of such panels too */
-	/* inputs of products have blocks of int8 (generic/input.clh); of sets with `quant` and bf16 */
+	/* inputs of products have blocks of int8 (generic/input.clh); of sets with `quant` and bf16, but not on tensor
+	 * cores */
 	bool int8;
 	/* outputs of mixers and MLPs are also stored by themselves, not only added to the residual stream */
 	bool dump;

@@ -191,7 +191,8 @@ static const struct phase_order resident_order[] = {
 	{OP_END, 0, 0},
 };
 
-/* Returns the FLOP of the products q k^T and p v (p: the weights of the keys) for so many pairs of a query and a key. */
+/* Returns the FLOP of the products q k^T and p v (p: the weights of the keys) for so many pairs of a query and a
+ * key. */
 static double pair_flops(const struct model_config *c, double pairs)
 {
 	return 4.0 * c->n_heads * c->head_dim * pairs;

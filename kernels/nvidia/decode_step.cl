@@ -21,7 +21,7 @@
  *     step_reduce.clh     sums and maxima of the lanes of a half
  *     step_warp.clh       exchange between the lanes of a warp, and between warps
  *     step_norm.clh       norms of rows
- *     step_product.clh    matrix products (step_quant.clh if weights are quantised)
+ *     step_product.clh    matrix products
  *     step_attention.clh  attention
  *     step_delta.clh      Gated DeltaNet
  *     step_router.clh     router logits, the choice of the experts, the list of the experts that have rows

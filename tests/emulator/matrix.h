@@ -1,4 +1,4 @@
-/* Matrices and inputs of products with quantised weights, for the tests of the emulator. Memory is that of the process. */
+/* Matrices and inputs of products, for the tests of the emulator. Memory stays until the end of the process. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,14 +16,14 @@ float *random_elements(size_t n);
 elem_t element_of(float x);
 float float_of(elem_t v);
 
-/* A matrix of panels of stages (kernels/quant_stages.h) of random types, and plain ones among them. With PLAIN a matrix of
- * fragments (kernels/kernels.h), and `decoded` is the same. */
+/* A matrix of panels of stages (kernels/quant_stages.h) of random types, and plain ones among them. With PLAIN a matrix
+ * of fragments (kernels/kernels.h), and `decoded` is the same. */
 struct matrix {
 	unsigned rows, K;
 	float *weights; /* [rows, K] numbers of bf16, those of quantised panels decoded (nvidia/panel.clh) */
 	float *exact;	       /* the same before they were rounded to bf16 */
-	const bool *quantised; /* whether each panel is */
-	const elem_t *packed;
+	const bool *quantised; /* [rows / 16] whether each panel is */
+	const elem_t *packed;  /* the matrix as kernels read it */
 	const elem_t *decoded; /* the same numbers in plain panels alone */
 };
 

@@ -1,6 +1,6 @@
-/* The products with quantised weights of the nvidia variant (nvidia/panel.clh) on a CPU: every type and plain panels side
- * by side, odd numbers of rows and of terms. The bits are those of plain panels with the same numbers, and these are near
- * the sums in double. With PLAIN (matrix.h) all panels are plain. */
+/* The products with quantised weights of the nvidia variant (nvidia/panel.clh) on a CPU: every type and plain panels
+ * side by side, odd numbers of rows and of terms. The bits are those of plain panels with the same numbers, and these
+ * are near the sums in double. With PLAIN (matrix.h) all panels are plain. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

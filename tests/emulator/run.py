@@ -3,7 +3,8 @@
 
     run.py BUILD TEST
 
-TEST is quant or step, with quantised weights, or the same with "_plain" behind it. BUILD has base/libbase.a. Needs clang, which compiles the kernels as OpenCL C for this CPU.
+TEST is quant or step, with quantised weights, or the same with "_plain" behind it. BUILD has base/libbase.a. Needs clang, which
+compiles the kernels as OpenCL C for this CPU.
 """
 import importlib.machinery
 import importlib.util
@@ -19,7 +20,8 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 # Of each test its programs, and the options that are not in TEST_shape.h.
 PROGRAMS = {"quant": ["gemm.cl", "moe_gemm.cl"], "step": ["decode_step.cl"]}
 OPTIONS = {"BF16": 1, "INT8": 0, "VEC": 1, "BRANCHES": 1, "DUMP": 0, "PACKING": 5, "GELU": 0,
-           "QUANT_MASK": "16777215u", "SHARED": 1, "KV_INT8": 0}  # all types
+           "QUANT_MASK": "16777215u",  # all types
+           "SHARED": 1, "KV_INT8": 0}
 PLAIN_OPTIONS = {"PACKING": 2, "QUANT_MASK": 0, "QUANT_EMBED": 0}
 # What a kernel calls in place of inline assembly: macros, and the bodies of functions.
 MACROS = {"MMA_BF16": ("d, a0, a1, a2, a3, b0, b1", "emulated_mma_bf16(d, a0, a1, a2, a3, b0, b1)"),
@@ -118,9 +120,10 @@ def main():
             subprocess.run([clang, "-w", "-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header", "-O1", "-fno-pic",
                             "-c", "-o", objects[-1], text], check=True)
         program = os.path.join(folder, test)
-        sources = [os.path.join(ROOT, p) for p in (f"tests/emulator/{test}.c", "tests/emulator/matrix.c", "tests/emulator/warp.c", "tests/kernels/reference.c",
-                                                   "kernels/quant.c", "kernels/quant_stages.c")]
-        subprocess.run([clang, "-w", "-O1", "-g", "-fno-pic", "-no-pie", f"-DPLAIN={int(plain)}", f"-I{ROOT}", f"-I{build}", "-o", program, *sources, *objects,
+        sources = [os.path.join(ROOT, p) for p in (f"tests/emulator/{test}.c", "tests/emulator/matrix.c", "tests/emulator/warp.c",
+                                                   "tests/kernels/reference.c", "kernels/quant.c", "kernels/quant_stages.c")]
+        subprocess.run([clang, "-w", "-O1", "-g", "-fno-pic", "-no-pie", f"-DPLAIN={int(plain)}", f"-I{ROOT}", f"-I{build}",
+                        "-o", program, *sources, *objects,
                         os.path.join(build, "base", "libbase.a"), "-lm"], check=True)
         return subprocess.run([program], check=False).returncode
 

@@ -81,8 +81,8 @@ static void compare(double got, double want)
 	distance.size += want * want;
 }
 
-/* Reports the distance. Rounding to bf16 is an error of a sixth of a percent of a normed row, and more behind products of
- * sums. */
+/* Reports the distance. Rounding to bf16 is an error of a sixth of a percent of a normed row, and more behind products
+ * of sums. */
 static void ok_near(double most, const char *what)
 {
 	double share = sqrt(distance.error / distance.size);

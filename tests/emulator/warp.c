@@ -326,8 +326,6 @@ unsigned emulated_pair(float first, float second);
 unsigned emulated_load(unsigned long at);
 void emulated_store(unsigned at, unsigned v);
 void emulated_add(unsigned long at);
-void emulated_mma_int8(int *d, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
-		       unsigned b1);
 void emulated_mma_bf16(float *d, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
 		       unsigned b1);
 
@@ -463,20 +461,6 @@ static unsigned row_of(unsigned i)
 static unsigned column_of(unsigned i)
 {
 	return e.lane % 4 * 2 + i % 2;
-}
-
-void emulated_mma_int8(int *d, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
-		       unsigned b1)
-{
-	show(a0, a1, a2, a3, b0, b1);
-	for (unsigned i = 0; i < 4; i++)
-		for (unsigned k = 0; k < 32; k++) {
-			uint32_t a = shown_by(row_of(i) % 8 * 4 + k % 16 / 4)[i / 2 + k / 16 * 2];
-			uint32_t b = shown_by(column_of(i) * 4 + k % 16 / 4)[4 + k / 16];
-
-			d[i] += (uint8_t)(a >> k % 4 * 8) * (int8_t)(b >> k % 4 * 8);
-		}
-	meet_warp();
 }
 
 static float bf16(uint32_t pair, unsigned i)

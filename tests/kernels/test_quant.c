@@ -1,5 +1,6 @@
-/* Quantised weights (kernels/quant.h) in products (gemm.cl, gemm_wide.cl) and as embedding (embed.cl): every type, every tile
- * and remainder of a tile. The bits are the reference's; on tensor cores those of plain panels with the same numbers. */
+/* Quantised weights (kernels/quant.h) in products (gemm.cl, gemm_wide.cl) and as embedding (embed.cl): every type,
+ * every tile and remainder of a tile. The bits are the reference's; on tensor cores those of plain panels with the same
+ * numbers. */
 #include <math.h>
 #include <string.h>
 

@@ -109,9 +109,9 @@ void quantised_scales(const struct quantised *q, uint64_t row, uint64_t group, u
  * the weight is read as floats (an order of columns, 2 bits, groups or columns that blocks do not divide). */
 const struct quant_type *quantised_type(const struct quantised *q);
 
-/* Writes n rows from `row` on to out, one behind the other, as blocks of quantised_type, from which quant_pack makes the
- * numbers of quantised_read (blocks.c says where they differ in the last bit). Returns false if a scale or a code is not
- * finite; the rows are complete all the same. */
+/* Writes n rows from `row` on to out, one behind the other, as blocks of quantised_type. Their numbers are those of
+ * quantised_read (blocks.c says where they differ in the last bit). Returns false if a scale or a code is not finite;
+ * the rows are complete all the same. */
 bool quantised_blocks(const struct quantised *q, const struct quant_type *t, uint64_t row,
 		      uint64_t n, void *out);
 
