@@ -27,10 +27,11 @@ static uint32_t stage_bytes(const struct quant_type *t)
 
 uint64_t quant_stages_bytes(const struct quant_type *t, uint64_t K)
 {
-	uint64_t bytes = QUANT_HEADER + QUANT_SUPERS(K, t->scale) +
-			 CEIL_DIV(K, (uint64_t)QUANT_STAGE_TERMS) * stage_bytes(t);
+	uint64_t stages = CEIL_DIV(K, (uint64_t)QUANT_STAGE_TERMS);
+	uint64_t bytes = t ? QUANT_SUPERS(K, t->scale) + stages * stage_bytes(t)
+			   : stages * QUANT_STAGE_PLAIN;
 
-	return ROUND_UP(bytes, (uint64_t)64);
+	return ROUND_UP(QUANT_HEADER + bytes, (uint64_t)64);
 }
 
 /* Returns the bytes of a scale. */

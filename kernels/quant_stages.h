@@ -36,7 +36,7 @@
 
 #include "kernels/quant.h"
 
-/* As quant_panel_bytes and quant_pack of quant.h. */
+/* As quant_panel_bytes and quant_pack of quant.h. A type of NULL stands for a panel of plain bf16 weights. */
 uint64_t quant_stages_bytes(const struct quant_type *t, uint64_t K);
 bool quant_pack_stages(const struct quant_type *t, const void *const rows[16], uint64_t K,
 		       float factor, void *out);

@@ -16,21 +16,16 @@ static bool in_stages(const struct kernels *k)
 	return kernels_packing(k) == KERNEL_PACK_STAGES;
 }
 
-static uint64_t plain_bytes(const struct kernels *k, uint64_t K)
-{
-	if (in_stages(k))
-		K = ROUND_UP(K, (uint64_t)QUANT_STAGE_TERMS);
-	return QUANT_HEADER + K * 16 * (kernels_shape(k)->bf16 ? 2 : 4);
-}
-
 /* Returns the bytes of a panel of a weight. */
 static uint64_t panel_bytes(const struct kernels *k, const struct weight *w)
 {
 	const struct quant_type *t = quant_of(w->quant);
+	uint64_t K = t ? w->cols : KERNEL_LD(w->cols);
 
-	if (!t)
-		return plain_bytes(k, KERNEL_LD(w->cols));
-	return in_stages(k) ? quant_stages_bytes(t, w->cols) : quant_panel_bytes(t, w->cols);
+	if (in_stages(k))
+		return quant_stages_bytes(t, K);
+	return t ? quant_panel_bytes(t, K)
+		 : QUANT_HEADER + K * 16 * (kernels_shape(k)->bf16 ? 2 : 4);
 }
 
 static uint64_t table_bytes(uint64_t panels)

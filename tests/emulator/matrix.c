@@ -86,15 +86,13 @@ static void pack_random(const struct quant_type *t, unsigned K, uint8_t *out, fl
 static uint8_t *room_for(unsigned n, unsigned K, const struct quant_type *const *types,
 			 uint32_t **ret_table)
 {
-	const size_t stages = CEIL_DIV(K, (unsigned)QUANT_STAGE_TERMS);
-	const size_t plain = PLAIN ? K * 32ul : QUANT_HEADER + stages * QUANT_STAGE_PLAIN;
 	uint32_t *table = calloc(n + 1, sizeof(*table));
 	size_t at = PLAIN ? 0 : ROUND_UP((n + 1) * 4ul, 64ul);
 	uint8_t *out;
 
 	for (unsigned p = 0; p < n; p++) {
 		table[p] = (uint32_t)(at / 64);
-		at += types && types[p] ? quant_stages_bytes(types[p], K) : plain;
+		at += PLAIN ? K * 32ul : quant_stages_bytes(types ? types[p] : NULL, K);
 	}
 	table[n] = (uint32_t)(at / 64);
 	out = emulated_memory(at);

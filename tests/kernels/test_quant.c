@@ -79,18 +79,12 @@ static bool in_stages(const struct kernels *k)
 	return kernels_packing(k) == KERNEL_PACK_STAGES;
 }
 
-static uint64_t plain_bytes(const struct way *w, const struct kernels *k, uint32_t K)
-{
-	return QUANT_HEADER + 16ull * (w->bf16 ? 2 : 4) *
-				      (in_stages(k) ? ROUND_UP(K, (uint32_t)QUANT_STAGE_TERMS) : K);
-}
-
 static uint64_t panel_bytes(const struct way *w, const struct kernels *k,
 			    const struct quant_type *t, uint32_t K)
 {
-	return !t	      ? plain_bytes(w, k, K)
-	       : in_stages(k) ? quant_stages_bytes(t, K)
-			      : quant_panel_bytes(t, K);
+	if (in_stages(k))
+		return quant_stages_bytes(t, K);
+	return t ? quant_panel_bytes(t, K) : QUANT_HEADER + 16ull * K * (w->bf16 ? 2 : 4);
 }
 
 static void pack_plain(const struct way *w, const struct kernels *k, float *rows, uint32_t K,
@@ -107,7 +101,7 @@ static void pack_plain(const struct way *w, const struct kernels *k, float *rows
 static cl_mem pack_decoded(const struct way *w, const struct kernels *k, float *plain, uint32_t n,
 			   uint32_t K)
 {
-	uint64_t at = ROUND_UP((n + 1) * 4ull, 64), bytes = plain_bytes(w, k, K);
+	uint64_t at = ROUND_UP((n + 1) * 4ull, 64), bytes = panel_bytes(w, k, NULL, K);
 	uint8_t *out = case_alloc(at + n * bytes, 1);
 
 	for (uint32_t p = 0; p <= n; p++)
