@@ -137,6 +137,19 @@ static void log_call(struct call *c)
 	access_log(a, middle);
 }
 
+void call_drop_work(struct call *c)
+{
+	if (c->text.asked)
+		openai_request_release(&c->text.ask);
+	c->text.asked = false;
+	for (uint32_t i = 0; i < c->text.n_parts; i++)
+		ids_release(&c->text.parts[i].prompt);
+	c->text.n_parts = 0;
+	steering_free(c->text.steering);
+	c->text.steering = NULL;
+	arena_release(&c->text.arena);
+}
+
 void call_unref(struct call *c)
 {
 	struct server *s;
@@ -154,18 +167,13 @@ void call_unref(struct call *c)
 	}
 	s = c->server;
 	count_kept(c, 0, atomic_load(&c->kept));
-	for (uint32_t i = 0; i < c->text.n_parts; i++)
-		ids_release(&c->text.parts[i].prompt);
-	if (c->text.asked)
-		openai_request_release(&c->text.ask);
 	call_drop_body(c);
 	large = atomic_load(&c->large);
 	buf_release(&c->shared.tokens);
 	buf_release(&c->shared.reply);
 	if (c->http.own)
 		c->endpoint->release(c->http.own);
-	steering_free(c->text.steering);
-	arena_release(&c->text.arena);
+	call_drop_work(c);
 	pthread_mutex_destroy(&c->shared.lock);
 	free(c);
 	if (large)

@@ -273,6 +273,10 @@ bool call_begin_answer(struct call *c, struct err *ret);
  * end of the stream. Wakes. */
 bool call_give_up(struct call *c, const struct err *e);
 
+/* Frees what was made of the body: the request, the prompts, the steering, and all in the arena. Called before the body
+ * is parsed again, and by the last call_unref. */
+void call_drop_work(struct call *c);
+
 /* Frees the body, and subtracts the bytes of a large one from metrics.body_bytes. Called when a text thread is done
  * with the call, by text_forget, and by the last call_unref in any case. */
 void call_drop_body(struct call *c);

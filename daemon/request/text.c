@@ -312,7 +312,7 @@ static void move(struct text *t, struct call *c)
 	bool drops;
 
 	/* The body is parsed again there. */
-	arena_release(&c->text.arena);
+	call_drop_work(c);
 	pthread_mutex_lock(&t->lock);
 	/* Neither text_forget nor text_free has found the call in a line. */
 	drops = t->quit || atomic_load(&c->aborted);
