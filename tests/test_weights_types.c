@@ -195,7 +195,7 @@ TEST(quantised)
 		weights_forget(w, WEIGHT_LM_HEAD, 0, 0, 0, 2048);
 		weights_forget(w, WEIGHT_EMBED, 0, 0, 3, 4);
 		ok(same_together(w, WEIGHT_LM_HEAD), "rows can be read again, and together");
-		/* What is exported has no codes, so its config.json must not tell of any. */
+		/* An exported checkpoint has no codes, so its config.json names no quantisation. */
 		ok(weights_export(
 			   w, &c,
 			   quoted("{'quantization_config':{'quant_method':'none'},'model_type':'qwen3_5_moe_text'," COMMON
