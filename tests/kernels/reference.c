@@ -87,17 +87,18 @@ void reference_gemm(const float *a, const float *w, uint32_t N, uint32_t K, uint
 
 void reference_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, float *scales)
 {
-	for (uint32_t k = 0; k < K; k++) {
-		uint32_t g = k / group;
+	for (uint32_t begin = 0; begin < K; begin += group) {
+		uint32_t end = MIN(begin + group, K);
 		float amax = 0;
 
-		for (uint32_t i = g * group; i < K && i < (g + 1) * group; i++)
-			if (!isfinite(x[i]))
+		for (uint32_t k = begin; k < end; k++)
+			if (!isfinite(x[k]))
 				amax = NAN;
-			else if (fabsf(x[i]) > amax)
-				amax = fabsf(x[i]);
-		scales[g] = amax < 0x1p-118f ? 0 : amax / 127;
-		q[k] = amax >= 0x1p-118f ? (int8_t)rintf(x[k] * (127 / amax)) : 0;
+			else if (fabsf(x[k]) > amax)
+				amax = fabsf(x[k]);
+		scales[begin / group] = amax < 0x1p-118f ? 0 : amax / 127;
+		for (uint32_t k = begin; k < end; k++)
+			q[k] = amax >= 0x1p-118f ? (int8_t)rintf(x[k] * (127 / amax)) : 0;
 	}
 }
 
@@ -155,8 +156,8 @@ float reference_decoded(const struct quant_type *t, const struct quant_weight *w
 				 fmaf(-(float)(128 + t->offset), w->scale, -w->min)));
 }
 
-float reference_quant_int8(const struct quant_type *t, const void *panel, uint32_t row,
-			   const float *x, uint32_t K)
+float reference_quant_int8(const struct quant_type *t, const struct quant_weight *w, const float *x,
+			   uint32_t K)
 {
 	float sum = 0;
 
@@ -167,38 +168,34 @@ float reference_quant_int8(const struct quant_type *t, const void *panel, uint32
 
 		reference_quantize(x + k, 32, 32, q, &scale);
 		for (uint32_t g = 0; g < 32; g += group) {
-			struct quant_weight w = {0};
 			int32_t dot = 0, total = 0;
 
 			for (uint32_t i = g; i < g + group; i++) {
-				w = quant_weight(t, panel, row, k + i);
-				dot += ((int)w.code - t->offset) * q[i];
+				dot += ((int)w[k + i].code - t->offset) * q[i];
 				total += q[i];
 			}
-			sum = fmaf((float)dot, scale * w.scale, sum);
+			sum = fmaf((float)dot, scale * w[k + g].scale, sum);
 			if (t->min)
-				sum = fmaf(-(float)total * scale, w.min, sum);
+				sum = fmaf(-(float)total * scale, w[k + g].min, sum);
 		}
 	}
 	return sum;
 }
 
-float reference_quant_float(const struct quant_type *t, const void *panel, uint32_t row,
+float reference_quant_float(const struct quant_type *t, const struct quant_weight *w,
 			    const float *x, uint32_t K)
 {
 	float sum = 0;
 
 	for (uint32_t k = 0; k < K; k++) {
-		struct quant_weight w = quant_weight(t, panel, row, k);
-		float v = (w.code - (float)t->offset) * w.scale;
+		float v = (w[k].code - (float)t->offset) * w[k].scale;
 
-		sum = fmaf(x[k], t->min ? v - w.min : v, sum);
+		sum = fmaf(x[k], t->min ? v - w[k].min : v, sum);
 	}
 	return sum;
 }
 
-float reference_quant_e4m3(const struct quant_type *t, const void *panel, uint32_t row,
-			   const float *x, uint32_t K)
+float reference_quant_e4m3(const struct quant_weight *w, const float *x, uint32_t K)
 {
 	float all = 0;
 
@@ -208,9 +205,9 @@ float reference_quant_e4m3(const struct quant_type *t, const void *panel, uint32
 		for (uint32_t i = k; i < MIN(k + 128, K); i++) {
 			uint32_t at = i ^ 1; /* of a pair the odd one first */
 
-			sum = fmaf(x[at], quant_weight(t, panel, row, at).code, sum);
+			sum = fmaf(x[at], w[at].code, sum);
 		}
-		all = fmaf(sum, quant_weight(t, panel, row, k).scale, all);
+		all = fmaf(sum, w[k].scale, all);
 	}
 	return all;
 }

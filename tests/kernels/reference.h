@@ -50,15 +50,14 @@ void reference_input(const float *x, uint32_t K, bool bf16, bool int8, void *out
 /* Returns a quantised weight as nvidia/panel.clh decodes it: the nearest number of bf16. */
 float reference_decoded(const struct quant_type *t, const struct quant_weight *w);
 
-/* Return an element of a product with quantised weights, row `row` of a panel, bit for bit (generic/quant_core.clh). */
-float reference_quant_int8(const struct quant_type *t, const void *panel, uint32_t row,
-			   const float *x, uint32_t K);
-float reference_quant_float(const struct quant_type *t, const void *panel, uint32_t row,
+/* Return an element of a product with a row w of K quantised weights, bit for bit (generic/quant_core.clh). */
+float reference_quant_int8(const struct quant_type *t, const struct quant_weight *w, const float *x,
+			   uint32_t K);
+float reference_quant_float(const struct quant_type *t, const struct quant_weight *w,
 			    const float *x, uint32_t K);
 
-/* The same of a panel of E4M3_128 in bf16 (generic/e4m3_core.clh). K is even. */
-float reference_quant_e4m3(const struct quant_type *t, const void *panel, uint32_t row,
-			   const float *x, uint32_t K);
+/* The same of weights of E4M3_128 in bf16 (generic/e4m3_core.clh). K is even. */
+float reference_quant_e4m3(const struct quant_weight *w, const float *x, uint32_t K);
 
 /* act[n] = silu(gate row n . h) * (up row n . h), with `gelu` gelu in the place of silu */
 void reference_gate_up(bool gelu, const float *h, const float *gate, const float *up, uint32_t N,
