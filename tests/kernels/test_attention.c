@@ -652,6 +652,9 @@ static void test(const struct way *w)
 			continue;
 		if (i >= ARRAY_SIZE(all_heads) - TENSOR_HEADS && w->variant != KERNELS_NVIDIA)
 			continue;
+		/* A compiler takes most of the time. What is left out here runs in floats, and in bf16 at the CPU's width. */
+		if (harness_emulates(w) && w->bf16 && !h->int8 && i % 2)
+			continue;
 		shape.n_mlps = 0;
 		shape.heads = h->heads;
 		shape.kv_heads = h->kv_heads;
