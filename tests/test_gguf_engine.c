@@ -28,6 +28,8 @@ struct way {
 };
 
 static const struct way shipped = {"float32", false, false}, quick = {"float32", true, true};
+/* What is compiled faster computes slower: this is the fastest way through all of lexis' cases in types of its own. */
+static const struct way optimised = {"float32", true, false};
 static uint64_t weight_bytes; /* of the last model that ran */
 
 /* Runs the first n cases with the model at a path. */
@@ -177,7 +179,7 @@ static void test_recipe(const char *recipe)
 
 	snprintf(from, sizeof(from), "tests/golden/lexis/%s", recipe);
 	if (!ok(golden_open(from, &golden) && quantised_gguf("models/lexis", path, recipe) &&
-			run_model(path, quick, &golden, &gguf),
+			run_model(path, optimised, &golden, &gguf),
 		"%s ran", recipe))
 		return;
 	for (size_t i = 0; i < golden.n; i++)
@@ -192,14 +194,15 @@ static void test_recipes(void)
 	static const struct {
 		const char *name;
 		float most;
-	} recipes[] = {{"F32", 1e-5f}, {"MXFP4_MOE", 0.02f}};
+		struct way way;
+	} recipes[] = {{"F32", 1e-5f, {"float32"}}, {"MXFP4_MOE", 0.02f, {"float32", true, true}}};
 	struct golden golden = {0};
 	struct run *folder, *gguf;
 
 	if (!ok(golden_open("models/lexis", &golden), "the cases of lexis"))
 		return;
 	golden.n = CASES;
-	if (!ok(run_model("models/lexis", quick, &golden, &folder), "lexis ran"))
+	if (!ok(run_model("models/lexis", shipped, &golden, &folder), "lexis ran"))
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(recipes); i++) {
 		const char *path = scratch_path("recipe.gguf");
@@ -207,7 +210,7 @@ static void test_recipes(void)
 		float sum = 0;
 
 		if (!ok(quantised_gguf("models/lexis", path, recipes[i].name) &&
-				run_model(path, quick, &golden, &gguf),
+				run_model(path, recipes[i].way, &golden, &gguf),
 			"%s ran", recipes[i].name))
 			continue;
 		for (size_t k = 0; k < golden.n; k++) {
