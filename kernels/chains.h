@@ -6,7 +6,8 @@
 #define CHAIN_TERMS 2048 /* terms of a chain (nvidia/tensor.clh) */
 #define PART_TERMS  256	 /* terms of a part of a chain */
 
-/* The warps that share out a chain of so many terms by its parts, or the longest one of several. */
+/* The number of warps of a team (nvidia/step_product.clh) for sums of so many terms: one for each part of a chain. If
+ * sums differ, `terms` is that of the longest. */
 #define TEAM(terms)                       \
 	((terms) <= PART_TERMS	     ? 1u \
 	 : (terms) <= 2 * PART_TERMS ? 2u \

@@ -132,8 +132,8 @@ uint64_t kernels_max_tasks(const struct kernel_mlp *m, uint32_t T);
 uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens);
 
 /* Returns whether decode steps can run as one launch (decode_step.cl): not with two kinds of MLPs, and not if the shape
- * has `dump` or `separate_launches`. On a GPU only the nvidia variant in bf16 can, for shapes without sliding windows
- * and `out_norms` that fit its groups (set.c). */
+ * has `dump` or `separate_launches`. On a GPU only the nvidia variant in bf16 can, for shapes without sliding windows,
+ * `out_norms` and `kv_int8` that fit its groups (set.c). */
 bool kernels_has_decode_step(const struct kernels *k);
 
 /* Returns the most rows of such a step, UINT32_MAX if there is no limit. */

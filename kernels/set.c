@@ -270,7 +270,7 @@ static bool step_takes_mlp(const struct kernels *k)
 
 	return KERNEL_LD(k->shape.hidden) <= CHAIN_TERMS &&
 	       KERNEL_LD(MAX(m->expert_size, m->shared_size)) <= CHAIN_TERMS && m->topk < 16 &&
-	       m->topk <= m->experts && m->experts <= 512 &&
+	       m->topk <= m->experts && m->experts <= WARP_EXPERTS &&
 	       kernel_mlp_router_ld(m) / 8 <= k->compute_units;
 }
 

@@ -11,9 +11,9 @@
  * loads 8 neighbours, 16 bytes, from each of four rows of the page, and makes pairs of two rows' registers. These are
  * the lane's operands of four tiles (add_quads). All loads of a lane are under way together.
  *
- * Queries and weights are floats: each goes in as the sum of two bf16 numbers, as in attention_flash.cl. The order of
- * additions depends on HD alone. The sums of quarters 0 and 2, and of 1 and 3, are added first; those of the first
- * block of keys before the second one's.
+ * Queries and weights are floats: each goes in as the sum of two bf16 numbers (attention_flash.cl rounds them to one).
+ * The order of additions depends on HD alone. The sums of quarters 0 and 2, and of 1 and 3, are added first; those of
+ * the first block of keys before the second one's.
  *
  * If elements are floats, pages have int8, HD is no multiple of 64 or more than 256, or a KV head has more than 8 query
  * heads, the generic functions are used. LANES 256. Reference: reference_attention.

@@ -18,7 +18,7 @@
  * The parts of this program; each uses only those before it:
  *
  *     step_group.clh      the threads of a group, their registers and local memory
- *     step_reduce.clh     sums and maxima of the lanes of a half
+ *     step_reduce.clh     sums and maxima of the lanes of a half; step_group.clh includes it, for the kernels' files
  *     step_warp.clh       exchange between the lanes of a warp, and between warps
  *     step_norm.clh       norms of rows
  *     step_product.clh    matrix products

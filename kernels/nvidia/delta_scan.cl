@@ -44,8 +44,8 @@
 #define MEET() __asm__ volatile("bar.sync 1, %0;" ::"n"(SCAN_LANES) : "memory")
 
 /* Brings W and K' of each chunk in turn to the three places in local memory, by a warp of its own: so the warps that
- * compute wait for no copy and for no write of theirs. Meets them before each tile is read. At that time nobody reads
- * the tile before it any more. */
+ * compute wait for no copy and for no write of theirs. It meets the warps that compute (MEET) before they read a tile.
+ * When they meet, none of them reads the tile before that one any more. */
 GROUP_FUNCTION void bring_tiles(uint memory, __global const uint4 *own, uint chunks, uint lane)
 {
 	uint to = memory;

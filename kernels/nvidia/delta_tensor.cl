@@ -21,6 +21,9 @@
 
 #define UNITS (2 * HK + HV)
 #define TOKENS CONV_TOKENS /* of a warp */
+#if LANES / 32 * CONV_TOKENS != DELTA_CHUNK
+#error "the warps of delta_out_tensor have the tokens of a chunk"
+#endif
 #define FOR_TOKENS(j) _Pragma("unroll") for (uint j = 0; j < TOKENS; j++)
 
 /* Returns silu(x), right to more bits than bf16 has. */

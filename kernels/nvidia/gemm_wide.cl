@@ -29,6 +29,9 @@
 #define WIDE_GROUP  __attribute__((reqd_work_group_size(WIDE_LANES, 1, 1)))
 #define WIDE_STAGES 3
 #define WIDE_BYTES  (WIDE_STAGES * WIDE_TOKENS * WGMMA_ROW_BYTES)
+#if TASK_ROWS > WIDE_TOKENS
+#error "a task of the experts is one tile"
+#endif
 /* Neighbouring groups take so many tiles of the same rows, so that they find weights and tokens in the L2 cache. */
 #define BAND	    8
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs kernels of the nvidia variant on a CPU, lane by lane (warp.h), and compares them with references (quant.c), as TAP.
+"""Runs kernels of the nvidia variant on a CPU, lane by lane (warp.h), and compares them with references (quant.c, step.c), as TAP.
 
     run.py BUILD TEST
 

@@ -247,5 +247,6 @@ int main(void)
 {
 	test_step(1, 3);
 	test_step(5, 2);
+	test_step(8, 3);
 	return done();
 }
