@@ -215,7 +215,9 @@ static int open_weights(const struct engine_options *o, struct checkpoint *k,
 
 	if (!table)
 		return err_no_memory(e);
-	if (!o->synthetic)
+	if (!o->synthetic && o->synthetic_types)
+		r = err_set(e, EINVAL, "--synthetic-types needs --synthetic-weights");
+	else if (!o->synthetic)
 		r = weights_open(k, c, table, ret, e);
 	else if ((r = weights_synthetic(o->synthetic_seed, o->synthetic_types, c, table, ret)) ==
 		 -EINVAL)

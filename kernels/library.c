@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "kernels/cache_file.h"
 #include "kernels/cl_error.h"
 #include "kernels/ptx.h"
@@ -174,22 +175,32 @@ static bool is_refusal(cl_int code)
 	       code == CL_INVALID_BINARY;
 }
 
+static bool is_pocl(cl_device_id device)
+{
+	char version[256] = "";
+
+	clGetDeviceInfo(device, CL_DEVICE_VERSION, sizeof(version) - 1, version, NULL);
+	return strcasestr(version, "pocl") != NULL;
+}
+
 static int build_error(const struct library *l, cl_program program, const char *file, cl_int code,
 		       struct err *e)
 {
+	const char *caches[] = {l->cache_dir, is_pocl(l->device) ? getenv("POCL_CACHE_DIR") : NULL};
 	size_t bytes = 0;
 	char *text;
 	struct err why;
 	int r;
 
-	/* PoCL's own cache may lie below this one (engine/engine.h). PoCL's build log does not report a failure to
-	 * write to it. */
-	r = l->cache_dir ? probe_cache(l->cache_dir) : 0;
-	if (r < 0)
-		return err_set(e, EIO,
-			       "kernel program %s does not build: the program cache %s cannot be "
-			       "written: %s",
-			       file, l->cache_dir, strerror(-r));
+	/* PoCL's build log does not report a failure to write to its own cache. */
+	for (size_t i = 0; i < ARRAY_SIZE(caches); i++) {
+		r = caches[i] ? probe_cache(caches[i]) : 0;
+		if (r < 0)
+			return err_set(e, EIO,
+				       "kernel program %s does not build: the program cache %s "
+				       "cannot be written: %s",
+				       file, caches[i], strerror(-r));
+	}
 	clGetProgramBuildInfo(program, l->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes);
 	text = calloc(1, bytes + 1);
 	if (text)

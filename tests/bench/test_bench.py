@@ -206,6 +206,15 @@ for args, want in ((["steps", "--repeat", "0"], "--repeat"), (["steps", "--decod
 listed = out.stderr.split(" kernels ")[-1].strip().split(", ")
 same(sorted(launched - set(listed)), [], "--only knows every kernel that was launched")
 same(len(listed), len(set(listed)), "and names each once")
+out = bench("steps", "--synthetic-types", "Q4_K")
+ok(out.returncode == 1 and "--synthetic-types needs --synthetic-weights" in out.stderr, "types of weights that are not synthetic", out)
+with tempfile.TemporaryDirectory() as cache:
+    with open(os.path.join(cache, "pocl"), "w"):
+        pass
+    out = subprocess.run([TIGON, "bench", "steps", "--model", MODEL, "--program-cache", cache], capture_output=True, text=True, timeout=600,
+                         env={name: value for name, value in os.environ.items() if name != "POCL_CACHE_DIR"})
+    ok(out.returncode == 1 and f"{cache}/pocl cannot be written: Not a directory" in out.stderr, "a file in the place of PoCL's cache", out)
+    same([x for x in os.listdir(cache) if x.endswith(".clbin")], [], "and what the device can do is not noted then")
 out = bench("steps", model=None)
 ok(out.returncode == 1 and "--model" in out.stderr, "no model", out)
 out = bench("steps", model="/nowhere")

@@ -41,7 +41,7 @@ static int run_once(const struct bench *b, struct measurement *m, uint32_t token
 /* Runs steps that are not timed, and counts the different experts that a layer uses in a step, on average. */
 static int count_experts(struct bench *b, struct measurement *m, struct err *e)
 {
-	uint32_t most = b->options->engine.max_prefill_tokens;
+	const uint32_t most = load_most(b->load);
 	const struct kernel_timing *t;
 	double sum = 0;
 	size_t n, layers = 0;

@@ -256,6 +256,11 @@ static int measure_all(struct measuring *m, struct err *e)
 {
 	int r = 0;
 
+	if (load_longest(m->load, 1) < PAGE)
+		return err_set(e, ENOTSUP,
+			       "the model has %u positions, and the least that can be measured is "
+			       "%d",
+			       engine_info(m->engine)->model.max_position_embeddings, PAGE);
 	for (size_t i = 0; r == 0 && i < TUNING_M_BUCKETS && !out_of_time(m); i++) {
 		uint32_t M = tuning_m_buckets[i];
 
@@ -336,8 +341,9 @@ static void print_nothing(const struct measuring *m)
 {
 	tuning_write_head(stdout);
 	printf(MEASURE_NOTHING
-	       "the %s kernels run this model's products on tensor cores, and these have no "
-	       "cuts\n" MEASURE_END "\n",
+	       "the %s kernels have no cuts for this model: its products have none (they run on "
+	       "tensor cores, or its weights are quantised), nor has attention, if there is any\n" MEASURE_END
+	       "\n",
 	       engine_info(m->engine)->kernels);
 }
 
