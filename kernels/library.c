@@ -175,18 +175,19 @@ static bool is_refusal(cl_int code)
 	       code == CL_INVALID_BINARY;
 }
 
-static bool is_pocl(cl_device_id device)
+bool library_is_pocl(cl_device_id device)
 {
 	char version[256] = "";
 
 	clGetDeviceInfo(device, CL_DEVICE_VERSION, sizeof(version) - 1, version, NULL);
-	return strcasestr(version, "pocl") != NULL;
+	return strstr(version, "PoCL") != NULL;
 }
 
 static int build_error(const struct library *l, cl_program program, const char *file, cl_int code,
 		       struct err *e)
 {
-	const char *caches[] = {l->cache_dir, is_pocl(l->device) ? getenv("POCL_CACHE_DIR") : NULL};
+	const char *pocl = library_is_pocl(l->device) ? getenv("POCL_CACHE_DIR") : NULL;
+	const char *caches[] = {l->cache_dir, pocl};
 	size_t bytes = 0;
 	char *text;
 	struct err why;

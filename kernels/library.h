@@ -35,11 +35,14 @@ int library_source(const char *variant, const char *file, struct buf *out,
  * were killed left them there, and PoCL an empty one in each process. Failures are ignored. */
 void library_clean(const char *dir);
 
+/* Returns whether the device is one of PoCL's. */
+bool library_is_pocl(cl_device_id device);
+
 /* Makes a program, which the caller releases, from its binary in the cache or else by compiling. offered: options.
  * A " -DNAME=VALUE" is left out if NAME is not in the source, so models share a program's binary if they differ only in
  * options that the program does not use. If the program does not compile, the error has the beginning of the compiler's
- * output, and the log (debug) all of it. If the cache cannot be written either, the error says only that. -ENOEXEC: the
- * compiler refuses the program. -ENOMEM: host or device memory is short. -EIO: another failure of driver or cache,
- * which says nothing about the program. */
+ * output, and the log (debug) all of it. If the cache, or PoCL's own one, cannot be written either, the error says
+ * only that. -ENOEXEC: the compiler refuses the program. -ENOMEM: host or device memory is short. -EIO: another
+ * failure of driver or cache, which says nothing about the program. */
 int library_program(struct library *l, const char *file, const char *offered, cl_program *ret,
 		    struct err *e) MUST_CHECK;

@@ -42,10 +42,7 @@ static bool makes_ptx(cl_device_id device)
 /* Returns whether it is PoCL's CPU device, whose compiler takes the processor's instructions. */
 static bool is_pocl(cl_device_id device)
 {
-	char version[256] = "";
-
-	clGetDeviceInfo(device, CL_DEVICE_VERSION, sizeof(version) - 1, version, NULL);
-	return probe_is_cpu(device) && strstr(version, "PoCL");
+	return probe_is_cpu(device) && library_is_pocl(device);
 }
 
 static bool is_pocl_on_avx512(cl_device_id device)
